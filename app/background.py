@@ -1,4 +1,4 @@
-"""Background tasks: periodic work, tasks that nobody waits for, and how they are stopped."""
+"""Background tasks: periodic work, tasks whose result is not awaited, and how they are stopped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,9 @@ _Result = TypeVar("_Result")
 
 
 class LoopMessages(NamedTuple):
-    """What is logged when a run of periodic work fails: `unavailable` where PostgreSQL is unavailable."""
+    """The log messages for failed runs of periodic work: `unavailable` where PostgreSQL is unavailable (if it
+    is not ""), `failed` for any other error.
+    """
 
     failed: str
     unavailable: str = ""
@@ -29,9 +31,9 @@ async def run_periodically(
     messages: LoopMessages,
     run_immediately: bool = False,
 ) -> None:
-    """Run `work` every so many seconds until cancelled, whether it succeeds or raises; log what it raises.
+    """Run `work` every `interval` seconds until cancelled, whether it succeeds or raises; log what it raises.
 
-    The first run is after the first interval, or `run_immediately`.
+    The first run is after one interval, or at once with `run_immediately`.
     """
     if not run_immediately:
         await asyncio.sleep(interval)
@@ -46,7 +48,7 @@ async def run_periodically(
 
 
 class TaskSet:
-    """Running tasks that nobody waits for: held until they end, so that none is collected before."""
+    """Running tasks whose result is not awaited; references are held, so that none is garbage-collected."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -55,12 +57,12 @@ class TaskSet:
         return len(self._running)
 
     def add(self, task: "asyncio.Task[Any]") -> None:
-        """Hold the task until it ends, and retrieve its exception."""
+        """Hold a reference to the task until it ends, and retrieve its exception."""
         self._running.add(task)
         task.add_done_callback(self._on_done)
 
     async def aclose(self, *, timeout: float) -> None:
-        """Wait for the tasks for at most so many seconds, then cancel the rest."""
+        """Wait for the tasks for at most `timeout` seconds, then cancel those that still run."""
         if self._running:
             await asyncio.wait(self._running, timeout=timeout)
         for task in list(self._running):
@@ -70,15 +72,15 @@ class TaskSet:
     def _on_done(self, task: "asyncio.Task[Any]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # Whoever waits for it gets it; where nobody does, asyncio must not log it as never retrieved.
+            # Mark the exception as retrieved, so that asyncio does not log it where nothing awaits the task.
             task.exception()
 
 
 async def await_uncancelled(task: "asyncio.Task[_Result]") -> _Result:
     """Wait for the task, and return its result or raise its exception.
 
-    A cancellation of the waiting task does not reach this one, and is raised only after it has ended: for
-    clean-up that must be complete before the waiting task goes on. The task must be short.
+    A cancellation of the waiting task does not cancel `task`, and is raised only after that has ended: for
+    clean-up that must be complete before the waiting task continues. The task must be short.
     """
     cancellation: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,4 +1,4 @@
-"""Timers that are nearly always cancelled, at the cost of a set: one timer of the event loop serves them all.
+"""Cheap timers for timeouts, which are nearly always cancelled: they share one timer of the event loop.
 
 A call sets several (for the first byte, for whether its client is still connected), and a timer of uvloop
 costs some 5 us with its cancellation. Here setting one adds it to a set and cancelling one removes it; the
@@ -11,11 +11,11 @@ from types import TracebackType
 
 
 class Timer:
-    """A callback at a time of the loop; made by the queue.
+    """A callback that is called at `when` (`loop.time()`); created by `TimerQueue.call_at`.
 
-    It drops its reference to the callback as soon as it was called or cancelled: whoever sets a timer also
-    holds it, and such reference cycles would be left to the garbage collector, which under load then takes
-    0.1 s every three seconds.
+    It drops its reference to the callback once it is called or cancelled. The owner of a timer is often
+    referred to by its callback, and such reference cycles would be left to the garbage collector, which under
+    load would then take 0.1 s every three seconds.
     """
 
     __slots__ = ("_pending", "callback", "when")

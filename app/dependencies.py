@@ -4,11 +4,13 @@ Coroutines, because FastAPI runs a plain function in a thread, which costs more 
 """
 
 from typing import Annotated
+from urllib.parse import quote
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 
 from app.catalog.feed import ChangeFeed
 from app.database import Database
+from app.pagination import link_header
 from app.search import SearchIndex
 from app.security.vault import Vault
 from app.services import Services
@@ -45,9 +47,44 @@ async def _settings(request: Request) -> Settings:
     return services_of(request).settings
 
 
+def location_of(request: Request, *segments: str) -> str:
+    """Return the path of a resource, for the header `Location`: ROOT_PATH, and the segments, each
+    percent-encoded.
+    """
+    root: str = request.scope.get("root_path", "")
+    return "/".join((root.rstrip("/"), *(quote(segment, safe="") for segment in segments)))
+
+
+class PageLinks:
+    """Sets the header `Link` of a list's response."""
+
+    def __init__(self, request: Request, response: Response) -> None:
+        self._request = request
+        self._response = response
+
+    def set(self, next_cursor: str | None) -> None:
+        """Set the links to the first page, and to the next one where there is one.
+
+        The URLs begin with PUBLIC_BASE_URL; without it they are paths that begin with ROOT_PATH.
+        """
+        scope = self._request.scope
+        root = scope.get("root_path", "").rstrip("/")
+        path = scope["path"]
+        if root and path.startswith(f"{root}/"):
+            path = path[len(root) :]
+        base = services_of(self._request).settings.public_base_url or root
+        query = self._request.query_params.multi_items()
+        self._response.headers["Link"] = link_header(base + path, query, next_cursor=next_cursor)
+
+
+async def _page_links(request: Request, response: Response) -> PageLinks:
+    return PageLinks(request, response)
+
+
 UsesServices = Annotated[Services, Depends(_services)]
 UsesDatabase = Annotated[Database, Depends(_database)]
 UsesVault = Annotated[Vault, Depends(_vault)]
 UsesFeed = Annotated[ChangeFeed, Depends(_feed)]
 UsesSearch = Annotated[SearchIndex, Depends(_search)]
 UsesSettings = Annotated[Settings, Depends(_settings)]
+UsesPageLinks = Annotated[PageLinks, Depends(_page_links)]

@@ -1,22 +1,34 @@
 """`create_app()`: the application over its services and edges."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import structlog
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app import call_api, discovery, keys, providers, tools
+from app import approvals_api, call_api, discovery, explain, keys, providers, tools
 from app.errors import GatewayError, Overloaded
 from app.registration.batch import import_file
-from app.server import docs_page, gc_tuning, health, metrics_collectors, openapi_document
+from app.server import (
+    deprecation_headers,
+    docs_page,
+    gc_tuning,
+    health,
+    metrics_collectors,
+    openapi_document,
+    query_parameters,
+    reference_pages,
+)
 from app.server.admission import Admission
 from app.server.call_route import CallShortcut, GatewayApp
 from app.server.connections import ConnectionTable, ServerLimits
+from app.server.head_requests import HeadRequests
+from app.server.key_expiry import HEADER as KEY_EXPIRY
+from app.server.key_expiry import KeyExpiryHeader
 from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
 from app.server.problems import (
     UnhandledErrorMiddleware,
@@ -39,22 +51,34 @@ class Edge(Protocol):
         """Add its routes, which find the services in `request.state.services`."""
 
 
-EDGES: Final[tuple[Edge, ...]] = (call_api, tools, providers, discovery, keys, health)
+EDGES: Final[tuple[Edge, ...]] = (
+    call_api,
+    tools,
+    providers,
+    discovery,
+    keys,
+    explain,
+    approvals_api,
+    health,
+    reference_pages,
+)
 
-EXPOSED = (
-    "Age", "ETag", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Limit", "RateLimit-Policy",
-    "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "X-Cache", "X-Call-Id", "X-Error-Source",
-    "X-Upstream-Status",
+CORS_EXPOSED_HEADERS = (
+    KEY_EXPIRY, "Age", "Deprecation", "ETag", "Idempotency-Replayed", "Link", "Location",
+    "Preference-Applied", "RateLimit",
+    "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "Sunset",
+    "X-Cache",
+    "X-Call-Id", "X-Error-Source", "X-Response-Violations", "X-Upstream-Status",
 )  # fmt: skip
-ALLOWED = (
+CORS_ALLOWED_HEADERS = (
     "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
-    "Prefer", "X-API-Key", "X-Timeout-Ms",
+    "Last-Event-ID", "Prefer", "X-API-Key", "X-Timeout-Ms",
 )  # fmt: skip
-DOCUMENT_PATHS = ("/providers", "/import")
+LARGE_BODY_PATHS = ("/providers", "/import")
 
 
 async def _import_providers(path: Path, services: Services) -> None:
-    """PROVIDERS_FILE, beside the requests: an upstream that does not respond must not hold up the start."""
+    """Import PROVIDERS_FILE in the background: an upstream that does not respond must not delay the start."""
     try:
         await import_file(path, registry=services.registration)
     except (OSError, GatewayError) as error:
@@ -64,7 +88,7 @@ async def _import_providers(path: Path, services: Services) -> None:
 
 @contextmanager
 def _start_failure(app: FastAPI) -> Iterator[None]:
-    """Note why the start fails (a key that the ring lacks, say) for one line in the log."""
+    """Store the reason of a failed start, such as a missing sealing key, for one line in the log."""
     try:
         yield
     except GatewayError as error:
@@ -109,15 +133,17 @@ def lifespan(
 
 
 def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
-    """The layers around every route, the outermost first."""
+    """Return the middleware of every route, the outermost first."""
     middleware = [
         Middleware(RequestMetrics, metrics=metrics),
+        Middleware(KeyExpiryHeader),
         Middleware(
             BodyLimit,
             small_bytes=settings.max_request_bytes,
             large_bytes=settings.max_document_bytes,
-            large=DOCUMENT_PATHS,
+            large=LARGE_BODY_PATHS,
         ),
+        Middleware(HeadRequests),
     ]
     if settings.cors_origins:
         middleware.insert(
@@ -126,8 +152,8 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
                 CORSMiddleware,
                 allow_origins=settings.cors_origins,
                 allow_methods=["*"],
-                allow_headers=ALLOWED,
-                expose_headers=EXPOSED,
+                allow_headers=CORS_ALLOWED_HEADERS,
+                expose_headers=CORS_EXPOSED_HEADERS,
             ),
         )
     if settings.allowed_hosts != ("*",):
@@ -135,11 +161,22 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
     return middleware
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the gateway as an ASGI application; without `settings` they are read from the environment."""
+def _replaced_middleware() -> frozenset[Any]:
+    """Return the middleware whose work the shortcut of calls does, or which has none to do for calls."""
+    replaced = {UnhandledErrorMiddleware, RequestMetrics, KeyExpiryHeader, BodyLimit, HeadRequests}
+    if deprecation_headers.route_deprecation(call_api.CALL_ROUTE) is None:
+        replaced.add(deprecation_headers.DeprecationHeaders)
+    return frozenset(replaced)
+
+
+def create_app(settings: Settings | None = None, *, edges: Sequence[Edge] = EDGES) -> FastAPI:
+    """Return the gateway as an ASGI application of these edges; without `settings` they are read from the
+    environment.
+    """
     settings = settings or Settings()
     metrics = Metrics()
     admission = Admission(max_running=settings.max_calls, max_lag=settings.overload_max_lag)
+    query_check = query_parameters.QueryCheck()
     app = GatewayApp(
         title="utcp-gateway",
         version=openapi_document.VERSION,
@@ -151,12 +188,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         middleware=_middleware(settings, metrics),
         lifespan=lifespan(settings, metrics, admission),
         redirect_slashes=False,
+        dependencies=[Depends(query_check)],
     )
     install_problems(app)
-    for edge in EDGES:
+    for edge in edges:
         edge.install(app)
     docs_page.install(app, is_open=settings.docs_public)
-    openapi_document.install(app)
+    query_parameters.install(app, query_check)
+    deprecation_headers.install(app)
+    openapi_document.install(app, settings)
     app.admission = admission
     app.call_shortcut = CallShortcut(
         call_api.CALL_ROUTE,
@@ -167,7 +207,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             Overloaded("The gateway has more calls than it can serve in time; try again.")
         ),
         respond=error_response,
-        cut=log_truncated_response,
-        replaces=frozenset({UnhandledErrorMiddleware, RequestMetrics, BodyLimit}),
+        log_truncated=log_truncated_response,
+        replaces=_replaced_middleware(),
     )
     return app

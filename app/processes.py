@@ -2,7 +2,7 @@
 
 asyncio wakes `Process.wait()` only when the process has exited *and* every pipe is disconnected (CPython
 gh-119710). A `StreamReader` that holds more than its limit pauses its pipe, which then never sees the end of
-the output: whoever kills such a process and waits for it, waits forever. Here, the pipes are closed first.
+the output: waiting for such a process after killing it would never end. Here, the pipes are closed first.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def child_process(
 def close_pipes(transport: asyncio.SubprocessTransport) -> None:
     """Close our ends of a process's pipes at once; discard what is not yet read or written.
 
-    `transport.close()` waits for unwritten input to be read, possibly by a process that nobody has killed.
+    `transport.close()` waits for unwritten input to be read, possibly by a process that is still running.
     """
     for number in (0, 1, 2):
         pipe: Any = transport.get_pipe_transport(number)

@@ -1,6 +1,6 @@
 """Redis: a client with short timeouts and no retries, and the circuit breaker that all its users share.
 
-A token or a counter is never worth a wait, so every user of Redis can do without it:
+Calls must not wait for an unavailable Redis, so everything that uses it also works without it:
 
     redis = client.available_client()
     if redis is not None:       None while the breaker is open
@@ -22,7 +22,7 @@ from redis.asyncio.connection import (
     SSLConnection,
     UnixDomainSocketConnection,
 )
-from redis.exceptions import ConnectionError as RedisAway
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
 __all__ = ["REDIS_ERRORS", "RedisClient", "RedisPoolExhausted", "connect"]
@@ -30,7 +30,7 @@ __all__ = ["REDIS_ERRORS", "RedisClient", "RedisPoolExhausted", "connect"]
 # The message of the error that redis-py's pool raises when no connection became free in time.
 _NO_CONNECTION: Final = "No connection available."
 REDIS_ERRORS = (RedisError, OSError)
-"""What a command raises where Redis cannot be used: connection refused, timeout, loading, read-only, no
+"""The errors of a command where Redis cannot be used: connection refused, timeout, loading, read-only, out of
 memory.
 """
 
@@ -46,7 +46,7 @@ class _Pool(BlockingConnectionPool):
         """Return a working connection; raise RedisPoolExhausted, or an error of Redis."""
         try:
             return await super().get_connection()  # type: ignore[no-untyped-call]
-        except RedisAway as error:
+        except RedisConnectionError as error:
             if str(error) == _NO_CONNECTION:
                 raise RedisPoolExhausted(_NO_CONNECTION) from None
             raise
@@ -61,7 +61,7 @@ class _ResetAwareConnection(AbstractConnection):
         try:
             await super().send_packed_command(command, check_health=check_health)
         except RuntimeError as error:
-            raise RedisAway("The connection has been closed.") from error
+            raise RedisConnectionError("The connection has been closed.") from error
 
 
 class _Tcp(_ResetAwareConnection, Connection):
@@ -85,7 +85,11 @@ def connect(url: str, *, timeout: float = 0.1, max_connections: int = 32) -> "Re
 
     With redis-py's default retries, a command to a black-holed server takes 5.7 s; with `retry=None`, it
     takes the timeout.
+
+    Raise ValueError for a URL of another form.
     """
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError("REDIS_URL is not a Redis URL: give redis://host:6379/0, or rediss:// for TLS.")
     pool = _Pool.from_url(
         url,
         max_connections=max_connections,
@@ -103,8 +107,9 @@ class RedisClient:
     """A Redis client behind a circuit breaker: an unavailable server costs its timeout once, not once per
     call.
 
-    The first failure opens the breaker for `retry_seconds`; then one task at a time tries (half open), and
-    the first success closes it. `client` is None where there is no Redis. Use it in one event loop.
+    The first failure opens the breaker for `retry_seconds`; then one task at a time sends a probe (half
+    open), and the first success closes it. `client` is None where there is no Redis. Use it in one event
+    loop.
     """
 
     __slots__ = ("_client", "_retry_at", "_retry_seconds", "failures", "is_unavailable", "pool_timeouts")

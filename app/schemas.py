@@ -2,14 +2,21 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
 
+from app.pagination import Page
+from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.security.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
 
-PROVIDER_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
-TOOL_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+PATTERN_MESSAGES = {
+    PROVIDER_NAME: "The name of a provider has at most 50 letters, digits, `-` and `_`, and begins with a "
+    "letter or digit.",
+    TOOL_NAME: "The name of a tool has at most 200 letters, digits, `-`, `_` and `.`, and begins with a "
+    "letter or digit.",
+}
+"""What to say about a text that does not match one of these patterns."""
 
 
 def _storable(value: str) -> str:
@@ -64,6 +71,44 @@ class RateLimitInput(StrictModel):
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
 
+ItemT = TypeVar("ItemT")
+
+
+class PageModel(BaseModel, Generic[ItemT]):
+    """A page of a list. Its header `Link` has the URLs of the next page and of the first one (RFC 8288)."""
+
+    items: list[ItemT]
+    next_cursor: str | None = Field(description="The `cursor` of the next page; null on the last page.")
+    total: int | None = Field(
+        description="The number of items on all pages together; null where there are more than 10,000, or "
+        "where they were not counted.",
+        ge=0,
+    )
+    total_at_least: int | None = Field(
+        description="10,000 where there are more items than that, else null.", ge=0
+    )
+
+    @classmethod
+    def of(cls, page: Page[Any], items: list[ItemT]) -> Self:
+        """Return the response with the items that were made of the rows of a page."""
+        return cls(
+            items=items,
+            next_cursor=page.next_cursor,
+            total=page.total,
+            total_at_least=page.total_at_least,
+        )
+
+
+class AspectChange(BaseModel):
+    """One difference between two versions of an operation."""
+
+    aspect: Literal["input", "output", "auth", "server", "placing", "description"]
+    effect: Literal["widened", "narrowed", "changed"]
+    breaking: bool
+    pointer: str = Field(description="Where in the input or output; `*` is any item.")
+    detail: str
+
+
 class FieldErrorView(BaseModel):
     """One error in the input."""
 
@@ -73,13 +118,33 @@ class FieldErrorView(BaseModel):
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details; `type` ends in a stable slug."""
+    """RFC 9457 problem details; `type` is the same in every deployment, and ends in a stable slug."""
 
     model_config = ConfigDict(extra="allow")
     type: str = Field(examples=["urn:utcp-gateway:problem:not-found"])
     title: str
     status: int
-    detail: str
+    detail: str = Field(description="What happened in this case.")
+    hint: str = Field(
+        description="One sentence on what to do next.",
+        examples=["Check the spelling; lists such as GET /tools have all names that the API key may see."],
+    )
+    retryable: bool = Field(
+        description="Whether the same request may succeed when it is repeated, without doing anything twice; "
+        "wait for the seconds in Retry-After first, where there is one."
+    )
+    documentation_url: str | None = Field(
+        None,
+        description="The page that explains the problem type, or the scope that the key lacks: an absolute "
+        "URL, or a path of the gateway. Absent where the request was rejected before it was read.",
+        examples=["https://tools.example.com/problems/not-found"],
+    )
+    suggestions: list[str] | None = Field(
+        None, description="Similar names that the API key may see, the most similar first."
+    )
+    missing_scopes: list[str] | None = Field(
+        None, description="The scopes that the API key lacks; GET /scopes describes each."
+    )
     errors: list[FieldErrorView] | None = None
     call_id: str | None = None
     upstream_status: int | None = None
@@ -90,6 +155,7 @@ _DESCRIPTIONS = {
     401: "No valid API key",
     403: "The API key does not allow this",
     404: "Not found, or not visible to this key",
+    408: "The client stopped sending or reading",
     409: "In conflict with the stored state",
     412: "Changed since it was read",
     413: "Too large",
@@ -112,6 +178,30 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
             "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
         for status in sorted({401, 403, 422, 503, *statuses})
+    }
+
+
+PAGE_HEADERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "headers": {
+            "Link": {
+                "schema": {"type": "string"},
+                "description": "URLs of the first page, and of the next one where there is one (RFC 8288).",
+            }
+        }
+    }
+}
+"""The header of a list's response, for the `responses=` of its route."""
+
+
+def location_header(description: str) -> dict[str, Any]:
+    """Return the header `Location` of a response, for the `headers` of one of the `responses=` of a route."""
+    return {
+        "Location": {
+            "required": True,
+            "schema": {"type": "string", "format": "uri-reference"},
+            "description": description,
+        }
     }
 
 

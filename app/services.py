@@ -1,22 +1,30 @@
-"""The one composition root: what the gateway is made of, built once for a process, bottom up.
+"""The composition root: the services of the gateway, built once per process, in the order of dependencies.
 
-The application puts it into `request.state.services`, where every edge finds it; a test that needs a gateway
-opens the same. It stands below the edges, which import it: what belongs to a single edge is opened by that
-edge (`discovery.open_manuals`).
+The application puts them into `request.state.services`, where every edge finds them; tests use the same
+function. This module is below the edges, which import it: a service of a single edge is opened by that edge
+(`discovery.open_manuals`).
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from app.access import KeyVerifier
+from app.access import KeyCachePolicy, KeyVerifier
 from app.access.data_keys import open_vault
+from app.access.events import ControlPlaneEvents
+from app.access.expiry_monitor import KeyExpiryMonitor
+from app.approvals.call_handler import CallApprovalHandler
+from app.approvals.call_store import CallApprovalStore
+from app.approvals.kinds import CHANGE_KINDS, ApprovalCounts, ApprovalHandler, ApprovalKind
+from app.approvals.service import ApprovalRetention, ApprovalService
 from app.call_log.entries import CallLog
 from app.call_log.modes import open_body_recorder, open_call_log
+from app.call_log.queries import EndedCalls
 from app.calls import CallServices
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.rate_limiter import RateLimiter
@@ -25,7 +33,9 @@ from app.calls.streams import StreamRegistry
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed
 from app.catalog.loader import PlanLoader
+from app.credentials.refresh_tokens import IssuedRefreshTokens
 from app.database import Database
+from app.models import CallRecord, Event
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
@@ -34,6 +44,7 @@ from app.outbound.tokens import TokenCache
 from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.redis_client import RedisClient, connect
+from app.registration.change_approvals import ChangeApprovalHandler
 from app.registration.converter import Converter
 from app.registration.fetch import Fetcher
 from app.registration.service import RegistrationService
@@ -44,6 +55,7 @@ from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
 from app.settings import Settings
+from app.streaming.record_feed import RecordFeed
 from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
@@ -52,23 +64,24 @@ from app.telemetry.tracing import open_tracer
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether traffic should come here."""
+    """Whether the process accepts traffic: `open` is False while it starts and stops."""
 
     open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the edges use; one for the whole application.
+    """The services that the edges use; one instance per process.
 
-    `identity` is this gateway in CDN-Loop. `stopping` is set when streams must end: the gateway stops, and
-    their time is nearly over.
+    `redis` is the plain client, for health probes; all others use `redis_client`, which has the circuit
+    breaker. `identity` names this gateway in the header CDN-Loop. `stopping` is set while the gateway stops,
+    when open streams must end.
     """
 
     settings: Settings
     database: Database
     redis: Redis
-    cache: RedisClient
+    redis_client: RedisClient
     vault: Vault
     masker: Masker
     metrics: Metrics
@@ -82,11 +95,15 @@ class Services:
     catalog: Catalog
     search: SearchIndex
     keys: KeyVerifier
+    key_expiry: KeyExpiryMonitor
     call_log: CallLog
     calls: CallServices
     streams: StreamRegistry
+    call_feed: RecordFeed[CallRecord]
+    event_feed: RecordFeed[Event]
     converter: Converter
     registration: RegistrationService
+    approvals: ApprovalService
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -94,30 +111,36 @@ class Services:
 
 @asynccontextmanager
 async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[Services]:
-    """Build and start the services of these settings; stop and close them at the end, the last one first.
+    """Build and start the services of these settings; stop them at the end of the block, in reverse order.
 
-    `metrics` is where they count. Raises ValueError without the URLs of PostgreSQL and Redis, and a
-    GatewayError where the database cannot be used (its sealing key is missing, say).
+    They count in `metrics`. Raise ValueError without the URLs of PostgreSQL and Redis, and a GatewayError
+    where the database cannot be used (e.g. because a sealing key is missing).
     """
     async with AsyncExitStack() as stack:
-        services = await _build(settings, metrics, stack)
-        for part in (
+        services = await build_services(settings, metrics, stack)
+        for service in (
             services.feed,
             services.search,
             services.keys,
+            services.key_expiry,
             services.call_log,
             services.calls.idempotency,
             services.converter,
+            services.approvals,
         ):
-            await part.start()
-            stack.push_async_callback(part.aclose)
+            await service.start()
+            stack.push_async_callback(service.aclose)
         yield services
 
 
-async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Services:
+async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Services:
+    """Return the services of these settings, with no background task started.
+
+    `stack` closes what was opened; `metrics` is where they count. Raises like `open_services`.
+    """
     if settings.database_url is None or settings.redis_url is None:
         raise ValueError(
-            "DATABASE_URL and REDIS_URL are not set; `utcp-gateway serve` starts an embedded pair."
+            "DATABASE_URL and REDIS_URL are not set; `utcp-gateway serve` starts embedded servers for both."
         )
     masker = Masker()
     configure_logging(settings.log_level, settings.log_format, masker)
@@ -128,12 +151,16 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     stack.push_async_callback(database.aclose)
     redis = connect(_dsn(settings.redis_url), timeout=settings.redis_timeout)
     stack.push_async_callback(redis.aclose)
-    cache = RedisClient(redis)
+    redis_client = RedisClient(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
     identity = gateway_identity(vault)
     engine = _engine(settings, identity)
     stack.push_async_callback(engine.aclose)
-    tokens = TokenCache(vault, TokenEndpoint(engine), cache)
+    tokens = TokenCache(
+        vault,
+        TokenEndpoint(engine, refresh_tokens=IssuedRefreshTokens(database, vault)),
+        redis_client,
+    )
     stack.push_async_callback(tokens.aclose)
     adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
     stack.push_async_callback(adapters.aclose)
@@ -146,24 +173,65 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
     keys = KeyVerifier(
         database,
         vault,
-        cache_seconds=settings.key_cache_seconds,
-        stale_seconds=settings.auth_stale_seconds,
+        cache_policy=KeyCachePolicy(
+            fresh_seconds=settings.key_cache_seconds, stale_seconds=settings.auth_stale_seconds
+        ),
         default_rate_limit=settings.default_key_rate_limit(),
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for reader in (catalog, search, keys):
-        feed.subscribe(reader.on_changes)
+    for subscriber in (catalog, search, keys):
+        feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
+    call_feed = RecordFeed(EndedCalls(), database)
+    event_feed = RecordFeed(ControlPlaneEvents(), database)
+    for records in (call_feed, event_feed):
+        stack.push_async_callback(records.aclose)
     stopping = asyncio.Event()
     converter = Converter(settings)
-    fetcher = Fetcher(adapters, resolver, settings.max_document_bytes)
+    fetcher = Fetcher(adapters, resolver, engine.network, settings.max_document_bytes)
+    counts = ApprovalCounts()
+    approval_store = CallApprovalStore(
+        database,
+        vault,
+        masker,
+        counts,
+        seconds=settings.approval_ttl_seconds,
+        max_pending=settings.approval_pending_max,
+    )
+    calls = CallServices(
+        catalog=catalog,
+        resolver=resolver,
+        clock=engine.timers,
+        call_log=call_log,
+        metrics=metrics,
+        rate_limiter=RateLimiter(redis_client, vault, workers=settings.workers),
+        idempotency=IdempotencyStore(
+            database, vault, retention_seconds=settings.idempotency_retention_seconds
+        ),
+        response_cache=ResponseCache(engine.timers, capacity=settings.response_cache_bytes),
+        max_retry_after=settings.retry_after_max,
+        max_stored_bytes=settings.idempotency_max_response_bytes,
+        identity=identity,
+        tracer=tracer,
+        bodies=open_body_recorder(settings, vault),
+        suggest_tools=search.suggest_tools,
+        approvals=approval_store,
+    )
+    registration = RegistrationService(
+        settings,
+        database,
+        vault,
+        feed,
+        SourceReader(settings, vault, fetcher, converter),
+        approvals=counts,
+    )
     return Services(
         settings=settings,
         database=database,
         redis=redis,
-        cache=cache,
+        redis_client=redis_client,
         vault=vault,
         masker=masker,
         metrics=metrics,
@@ -177,36 +245,41 @@ async def _build(settings: Settings, metrics: Metrics, stack: AsyncExitStack) ->
         catalog=catalog,
         search=search,
         keys=keys,
-        call_log=call_log,
-        calls=CallServices(
-            catalog=catalog,
-            resolver=resolver,
-            clock=engine.timers,
-            call_log=call_log,
-            metrics=metrics,
-            rate_limiter=RateLimiter(cache, vault, workers=settings.workers),
-            idempotency=IdempotencyStore(database, vault, seconds=settings.idempotency_retention_seconds),
-            response_cache=ResponseCache(engine.timers, capacity=settings.response_cache_bytes),
-            max_retry_after=settings.retry_after_max,
-            max_stored_bytes=settings.idempotency_max_response_bytes,
-            identity=identity,
-            tracer=tracer,
-            bodies=open_body_recorder(settings, vault),
+        key_expiry=KeyExpiryMonitor(
+            database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)
         ),
+        call_log=call_log,
+        calls=calls,
         streams=StreamRegistry(
             engine.timers,
             stopping,
             heartbeat=settings.stream_heartbeat_seconds,
             stall=settings.client_idle_timeout,
         ),
+        call_feed=call_feed,
+        event_feed=event_feed,
         converter=converter,
-        registration=RegistrationService(
-            settings, database, vault, feed, SourceReader(settings, vault, fetcher, converter)
-        ),
+        registration=registration,
+        approvals=_approvals(settings, approval_store, calls, registration),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
     )
+
+
+def _approvals(
+    settings: Settings, store: CallApprovalStore, calls: CallServices, registration: RegistrationService
+) -> ApprovalService:
+    """Return the approvals, with the one list of what handles each kind."""
+    changes = ChangeApprovalHandler(registration, store.counts)
+    call = CallApprovalHandler(store.database, store, calls, settings.default_key_rate_limit())
+    retention = ApprovalRetention(
+        settings.approval_result_seconds,
+        settings.idempotency_retention_seconds,
+        settings.approval_retention_days,
+    )
+    handlers: dict[ApprovalKind, ApprovalHandler] = {"call": call, **dict.fromkeys(CHANGE_KINDS, changes)}
+    return ApprovalService(store.database, store, handlers, retention=retention)
 
 
 def _dsn(secret: SecretStr) -> str:
@@ -218,6 +291,7 @@ def _engine(settings: Settings, identity: str) -> Engine:
         allow_networks=settings.allow_networks,
         allow_ports=[int(port) for port in settings.allow_ports] or None,
         own_addresses=(f"{settings.host}:{settings.port}",),
+        unix_sockets=settings.unix_sockets,
     )
-    # Enough that no call waits for those of others, which its breaker would take for a silent upstream.
+    # So many that no call waits for a connection: its breaker would count that as an unresponsive upstream.
     return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None, identity=identity)

@@ -4,14 +4,19 @@ Tool descriptions are read by models: invisible characters can smuggle instructi
 they are removed. PostgreSQL can store neither U+0000 nor lone surrogates in text or jsonb.
 """
 
+import json
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn
+
+import orjson
 
 from app.errors import FieldError, InvalidDocument
 
 NAME_LIMIT: Final = 512
 TEXT_LIMIT: Final = 16_384
 MAX_DEPTH: Final = 100
+# orjson's limit is 1,024 levels.
+_PARSER_DEPTH: Final = 1_000
 
 # C0 (but tab and line feed), DEL and C1, soft hyphen, zero-width and bidi controls, invisible operators, BOM,
 # annotation anchors, lone surrogates, the tag block and the supplementary variation selectors.
@@ -19,6 +24,7 @@ _HIDDEN: Final = re.compile(
     "[\x01-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
 )
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -38,6 +44,66 @@ def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
         raise InvalidDocument("The text contains a NUL character", errors=[FieldError(at, "Remove U+0000.")])
     cleaned = _HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
+
+
+def load_json(text: bytes) -> Any:
+    """Return the value of JSON text, also where strings contain lone surrogates; raise json.JSONDecodeError.
+
+    These are grammatical (RFC 8259 section 8.2), and Python writes them: in a manual, a fault of one tool.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        if not _SURROGATE.search(text):
+            raise
+        try:
+            return json.loads(text, parse_constant=_reject_constant)
+        except (ValueError, RecursionError):
+            raise error from None
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def json_error(subject: str, document: bytes, position: int, message: str = "") -> str:
+    """Return a sentence that says what is wrong with a document that is not JSON, and where.
+
+    `subject` names the document, `position` is the offset at which the parser gave up, and `message` the
+    parser's. Nothing of the document is repeated.
+    """
+    try:
+        text = document.decode()
+    except UnicodeDecodeError as error:
+        return f"{subject} is not UTF-8: see byte {error.start + 1}."
+    before = text[:position].rstrip()
+    if "recursion" in message.lower() or _depth(before) >= _PARSER_DEPTH:
+        return f"{subject} is nested too deeply."
+    rest = text[position:].lstrip()
+    reason = ""
+    if rest.startswith(",") and rest[1:].lstrip()[:1] in ("}", "]"):
+        before, reason = text[:position], ": there is a comma before the closing bracket"
+    elif before.endswith(",") and rest[:1] in ("}", "]"):
+        before, reason = before[:-1], ": there is a comma before the closing bracket"
+    elif rest.startswith("'"):
+        before, reason = text[:position], ": strings and names need double quotes"
+    elif rest.startswith(("//", "/*", "#")):
+        before, reason = text[:position], ": JSON has no comments"
+    else:
+        before = text[:position]
+    line = before.count("\n") + 1
+    column = len(before) - before.rfind("\n")
+    return f"{subject} is not valid JSON (line {line}, column {column}){reason}."
+
+
+def _depth(text: str) -> int:
+    """Return how many brackets are open at the end of the text, roughly: those in strings count, too."""
+    return text.count("[") + text.count("{") - text.count("]") - text.count("}")
+
+
+def storable_text(value: str) -> str:
+    """Return the text without U+0000 and lone surrogates."""
+    return _UNSTORABLE.sub("", value)
 
 
 def reject_unstorable(value: Any, *, at: str = "", depth: int = 0) -> None:

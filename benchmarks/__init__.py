@@ -1,1 +1,1 @@
-"""Where the README's figures come from: `python -m benchmarks` prints them as tables."""
+"""The benchmarks behind the README's figures: `python -m benchmarks` prints them as tables."""

@@ -47,7 +47,7 @@ def parse_options() -> argparse.Namespace:
 
 def median(row: Row, member: str) -> float:
     """The median of one figure over the rounds of a row."""
-    return statistics.median(getattr(one, member) for one in row.rounds)
+    return float(statistics.median(getattr(one, member) for one in row.rounds))
 
 
 def cost(row: Row) -> float:

@@ -31,9 +31,9 @@ async def call(request: Request) -> Response:
     arguments = orjson.loads(await request.body())
     number = request.path_params["number"]
     url = f"{sys.argv[2]}/t{number}/items/{arguments.pop('id')}"
-    async with request.state.session.get(url, params=arguments, headers={KEY_HEADER: KEY}) as answer:
-        body = await answer.read()
-        return Response(body, status_code=answer.status, media_type=answer.content_type)
+    async with request.state.session.get(url, params=arguments, headers={KEY_HEADER: KEY}) as response:
+        body = await response.read()
+        return Response(body, status_code=response.status, media_type=response.content_type)
 
 
 application = Starlette(routes=[Route("/tools/{number}/call", call, methods=["POST"])], lifespan=lifespan)

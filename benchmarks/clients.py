@@ -27,8 +27,8 @@ async def create_call(name: str, url: str, stack: AsyncExitStack) -> Call:
         session = await stack.enter_async_context(aiohttp.ClientSession())
 
         async def with_aiohttp() -> bytes:
-            async with session.get(url, params=query, headers=headers) as answer:
-                return await answer.read()
+            async with session.get(url, params=query, headers=headers) as response:
+                return await response.read()
 
         return with_aiohttp
     kind = {"httpx": httpx.AsyncClient, "httpx2": httpx2.AsyncClient}[name]
@@ -47,7 +47,7 @@ async def drive(call: Call, calls: int) -> None:
     async def one_after_another() -> None:
         for _ in numbers:
             if await call() != RESPONSE_BODY:
-                raise SystemExit("an unexpected answer")
+                raise SystemExit("an unexpected response")
 
     await asyncio.gather(*(one_after_another() for _ in range(_CONNECTIONS)))
 

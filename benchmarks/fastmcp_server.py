@@ -1,6 +1,6 @@
 """FastMCP serving an OpenAPI document; runs in a virtual environment of its own.
 
-`python fastmcp_server.py PORT DOCUMENT KEY_HEADER KEY`: streamable HTTP below /mcp with plain JSON answers,
+`python fastmcp_server.py PORT DOCUMENT KEY_HEADER KEY`: streamable HTTP below /mcp with plain JSON responses,
 which is the cheaper of its two forms. It imports nothing of this project.
 """
 

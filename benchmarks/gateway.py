@@ -52,8 +52,9 @@ class Client:
         raw = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
         sent = {**self._headers, "Content-Type": "application/json", **(headers or {})}
         self._http.request(method, path, raw, sent)
-        answer = self._http.getresponse()
-        found = HttpResponse(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        response = self._http.getresponse()
+        headers_of_response = {name.lower(): value for name, value in response.getheaders()}
+        found = HttpResponse(response.status, headers_of_response, response.read())
         if found.status >= 400:
             raise RequestFailed(f"{found.status}: {found.body[:500].decode(errors='replace')}")
         return found

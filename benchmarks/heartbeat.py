@@ -3,10 +3,14 @@
 A task wakes up every two milliseconds. Its delay is a stall of the event loop, but counts no more than the
 CPU time that the process took meanwhile, so that a machine that is busy with other work does not count (a
 thread that holds the interpreter's lock does). `GET /benchmark` returns the longest stall since the last such
-request in seconds, the CPU seconds of the process so far, and its resident bytes.
+request in seconds, the CPU seconds of the process and of its ended children so far, its resident bytes and
+their peak, the peak of a child, and the resident bytes of the fork server of conversions.
 """
 
 import asyncio
+import contextlib
+import resource
+import sys
 import time
 from typing import Any
 
@@ -19,6 +23,7 @@ from app.cli.main import main as command_line
 
 PATH = "/benchmark"
 _EVERY = 0.002
+_PEAK_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 class ObservedApplication:
@@ -51,11 +56,24 @@ class ObservedApplication:
             "stall": longest,
             "cpu": time.process_time(),
             "resident": psutil.Process().memory_info().rss,
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _PEAK_UNIT,
+            **_children(),
         }
         body = orjson.dumps(facts)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _children() -> dict[str, float]:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu, fork_server = ended.ru_utime + ended.ru_stime, 0
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "app.openapi.fork_server" in child.cmdline():
+                fork_server = child.memory_info().rss
+                cpu += sum(child.cpu_times()[:4])
+    return {"children_cpu": cpu, "children_peak": ended.ru_maxrss * _PEAK_UNIT, "fork_server": fork_server}
 
 
 def observe() -> None:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.journeys`: how much of the project a reader meets on two journeys, and its shapes.
+"""`python -m benchmarks.journeys`: how many functions and files serve two requests, and other counts.
 
 Two requests are served by the whole application in this process, and the profiler counts the functions of
 `app` that run for them: in the tasks and threads of the request, and in the child process of a conversion.
@@ -28,6 +28,9 @@ import uvicorn
 from rich.console import Console
 from rich.table import Table
 
+from app.access import KeyVerifier
+from app.calls.execution import CallServices
+from app.calls.idempotency_store import IdempotencyStore
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import PlanLoader
@@ -35,6 +38,7 @@ from app.cli.bootstrap import admin_key
 from app.cli.server import server_config
 from app.credentials.input_models import ApiKeyInput
 from app.credentials.model import CredentialDraft
+from app.database import Database
 from app.main import create_app
 from app.models import Credential
 from app.outbound.credentials import CredentialResolver
@@ -44,7 +48,7 @@ from app.outbound.tokens import TokenCache
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.registration.model import ParsedSource, RegistrationPlan, RegistrationRequest, RegistrationResult
 from app.search import SearchIndex
-from app.security.vault import KeyRing
+from app.security.vault import KeyRing, Vault
 from app.settings import Settings
 from benchmarks.journey_probe import ROOT, Recorder, recording, report_to
 from tests.harness.servers import pair
@@ -57,9 +61,10 @@ DOCUMENT_SHAPES: tuple[type, ...] = (RegistrationRequest, ParsedSource, Registra
 CREDENTIAL_SHAPES: tuple[type, ...] = (ApiKeyInput, CredentialDraft, Credential)
 """The classes that hold one credential, from the request to its row."""
 LONG_LIVED: tuple[type, ...] = (
-    Adapters, Catalog, CredentialResolver, Engine, ChangeFeed, PlanLoader, SearchIndex, TokenCache,
+    Adapters, CallServices, Catalog, ChangeFeed, CredentialResolver, Database, Engine, IdempotencyStore,
+    KeyVerifier, PlanLoader, SearchIndex, TokenCache, Vault,
 )  # fmt: skip
-"""Parts that live as long as the application: who builds several of them wires the application."""
+"""Parts that live as long as the application: code that builds several of them wires the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +163,7 @@ class _Application:
 
 
 PROFILE: list[Recorder] = []
-"""The recorder that is in use; the profiler of every thread asks here."""
+"""The recorder that is in use; the profiler of every thread uses it."""
 
 
 def _profile(frame: Any, event: str, argument: Any) -> None:

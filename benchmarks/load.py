@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 import uvloop
 
-# The thread that says when a call is due must not wait five milliseconds for the interpreter.
+# The thread that schedules calls must not wait five milliseconds for the interpreter.
 _SWITCH_SECONDS = 0.0002
 _UNIQUE = b"@a-different-number@"
 

@@ -14,7 +14,7 @@ from benchmarks.servers import ServerProcess
 from benchmarks.shape import ARGUMENTS, RESPONSE_MARKER
 
 _OPEN_CONNECTIONS = 64
-_MAX_ORDER_SECONDS = 120
+_MAX_COMMAND_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +61,23 @@ class Driver:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
 
-    def send_line(self, order: Mapping[str, Any]) -> None:
+    def send_line(self, message: Mapping[str, Any]) -> None:
         """Send one line of JSON."""
         assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps(dict(order)) + b"\n")
+        self._process.stdin.write(orjson.dumps(dict(message)) + b"\n")
         self._process.stdin.flush()
 
-    def drive(self, **order: float) -> dict[str, float]:
-        """Send an order and return its result. Raises LoadFailed with the output of the load process."""
-        self.send_line(order)
+    def drive(self, **command: float) -> dict[str, float]:
+        """Send a command and return its result. Raises LoadFailed with the output of the load process."""
+        self.send_line(command)
         assert self._process.stdout is not None
         assert self._process.stderr is not None
-        if not select.select([self._process.stdout], [], [], _MAX_ORDER_SECONDS)[0]:
-            raise LoadFailed(f"not all calls were answered within {_MAX_ORDER_SECONDS} s")
+        if not select.select([self._process.stdout], [], [], _MAX_COMMAND_SECONDS)[0]:
+            raise LoadFailed(f"not all calls had a response within {_MAX_COMMAND_SECONDS} s")
         line = self._process.stdout.readline()
         if not line:
             words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
-            raise LoadFailed(words[-1] if words else "the load process ended without a word")
+            raise LoadFailed(words[-1] if words else "the load process ended without output")
         found: dict[str, float] = orjson.loads(line)
         return found
 

@@ -30,13 +30,14 @@ _FASTMCP = Environment("fastmcp", ("fastmcp==4.1.2",), probe="import fastmcp, ht
 _ADMIN = "admin@example.com"
 _START_TRIES = 120
 _IDS = 1_000
+_PROTOCOL_VERSION = "2025-06-18"
 
 
 @contextmanager
 def contextforge(version: str, upstream: str, folder: Path) -> Iterator[tuple[ServerProcess, list[Request]]]:
     """ContextForge with SQLite, one worker, without plugins and pages; its tool is called by JSON-RPC.
 
-    Its own REST tools take a URL without path parameters here, so the id stands in the path already.
+    Its own REST tools take a URL without path parameters here, so the id is already in the path.
     Raises NotInstalled and NotStarted.
     """
     python = _CONTEXTFORGE[version].python()
@@ -95,17 +96,17 @@ def fastmcp(upstream: str, folder: Path) -> Iterator[tuple[ServerProcess, list[R
     with start_server(arguments, port=port, folder=folder, program=str(python)) as server:
         headers = {"Accept": "application/json, text/event-stream"}
         hello = {
-            "protocolVersion": "2025-06-18",
+            "protocolVersion": _PROTOCOL_VERSION,
             "capabilities": {},
             "clientInfo": {"name": "bench", "version": "1"},
         }
-        answer = _post(
+        response = _post(
             server, "/mcp", {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}, headers
         )
-        session = answer.headers.get("mcp-session-id")
+        session = response.headers.get("mcp-session-id")
         if session is not None:
             headers["Mcp-Session-Id"] = session
-        headers["MCP-Protocol-Version"] = hello["protocolVersion"]
+        headers["MCP-Protocol-Version"] = _PROTOCOL_VERSION
         _post(server, "/mcp", {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
         yield server, _rpc_requests("/mcp", headers)
 
@@ -123,7 +124,7 @@ def _token(python: Path, settings: Mapping[str, str]) -> str:
     )
     words = done.stdout.decode().split()
     if done.returncode != 0 or not words:
-        raise NotStarted("no token could be made")
+        raise NotStarted("no token could be created")
     return words[-1]
 
 
@@ -137,13 +138,13 @@ def _post(server: ServerProcess, path: str, body: Any, headers: Mapping[str, str
                 "POST", path, orjson.dumps(body), {"Content-Type": "application/json", **headers}
             )
             got = connection.getresponse()
-            answer = HttpResponse(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
+            response = HttpResponse(got.status, {k.lower(): v for k, v in got.getheaders()}, got.read())
         except (OSError, http.client.HTTPException) as failed:
             reason = str(failed)
         else:
-            if answer.status < 400:
-                return answer
-            reason = f"{answer.status}: {answer.body[:300].decode(errors='replace')}"
+            if response.status < 400:
+                return response
+            reason = f"{response.status}: {response.body[:300].decode(errors='replace')}"
         finally:
             connection.close()
         if not server.process.is_running() or reason.startswith("4"):

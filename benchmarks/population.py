@@ -61,7 +61,7 @@ def manual(count: int, *, server: str) -> bytes:
     tools = [
         {
             "name": f"tool{number}",
-            "description": f"Reads item collection {number} and answers with what was found in it",
+            "description": f"Reads item collection {number} and returns what was found in it",
             "inputs": {"type": "object", "properties": properties, "required": ["id"]},
             "outputs": {
                 "type": "object",

@@ -71,7 +71,9 @@ def count_round_trips(sockets: Path | None) -> tuple[int, int]:
 
 
 async def _commits(sockets: Path) -> int:
-    connection = await asyncpg.connect(host=str(sockets), user="postgres", database="gateway")
+    connection = await asyncpg.connect(  # type: ignore[no-untyped-call]
+        host=str(sockets), user="postgres", database="gateway"
+    )
     try:
         question = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'gateway'"
         return int(await connection.fetchval(question))

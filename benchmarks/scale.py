@@ -1,7 +1,7 @@
 """`python -m benchmarks.scale`: what 100,000 tools cost in memory, at the start, in search and in manuals.
 
 Stalls of the event loop are those of `benchmarks.heartbeat`. CPU time is that of the serving process, all its
-threads; wall times are medians where there are many, and mean something on a quiet machine only.
+threads; wall times are medians where there are many, and meaningful on a quiet machine only.
 """
 
 import argparse
@@ -45,6 +45,7 @@ class Report:
     """The rows of the table: what was measured, its value, its unit, and its target (a maximum) or None."""
 
     rows: list[tuple[str, float, str, float | None]] = field(default_factory=list)
+    title: str = "Scale"
 
     def add(self, what: str, value: float, unit: str, maximum: float | None = None) -> None:
         """Add a figure, and print it at once, because the whole run takes minutes."""
@@ -52,12 +53,12 @@ class Report:
         print(f"  {what}: {value:,.2f} {unit}", file=sys.stderr, flush=True)
 
     def missed(self) -> list[str]:
-        """Return what exceeded its target."""
+        """Return the rows that exceed their targets."""
         return [what for what, value, _, maximum in self.rows if maximum is not None and value > maximum]
 
     def show(self, console: Console) -> None:
         """Print the table."""
-        table = Table(title="Scale")
+        table = Table(title=self.title)
         for column in ("", "measured", "target"):
             table.add_column(column, justify="right" if column else "left")
         for what, value, unit, maximum in self.rows:
@@ -108,18 +109,18 @@ def measure_import(
 
 def measure_search(gateway: RunningGateway, report: Report, *, tools: int, times: int) -> None:
     """Measure searches for two or three words, frequent and rare ones."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     vocabulary = words()
     weights = [1 / rank for rank in range(1, len(vocabulary) + 1)]
-    taken = []
+    milliseconds = []
     before = read_stats(gateway)
     for _ in range(times):
-        asked = " ".join(chance.choices(vocabulary, weights, k=chance.randint(2, 3)))
+        query = " ".join(rng.choices(vocabulary, weights, k=rng.randint(2, 3)))
         began = time.perf_counter()
-        gateway.client.get(f"/tools/search?q={quote(asked)}")
-        taken.append((time.perf_counter() - began) * 1e3)
+        gateway.client.get(f"/tools/search?q={quote(query)}")
+        milliseconds.append((time.perf_counter() - began) * 1e3)
     after = read_stats(gateway)
-    report.add(f"/tools/search, {tools:,} tools: p50", statistics.median(taken), "ms", 5.0)
+    report.add(f"/tools/search, {tools:,} tools: p50", statistics.median(milliseconds), "ms", 5.0)
     report.add(f"/tools/search, {tools:,} tools: CPU", (after.cpu - before.cpu) / times, "ms")
     report.add(f"/tools/search, {tools:,} tools: longest stall", after.stall, "ms", STALL)
 
@@ -130,15 +131,15 @@ def measure_manual(gateway: RunningGateway, report: Report, path: str, *, what: 
     first = gateway.client.get(path, **{"Accept-Encoding": "gzip"})
     time.sleep(0.02)
     after = read_stats(gateway)
-    report.add(f"{what}: first answer, CPU", after.cpu - before.cpu, "ms")
-    report.add(f"{what}: first answer, longest stall", after.stall, "ms", STALL)
+    report.add(f"{what}: first response, CPU", after.cpu - before.cpu, "ms")
+    report.add(f"{what}: first response, longest stall", after.stall, "ms", STALL)
     before = read_stats(gateway)
     for _ in range(times):
-        answer = gateway.client.get(
+        response = gateway.client.get(
             path, **{"Accept-Encoding": "gzip", "If-None-Match": first.headers["etag"]}
         )
-        if answer.status != 304:
-            raise RuntimeError(f"{what}: {answer.status} instead of 304")
+        if response.status != 304:
+            raise RuntimeError(f"{what}: {response.status} instead of 304")
     report.add(f"{what}: 304, CPU", (read_stats(gateway).cpu - before.cpu) / times, "ms", 1.0)
 
 

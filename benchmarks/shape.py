@@ -1,7 +1,7 @@
 """The one call that all benchmarks make, so that their figures are for the same work.
 
 Arguments {"id": 42, "q": "sea", "limit": 10} become GET /t<n>/items/42?q=sea&limit=10 with an API key in a
-header; the answer is some 330 bytes of JSON.
+header; the response has some 330 bytes of JSON.
 """
 
 from typing import Any

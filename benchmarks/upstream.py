@@ -8,7 +8,7 @@ from aiohttp import web
 from benchmarks.shape import KEY, KEY_HEADER, RESPONSE_BODY, TOKEN, manual
 
 
-async def answer(request: web.Request) -> web.Response:
+async def respond(request: web.Request) -> web.Response:
     """The same bytes always; 401 without key or token, so that a call without its credential is noticed."""
     if request.headers.get(KEY_HEADER) != KEY and request.headers.get("Authorization") != f"Bearer {TOKEN}":
         return web.Response(status=401)
@@ -39,8 +39,8 @@ def main() -> None:
     application.router.add_get("/utcp", utcp)
     application.router.add_post("/token", token)
     application.router.add_post("/v1/traces", traces)
-    application.router.add_get("/{rest:.*}", answer)
-    application.router.add_post("/{rest:.*}", answer)
+    application.router.add_get("/{rest:.*}", respond)
+    application.router.add_post("/{rest:.*}", respond)
     loop = uvloop.new_event_loop()
     web.run_app(
         application,

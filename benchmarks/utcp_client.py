@@ -24,9 +24,9 @@ async def drive(client: UtcpClient, calls: int, connections: int) -> None:
 
     async def one_after_another() -> None:
         for _ in numbers:
-            answer = await client.call_tool("bench.get", {"id": 42, "q": "sea", "limit": 10})
-            if answer["id"] != 42:
-                raise SystemExit("an unexpected answer")
+            response = await client.call_tool("bench.get", {"id": 42, "q": "sea", "limit": 10})
+            if response["id"] != 42:
+                raise SystemExit("an unexpected response")
 
     await asyncio.gather(*(one_after_another() for _ in range(connections)))
 

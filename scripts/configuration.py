@@ -21,6 +21,17 @@ EXAMPLE = ROOT / ".env.example"
 _HEADING = re.compile(r"    # (\w[^.]*)")
 _FIELD = re.compile(r"    (\w+): ")
 _SET_BY_THE_GATEWAY = frozenset({"embedded"})
+COMPOSE = (
+    ("POSTGRES_PASSWORD", "", "Password of the service `postgres`; letters and digits only. Required."),
+    ("REDIS_PASSWORD", "", "Password of the service `redis`; letters and digits only. Required."),
+    ("GATEWAY_ADDRESS", "127.0.0.1:8000", "Address and port on which nginx is published."),
+)
+"""Variables of `docker-compose.yml` that are no settings: name, default and description."""
+_COMPOSE_HEADING = "Docker Compose"
+_COMPOSE_TEXT = """\
+For `docker-compose.yml` only, which passes on every setting of `.env` but PORT and FORWARDED_ALLOW_IPS, and
+requires SEALING_KEYS and PUBLIC_BASE_URL. Without DATABASE_URL and REDIS_URL it uses its own services.
+"""
 _INTRODUCTION = """# Configuration
 
 <!-- Written by `make configuration` from app/settings; do not edit. -->
@@ -70,15 +81,15 @@ def default_of(field: FieldInfo) -> str:
 
 
 def bounds_of(field: FieldInfo) -> str:
-    """Return the values that are valid, in words; "" where the type says all."""
-    said = []
+    """Return the constraints of a setting as text; "" where its type is the only one."""
+    constraints = []
     if get_origin(field.annotation) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(field.annotation))
     for bound in field.metadata:
         for name, words in (("gt", "> {}"), ("ge", ">= {}"), ("lt", "< {}"), ("le", "<= {}")):
             if (value := getattr(bound, name, None)) is not None:
-                said.append(words.format(value))
-    return ", ".join(said)
+                constraints.append(words.format(value))
+    return ", ".join(constraints)
 
 
 def render_page() -> str:
@@ -92,17 +103,25 @@ def render_page() -> str:
             shown = f"`{default}`" if default else "unset"
             description = str(field.description).replace("|", "\\|")
             pieces.append(f"| `{name.upper()}` | {shown} | {bounds_of(field)} | {description} |\n")
+    pieces.append(
+        f"\n## {_COMPOSE_HEADING}\n\n{_COMPOSE_TEXT}\n| variable | default | description |\n|---|---|---|\n"
+    )
+    for variable, value, text in COMPOSE:
+        pieces.append(f"| `{variable}` | {f'`{value}`' if value else 'unset'} | {text} |\n")
     return "".join(pieces)
 
 
 def render_example() -> str:
-    """Return `.env.example`: every setting commented out, with its default."""
+    """Return `.env.example`: every setting and variable of Compose commented out, with its default."""
     pieces = [_EXAMPLE_HEAD]
     for heading, names in sections():
         pieces.append(f"\n# -- {heading} --\n")
         for name in names:
             field = Settings.model_fields[name]
             pieces.append(f"\n# {field.description}\n# {name.upper()}={default_of(field)}\n")
+    pieces.append(f"\n# -- {_COMPOSE_HEADING} --\n\n")
+    pieces += [f"# {line}\n" for line in _COMPOSE_TEXT.splitlines()]
+    pieces += [f"\n# {text}\n# {variable}={value}\n" for variable, value, text in COMPOSE]
     return "".join(pieces)
 
 

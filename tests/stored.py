@@ -6,13 +6,13 @@ from sqlalchemy import delete
 
 from app.catalog.feed import record_change
 from app.database import Database
-from app.models import CallRecord, Event, Key, Override, Provider, Tool, Variable
+from app.models import Approval, CallRecord, CallStat, Event, Key, Override, Provider, Tool, Variable
 
 
 async def store_provider(database: Database, name: str, **fields: Any) -> Provider:
     """A provider of protocol http; `fields` override its columns."""
     row = Provider(name=name, **{"protocol": "http", "kind": "manual", **fields})
-    async with database.writing() as session:
+    async with database.transaction() as session:
         session.add(row)
         await session.flush()
         await record_change(session, kind="provider", provider_id=row.id)
@@ -38,7 +38,7 @@ async def store_tool(
         **fields,
     }
     row = Tool(provider_id=provider.id, **columns)
-    async with database.writing() as session:
+    async with database.transaction() as session:
         session.add(row)
         await session.flush()
         if override is not None:
@@ -53,6 +53,6 @@ async def clear(database: Database) -> None:
 
     A TRUNCATE would lock out the readers of an application that runs on the database, and could deadlock with them.
     """
-    async with database.writing() as session:
-        for table in (Provider, Variable, Key, Event, CallRecord):
+    async with database.transaction() as session:
+        for table in (Approval, Provider, Variable, Key, Event, CallRecord, CallStat):
             await session.execute(delete(table))

@@ -1,15 +1,17 @@
 """Authorisation: every route declares the scope that it needs, and no request passes without a verified key.
 
     Depends(requires("tools:read"))           a route of FastAPI
+    Depends(requires_any("a", "b"))           the same, for keys with any of these scopes
     Depends(anonymous_if("utcp_anonymous"))   the same, public for reading where that setting is true
-    Depends(public_route)                     public on purpose
+    Depends(requires_key)                     a route for any valid key, whatever its scopes
+    Depends(public_route)                     public: no key is needed
     endpoint.scope = "tools:call"             a plain Starlette route, which calls `authorise()` itself
 
 A route that declares none of these fails the test that visits all routes (`declared_scope`).
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
@@ -17,13 +19,16 @@ from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
 from app.access.verifier import KeyVerifier
-from app.errors import Forbidden, Unauthenticated
+from app.errors import Unauthenticated, scopes_missing
 from app.models import TENANT
 from app.security.keys import KEY_LENGTH
 from app.security.principal import Principal
 from app.security.scopes import Scope
 
 PUBLIC: Literal["open"] = "open"
+"""What a public route declares in place of a scope."""
+ANY_KEY: Literal["any"] = "any"
+"""What a route declares in place of a scope where any valid key is enough."""
 SCHEME_NAME = "apiKey"
 ANONYMOUS = Principal(
     key_id="anonymous",
@@ -38,30 +43,32 @@ _HOW_TO_SEND = "Send an API key as `Authorization: Bearer <key>` or as `X-API-Ke
 
 
 class AccessServices(Protocol):
-    """What the gate uses of `state.services`."""
+    """The part of `state.services` that authorisation uses."""
 
     @property
     def keys(self) -> KeyVerifier:
-        """Verifies API keys."""
+        """The verifier of API keys."""
 
 
-async def authorise(connection: HTTPConnection, scope: Scope) -> Principal:
-    """Return the principal of a request's API key; it is also stored as `state.principal`.
+async def authorise(connection: HTTPConnection, scope: Scope | None, *alternatives: Scope) -> Principal:
+    """Return the principal of a request's API key; it is also stored as `state.principal`. Without a scope,
+    any valid key is enough.
 
-    Raise Unauthenticated without a valid key, Forbidden when the key lacks the scope, and Unavailable when
-    the key cannot be verified.
+    Raise Unauthenticated without a valid key, Forbidden when the key has neither the scope nor one of the
+    alternatives, and Unavailable when the key cannot be verified.
     """
     text = presented_key(connection.scope["headers"])
     if text is None:
-        raise Unauthenticated(_HOW_TO_SEND)
-    return await _authenticate(connection, text, scope)
+        raise Unauthenticated("The request has no API key. " + _HOW_TO_SEND)
+    return await _authenticate(connection, text, scope, alternatives)
 
 
 def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the text that was sent as an API key, valid or not; None when there is none.
+    """Return the text of the API key in a request's headers (ASGI: names in lower case), None without one.
 
-    Raise Unauthenticated for more than one, since identity must not depend on the order of fields (RFC 9110
-    section 5.3), for other schemes than Bearer (RFC 6750), and for oversized values.
+    The key is not verified. Raise Unauthenticated for more than one, since identity must not depend on the
+    order of fields (RFC 9110 section 5.3), for schemes other than Bearer (RFC 6750), and for oversized
+    values.
     """
     found: bytes | None = None
     for name, value in headers:
@@ -80,7 +87,9 @@ def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found.decode("latin-1")
 
 
-async def _authenticate(connection: HTTPConnection, text: str, scope: Scope) -> Principal:
+async def _authenticate(
+    connection: HTTPConnection, text: str, scope: Scope | None, alternatives: tuple[Scope, ...] = ()
+) -> Principal:
     # The mapping behind `connection.state`: access by attribute costs ten times as much.
     state = connection.scope["state"]
     services: AccessServices = state["services"]
@@ -91,23 +100,32 @@ async def _authenticate(connection: HTTPConnection, text: str, scope: Scope) -> 
         host = client[0] if client else ""
         principal = await keys.verify(text, host=host, is_call=scope == "tools:call")
     state["principal"] = principal
-    if not principal.has_scope(scope):
-        raise Forbidden(f"The API key lacks the scope `{scope}`.", extra={"missing_scopes": [scope]})
+    if scope is not None and not principal.has_scope(scope):
+        if not alternatives:
+            raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
+        if not any(map(principal.has_scope, alternatives)):
+            names = ", ".join(f"`{one}`" for one in (scope, *alternatives))
+            raise scopes_missing(f"The API key has none of the scopes {names}: one is enough.", [scope])
     return principal
 
 
 class Requires(SecurityBase):
-    """A dependency that returns the principal; `scope` is the scope that it needs.
+    """A dependency that returns the principal of a request; `scope` is the scope that its key must have, None
+    where any valid key is enough.
 
-    `setting` names a setting of type bool that admits requests without a key.
+    `setting` names a setting of type bool that admits requests without a key. A key with one of the
+    `alternatives` in place of `scope` is admitted, too.
     """
 
-    def __init__(self, scope: Scope, *, setting: str | None = None) -> None:
+    def __init__(
+        self, scope: Scope | None, *, setting: str | None = None, alternatives: tuple[Scope, ...] = ()
+    ) -> None:
         # Only Bearer is described: a generated client that sent both headers would be rejected.
         self.model = HTTPBearer(description=_HOW_TO_SEND)
         self.scheme_name = SCHEME_NAME
         self.scope = scope
         self.setting = setting
+        self.alternatives = alternatives
 
     async def __call__(self, connection: HTTPConnection) -> Principal:
         """Return the principal, or `ANONYMOUS`; raise what `authorise` raises."""
@@ -117,7 +135,7 @@ class Requires(SecurityBase):
                 connection.state.principal = ANONYMOUS
                 return ANONYMOUS
             return await _authenticate(connection, text, self.scope)
-        return await authorise(connection, self.scope)
+        return await authorise(connection, self.scope, *self.alternatives)
 
 
 class PublicRoute:
@@ -130,36 +148,70 @@ class PublicRoute:
 
 
 public_route = PublicRoute()
+requires_key = Requires(None)
+"""The dependency of a route for any valid key."""
 
 
 def requires(scope: Scope) -> Requires:
-    """Return the dependency of a route that needs a scope."""
+    """Return the dependency of a route that needs this scope."""
     return Requires(scope)
 
 
+def requires_any(scope: Scope, *alternatives: Scope) -> Requires:
+    """Return the dependency of a route that needs one of these scopes; what the key may do there depends on
+    which.
+    """
+    return Requires(scope, alternatives=alternatives)
+
+
 def anonymous_if(setting: str, scope: Scope = "tools:read") -> Requires:
-    """Return a dependency of a route that needs a scope unless the setting admits keyless requests."""
+    """Return the dependency of a route that needs `scope`, or no key where the setting `setting` is true."""
     return Requires(scope, setting=setting)
 
 
+async def authorise_route(connection: HTTPConnection, route: BaseRoute) -> None:
+    """Authorise a request as its route does; raise what that raises. Nothing is checked for a public route.
+
+    For code that runs before the route, and may tell nobody else what it finds.
+    """
+    on_endpoint = getattr(getattr(route, "endpoint", None), "scope", None)
+    if isinstance(on_endpoint, str):
+        if on_endpoint != PUBLIC:
+            await authorise(connection, cast("Scope", on_endpoint))
+        return
+    requirement = _requirement(getattr(route, "dependant", None))
+    if isinstance(requirement, Requires):
+        await requirement(connection)
+
+
 def declared_scope(route: BaseRoute) -> str | None:
-    """Return what a route declares: a scope, `open`, or None when it declares nothing (which is an error)."""
+    """Return the scope that a route declares, ANY_KEY for one for any valid key, PUBLIC for a public route;
+    None where it declares none of these.
+    """
     on_endpoint = getattr(getattr(route, "endpoint", None), "scope", None)
     if isinstance(on_endpoint, str):
         return on_endpoint
-    return _scope_of_dependencies(getattr(route, "dependant", None))
+    requirement = _requirement(getattr(route, "dependant", None))
+    return None if requirement is None else requirement.scope or ANY_KEY
 
 
-def _scope_of_dependencies(dependant: Any) -> str | None:
+def alternative_scopes(route: BaseRoute) -> tuple[Scope, ...]:
+    """Return the scopes that a route admits in place of `declared_scope`."""
+    requirement = _requirement(getattr(route, "dependant", None))
+    return requirement.alternatives if isinstance(requirement, Requires) else ()
+
+
+def _requirement(dependant: Any) -> Requires | PublicRoute | None:
+    """Return the first dependency that declares a scope."""
     if dependant is None:
         return None
     if isinstance(dependant.call, Requires | PublicRoute):
-        return dependant.call.scope
-    return next((found for sub in dependant.dependencies if (found := _scope_of_dependencies(sub))), None)
+        return dependant.call
+    return next((found for sub in dependant.dependencies if (found := _requirement(sub))), None)
 
 
 def iter_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
-    """Return all routes, including those of included routers."""
+    """Yield all routes, including those of included routers."""
     for route in routes:
         included = getattr(getattr(route, "original_router", None), "routes", None)
         if included is None:

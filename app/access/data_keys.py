@@ -10,24 +10,24 @@ from app.database import Database
 from app.models import DataKeyRow
 from app.security.vault import DataKey, KeyRing, Vault
 
-# One lock for all that creates or rewraps data keys, so that replicas starting together create one set.
+# The advisory lock for creating and rewrapping data keys: replicas that start together create one set.
 _LOCK = 7234
 
 
 async def open_vault(database: Database, ring: KeyRing) -> Vault:
-    """Return a vault with all stored data keys, which are created at the first start.
+    """Return a vault with all stored data keys; create the data keys that do not exist yet.
 
-    Raise SealBroken when the ring lacks the key of a stored data key: starting without it would only hide
-    that its secrets are lost.
+    Raise SealBroken where the ring lacks the key of a stored data key, so that the gateway does not start
+    with secrets that it cannot open. Raise Unavailable without PostgreSQL.
     """
     vault = Vault(ring)
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await _lock(session)
         rows = await _rows(session)
         for purpose in ("data", "digest"):
             if not any(row.purpose == purpose for row in rows):
                 rows.append(_to_row(vault.new_data_key(purpose)))
-        # Before anything is stored: with a ring that lacks a key, no new data keys must be stored.
+        # Raises before anything is stored, where the ring lacks a key.
         vault.load([_to_key(row) for row in rows])
         session.add_all(rows)
     return vault
@@ -38,33 +38,33 @@ async def check_ring(database: Database, ring: KeyRing) -> None:
 
     Nothing is created or stored.
     """
-    async with database.reading() as session:
+    async with database.read_session() as session:
         Vault(ring).load([_to_key(row) for row in await _rows(session)])
 
 
 async def rewrap(database: Database, ring: KeyRing) -> int:
-    """Wrap every data key with the ring's first key; return how many were wrapped with another one before.
+    """Wrap every data key with the ring's first key; return the number of those that another key had wrapped.
 
     Sealed values are not rewritten. Afterwards, the ring's older keys may be removed.
     """
     vault = Vault(ring)
     changed = 0
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await _lock(session)
         rows = await _rows(session)
-        # Including those of the first key: a rotation is complete only if every data key opens.
+        # All of them, also those that the first key wraps: a rotation is complete only if every one opens.
         vault.load([_to_key(row) for row in rows])
         for row in rows:
             if row.kek_id != ring.first:
-                fresh = vault.rewrap(_to_key(row))
-                row.kek_id, row.wrapped = fresh.kek_id, fresh.wrapped
+                rewrapped = vault.rewrap(_to_key(row))
+                row.kek_id, row.wrapped = rewrapped.kek_id, rewrapped.wrapped
                 changed += 1
     return changed
 
 
 async def wrapping_keys(database: Database) -> dict[str, int]:
     """Return how many data keys each key of the ring wraps, e.g. `{"k2": 2}`."""
-    async with database.reading() as session:
+    async with database.read_session() as session:
         return dict(Counter(row.kek_id for row in await _rows(session)))
 
 

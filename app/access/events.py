@@ -1,12 +1,19 @@
 """Audit events of the control plane: who changed what and when, written in the transaction of the change."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
 
 from app.models import TENANT, Event
+from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+
+NEWEST_EVENTS: Final = PageRequest("-at")
+_ORDER: Final = Ordering({"at": SortField(col(Event.id), "id", UUID, unique=True)}, item_id=col(Event.id))
 
 
 async def record_event(
@@ -21,8 +28,8 @@ async def record_event(
 ) -> None:
     """Add an event to the session's transaction.
 
-    `actor` is the id of the API key of the request (or the command: `bootstrap`), `action` a verb
-    (`created`), `detail` JSON without secrets.
+    `actor` is the id of the API key of the request, or the name of a command (`bootstrap`); `action` is a
+    past participle (`created`); `detail` is JSON without secrets.
     """
     session.add(
         Event(
@@ -37,24 +44,84 @@ async def record_event(
     await session.flush()
 
 
+async def record_events(
+    session: AsyncSession,
+    *,
+    actor: str,
+    action: str,
+    object_type: str,
+    details: Mapping[str, dict[str, Any]],
+    tenant: UUID = TENANT,
+) -> None:
+    """Add events of one action to the session's transaction: `details` by the name of each object."""
+    session.add_all(
+        Event(
+            tenant_id=tenant,
+            actor=actor,
+            action=action,
+            object_type=object_type,
+            object_name=name,
+            detail=detail,
+        )
+        for name, detail in details.items()
+    )
+    await session.flush()
+
+
+class ControlPlaneEvents:
+    """The events in the order of their times: the source of a stream of changes."""
+
+    # Events are written at any time in the transaction of their change, by the clock of their worker.
+    overlap = timedelta(seconds=60)
+
+    async def now(self, session: AsyncSession) -> datetime:  # noqa: ARG002 - of the interface.
+        """Return the current time of this worker, aware."""
+        return datetime.now(UTC)
+
+    async def read(
+        self, session: AsyncSession, *, after: datetime, after_id: UUID | None, limit: int
+    ) -> Sequence[Event]:
+        """Return events in the order of their times, from `after` on; with an id, only later ones."""
+        at, event_id = col(Event.at), col(Event.id)
+        query = select(Event).where(col(Event.tenant_id) == TENANT, at >= after)
+        if after_id is not None:
+            query = query.where(tuple_(at, event_id) > tuple_(literal(after), literal(after_id)))
+        return (await session.scalars(query.order_by(at, event_id).limit(limit))).all()
+
+    async def time_of(self, session: AsyncSession, record_id: UUID) -> datetime | None:
+        """Return the time of an event; None where there is none with this id."""
+        query = select(col(Event.at)).where(col(Event.tenant_id) == TENANT, col(Event.id) == record_id)
+        return (await session.scalars(query)).first()
+
+    def position(self, row: Event) -> tuple[datetime, UUID]:
+        """Return the time and the id of an event."""
+        return row.at, row.id
+
+    def identity(self, row: Event) -> UUID:
+        """Return the id of an event."""
+        return row.id
+
+
 async def list_events(
     session: AsyncSession,
+    page: PageRequest = NEWEST_EVENTS,
     *,
     tenant: UUID = TENANT,
     actor: str | None = None,
     object_type: str | None = None,
     object_name: str | None = None,
-    cursor: UUID | None = None,
-    limit: int = 50,
-) -> tuple[list[Event], UUID | None]:
-    """Return a page of events, newest first, and the cursor of the next one (None at the end)."""
+    q: str | None = None,
+) -> Page[Event]:
+    """Return a page of events. With `q`, those whose action, object type or object name contains it.
+
+    They are sorted by id, which is a UUIDv7 and so the time of the event. Raise InvalidInput for another
+    list's cursor.
+    """
     query = select(Event).where(Event.tenant_id == tenant)  # type: ignore[arg-type]
     filters = (("actor", actor), ("object_type", object_type), ("object_name", object_name))
     for column, value in filters:
         if value is not None:
             query = query.where(getattr(Event, column) == value)
-    if cursor is not None:
-        query = query.where(Event.id < cursor)  # type: ignore[arg-type]
-    query = query.order_by(Event.id.desc()).limit(limit + 1)  # type: ignore[attr-defined]
-    rows = list((await session.scalars(query)).all())
-    return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
+    if q is not None:
+        query = query.where(contains(q, col(Event.action), col(Event.object_type), col(Event.object_name)))
+    return await read_page(session, query, ordering=_ORDER, page=page)

@@ -1,4 +1,4 @@
-"""How many invalid API keys one client address may send: a limit per worker, in the memory of this process.
+"""A limit of the invalid API keys that one client address may send; it is per worker, in memory.
 
 Keys beyond the limit are not looked up. Valid keys never count, so that other clients behind the same address
 are not locked out.
@@ -42,12 +42,12 @@ class KeyFailureLimiter:
             bucket.tat -= bucket.interval
 
     def retry_after(self, host: str) -> int:
-        """Return the whole seconds, at least 1, until the client at `host` may fail again."""
+        """Return the whole seconds, at least 1, until another failure of the client at `host` is admitted."""
         bucket = self._bucket(host)
         if bucket is None:
             return 1
-        ahead = max(bucket.tat - time.monotonic() * MICROSECONDS, 0.0)
-        return max(1, -int(-(ahead + bucket.interval - bucket.tolerance) // MICROSECONDS))
+        offset = max(bucket.tat - time.monotonic() * MICROSECONDS, 0.0)
+        return max(1, -int(-(offset + bucket.interval - bucket.tolerance) // MICROSECONDS))
 
     def _bucket(self, host: str) -> Bucket | None:
         if self._limit is None:

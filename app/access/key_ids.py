@@ -1,7 +1,7 @@
-"""Which key ids exist: 8 bytes each, so that look-ups of existing ids take precedence over made-up ones.
+"""The set of existing key ids, so that their look-ups take precedence over those of invented ids.
 
-The set determines the precedence only, never that a key does not exist: a key that another worker has just
-created is not in it yet. PostgreSQL is authoritative.
+The set determines the precedence only, not whether a key exists: a key that another worker has just created
+is not in it yet. PostgreSQL is authoritative.
 """
 
 from array import array
@@ -12,7 +12,7 @@ _BUCKETS: Final = 256
 
 
 class KeyIds:
-    """A growing set of key ids, as 64-bit hashes under a key of this process (Python's SipHash).
+    """A growing set of key ids, stored as 64-bit hashes under a key of this process (Python's SipHash).
 
     The probability of a false positive is 2^-64 times the number of ids. The hashes are in 256 sorted arrays,
     so that adding one to a million moves 32 kB (2 us).
@@ -21,7 +21,7 @@ class KeyIds:
     def __init__(self) -> None:
         self._buckets = [array("q") for _ in range(_BUCKETS)]
         self.is_complete = False
-        """Whether the ids of all keys have been read, and no change since then was missed."""
+        """Whether it has the ids of all keys: they have been read, and no later change was missed."""
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets))
@@ -33,7 +33,7 @@ class KeyIds:
         return index < len(bucket) and bucket[index] == number
 
     def add(self, key_id: str) -> None:
-        """Add an id."""
+        """Add the id of a key; do nothing if it is in the set."""
         number = hash(key_id)
         bucket = self._buckets[number % _BUCKETS]
         index = bisect_left(bucket, number)

@@ -1,11 +1,11 @@
 """Reading keys by their ids: many ids with one statement, and existing ids before unknown ones.
 
     known     waiting --> up to 2 statements at a time, started at once
-    unknown   waiting --> 1 statement at a time, at most 40 per second and 640 ids per second; the rest waits,
-                          or is rejected where too many are waiting
+    unknown   waiting --> 1 statement at a time, at most 40 per second and 640 ids per second; further ids
+                          wait, or are rejected where too many are waiting
 
-An unknown id that turns out to exist while it waits is moved to the known ones (`promote`). So made-up ids,
-however many, cost one connection of the pool for a small part of its time.
+An unknown id that is found to exist while it waits is moved to the known ones (`promote`). So any number of
+invented ids occupies one connection of the pool for a small part of its time.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ LookupPriority = Literal["known", "unknown"]
 _KNOWN_STATEMENTS: Final = 2
 _KNOWN_IDS: Final = 256
 _UNKNOWN_IDS: Final = 64
-_UNKNOWN_PAUSE_SECONDS: Final = 0.025
-_UNKNOWN_SECONDS: Final = 0.1 / _UNKNOWN_IDS
+_MIN_UNKNOWN_INTERVAL_SECONDS: Final = 0.025
+_SECONDS_PER_UNKNOWN_ID: Final = 0.1 / _UNKNOWN_IDS
 # At 640 ids per second the last one waits for two and a half seconds.
 _MAX_UNKNOWN: Final = 1_600
 # How long a statement is waited for before PostgreSQL is probed on another connection, and how long after
 # that.
 _PROBE_AFTER_SECONDS: Final = 1.0
 _RESPONSE_SECONDS: Final = 2.0
-# A timer that is later than this shows that this process was too busy to read the response.
+# A timer that fires later than this means that this process was too busy to read the response.
 _LATE_SECONDS: Final = 0.1
 
 
@@ -73,7 +73,7 @@ class _LookupQueue:
         self._running: set[asyncio.Task[None]] = set()
 
     def add(self, key_id: str, future: "asyncio.Future[LookupResult]") -> None:
-        """Look up an id as soon as there is room; a future that waits for it already gets the same result."""
+        """Queue an id; `future`, and a future that already waits for the same id, get the result."""
         earlier = self.waiting.get(key_id)
         if earlier is not None and not earlier.done():
             future.add_done_callback(lambda done: _forward_result(done, earlier))
@@ -94,14 +94,14 @@ class _LookupQueue:
     async def _run(self) -> None:
         try:
             while self.waiting:
-                pause = self._next_at - time.monotonic()
-                if pause > 0:
-                    await asyncio.sleep(pause)
+                delay = self._next_at - time.monotonic()
+                if delay > 0:
+                    await asyncio.sleep(delay)
                 batch = self._next_batch()
                 if batch:
                     if self._paced:
-                        share = max(_UNKNOWN_PAUSE_SECONDS, _UNKNOWN_SECONDS * len(batch))
-                        self._next_at = time.monotonic() + share
+                        interval = max(_MIN_UNKNOWN_INTERVAL_SECONDS, _SECONDS_PER_UNKNOWN_ID * len(batch))
+                        self._next_at = time.monotonic() + interval
                     await self._run_statement(batch)
         finally:
             # At once: an id that is added from now on needs another task.
@@ -121,7 +121,7 @@ class _LookupQueue:
         self.statements += 1
         try:
             found = await self._read([*batch])
-        except Exception as error:  # noqa: BLE001 - raised by the futures that wait for the batch.
+        except Exception as error:  # noqa: BLE001 - the futures that wait for the batch raise it.
             for future in batch.values():
                 if not future.done():
                     future.set_exception(clone_error(error) if isinstance(error, GatewayError) else error)
@@ -135,8 +135,10 @@ class _LookupQueue:
 
 
 class KeyLookups:
-    """The look-ups of a worker. Since the start, `requested` counts ids by priority, and `rejected` counts
-    unknown ids that were rejected because too many were waiting.
+    """Looks up keys by their ids, for one worker.
+
+    Since the start, `requested` counts ids by priority, and `rejected` the unknown ids that were rejected
+    because too many were waiting.
     """
 
     def __init__(self, database: Database) -> None:
@@ -155,18 +157,18 @@ class KeyLookups:
 
     def statements(self) -> dict[LookupPriority, int]:
         """Return the number of statements by priority, since the start."""
-        return {lane: queue.statements for lane, queue in self._queues.items()}
+        return {priority: queue.statements for priority, queue in self._queues.items()}
 
     def waiting(self) -> dict[LookupPriority, int]:
         """Return the number of ids that wait for a statement, by priority."""
-        return {lane: len(queue.waiting) for lane, queue in self._queues.items()}
+        return {priority: len(queue.waiting) for priority, queue in self._queues.items()}
 
     async def look_up(self, key_id: str, priority: LookupPriority, *, timeout: float) -> LookupResult:
-        """Return the row of an id, or None in its place; concurrent look-ups of an id share a statement.
+        """Return the row with this key id, or None; concurrent look-ups of an id share a statement.
 
         Raise Unavailable where PostgreSQL is unavailable: it could not be connected to, a connection was lost
-        twice, or a statement that was sent had no response. Raise LookupTimeout after `timeout`, or when too
-        many unknown ids wait, and DatabasePoolExhausted; after these two, PostgreSQL may be available.
+        twice, or a statement that was sent had no response. Raise LookupTimeout after `timeout` seconds, or
+        where too many unknown ids wait, and DatabasePoolExhausted; PostgreSQL may be available in both cases.
         """
         queue = self._queues[priority]
         if priority == "unknown" and len(queue.waiting) >= _MAX_UNKNOWN:
@@ -184,7 +186,7 @@ class KeyLookups:
             if not future.done():
                 future.cancel()
             elif not future.cancelled():
-                # Retrieved here too, for a future whose waiting task was cancelled.
+                # Retrieve the exception, also where the waiting task was cancelled.
                 future.exception()
             for one in self._queues.values():
                 if one.waiting.get(key_id) is future:
@@ -197,7 +199,7 @@ class KeyLookups:
             self._queues["known"].add(key_id, future)
 
     async def aclose(self) -> None:
-        """Cancel all look-ups."""
+        """Cancel all look-ups; those that wait for a result raise CancelledError."""
         for queue in self._queues.values():
             await queue.aclose()
         await self._abandoned.aclose(timeout=0)
@@ -210,31 +212,31 @@ class KeyLookups:
                 sent.set_result(time.monotonic())
             return await find_keys(session, key_ids)
 
-        reading = asyncio.create_task(self._database.read(work, autocommit=True), name="key-statement")
+        statement = asyncio.create_task(self._database.read(work, autocommit=True), name="key-statement")
         try:
             # Until there is a connection, the wait may be for the pool: `Database` distinguishes these.
-            await asyncio.wait((reading, sent), return_when=asyncio.FIRST_COMPLETED)
-            await self._wait_for_response(reading)
-            rows = reading.result()
+            await asyncio.wait((statement, sent), return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_response(statement)
+            rows = statement.result()
         finally:
-            if not reading.done():
+            if not statement.done():
                 # Closing a connection to an unresponsive server may take longer than a request should wait.
-                reading.cancel()
-                self._abandoned.add(reading)
+                statement.cancel()
+                self._abandoned.add(statement)
             sent.cancel()
         read_at = sent.result()
         return {key_id: LookupResult(rows.get(key_id), read_at) for key_id in key_ids}
 
-    async def _wait_for_response(self, reading: "asyncio.Task[dict[str, Key]]") -> None:
+    async def _wait_for_response(self, statement: "asyncio.Task[dict[str, Key]]") -> None:
         """Wait for the response to a statement; raise Unavailable once it is clear that none will come."""
-        if not reading.done():
-            await asyncio.wait((reading,), timeout=_PROBE_AFTER_SECONDS)
-        if reading.done():
+        if not statement.done():
+            await asyncio.wait((statement,), timeout=_PROBE_AFTER_SECONDS)
+        if statement.done():
             return
-        if not await self._database.responds() and not reading.done():
+        if not await self._database.responds() and not statement.done():
             raise _unresponsive()
         until = time.monotonic() + _RESPONSE_SECONDS
-        if (await asyncio.wait((reading,), timeout=_RESPONSE_SECONDS))[0]:
+        if (await asyncio.wait((statement,), timeout=_RESPONSE_SECONDS))[0]:
             return
         if time.monotonic() > until + _LATE_SECONDS:
             raise LookupTimeout

@@ -1,26 +1,77 @@
-"""The stored API keys: creating, finding, listing, revoking. Only the digest of a key's text is stored."""
+"""The stored API keys: creating, changing, rotating, finding, listing, revoking. Only the digest of a key's
+text is stored.
+"""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal
 from uuid import UUID
 
-from sqlalchemy import Select, Text, any_, func, literal, or_, select, text, type_coerce
+from sqlalchemy import ColumnElement, Select, Text, any_, func, literal, or_, select, text, true, type_coerce
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
+from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.security.keys import MintedKey, digest, mint
 from app.security.principal import Grant, Principal
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
+NEWEST_KEYS: Final = PageRequest("-created_at")
+_ORDER: Final = Ordering(
+    {
+        "name": SortField(col(Key.name).collate("C"), "name"),
+        "created_at": SortField(col(Key.created_at), "created_at", datetime),
+        "expires_at": SortField(col(Key.expires_at), "expires_at", datetime, nullable=True),
+        "last_used_at": SortField(col(Key.last_used_at), "last_used_at", datetime, nullable=True),
+    },
+    item_id=col(Key.id),
+)
 _SET_LAST_USED = text(
     "UPDATE keys SET last_used_at = greatest(coalesce(last_used_at, used.at), used.at)"
     " FROM unnest(CAST(:ids AS text[]), CAST(:moments AS timestamptz[])) AS used(key_id, at)"
     " WHERE keys.key_id = used.key_id"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDescription:
+    """What people tell keys apart by: it gives no rights."""
+
+    name: str
+    owner: str = ""
+    purpose: str = ""
+
+
+def grant_of(row: Key) -> Grant:
+    """Return the rights of a stored key."""
+    return Grant(
+        scopes=frozenset(row.scopes),
+        providers=None if row.providers is None else frozenset(row.providers),
+        tags=None if row.tags is None else frozenset(row.tags),
+        expires_at=row.expires_at,
+        rate_limit=RateLimit.from_stored(row.rate_limit),
+    )
+
+
+KeyState = Literal["active", "expired", "revoked"]
+
+
+def state_of(row: Key) -> KeyState:
+    """Return the state of a stored key now."""
+    if row.revoked_at is not None:
+        return "revoked"
+    return "expired" if is_expired(row) else "active"
+
+
+def is_expired(row: Key) -> bool:
+    """Return whether a stored key has expired, by the clock of this process."""
+    return row.expires_at is not None and row.expires_at <= now()
 
 
 async def create_key(
@@ -34,69 +85,106 @@ async def create_key(
     tags: Iterable[str] | None = None,
     rate: RateLimit | None = None,
 ) -> MintedKey:
-    """Create a key that does not expire, with its event and its change, in the session's transaction."""
+    """Create a key that does not expire, with its event and its change, in the session's transaction; return
+    the key, whose text is not stored.
+    """
     grant = Grant(
         scopes=frozenset(scopes),
         providers=None if providers is None else frozenset(providers),
         tags=None if tags is None else frozenset(tags),
         rate_limit=rate,
     )
-    minted, _ = await issue_key(session, vault, name=name, grant=grant, actor=actor)
+    minted, _ = await issue_key(session, vault, KeyDescription(name), grant=grant, actor=actor)
     return minted
 
 
 async def issue_key(
-    session: AsyncSession, vault: Vault, *, name: str, grant: Grant, actor: str, tenant: UUID = TENANT
+    session: AsyncSession,
+    vault: Vault,
+    description: KeyDescription,
+    *,
+    grant: Grant,
+    actor: str,
+    tenant: UUID = TENANT,
 ) -> tuple[MintedKey, Key]:
-    """Create a key with these rights and return it with its row.
+    """Create a key with these rights, its event and its change; return the key and its row.
 
-    Whether `actor` may grant these rights has been checked before.
+    The caller has checked that `actor` may grant these rights.
     """
-    minted = mint()
-    row = Key(
-        tenant_id=tenant,
-        key_id=minted.key_id,
-        name=name,
-        digest=digest(minted.text.reveal(), vault=vault),
-        scopes=sorted(grant.scopes),
-        providers=_sorted(grant.providers),
-        tags=_sorted(grant.tags),
-        expires_at=grant.expires_at,
-        rate_limit=None if grant.rate_limit is None else grant.rate_limit.to_stored(),
-    )
+    minted, row = _new_key(vault, description, grant, tenant)
     session.add(row)
-    detail = {
-        "name": name,
-        "scopes": row.scopes,
-        "providers": row.providers,
-        "tags": row.tags,
-        "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
-        "rate_limit": row.rate_limit,
-    }
-    await record_event(
-        session, actor=actor, action="created", object_type="key", object_name=row.key_id, detail=detail
-    )
-    await record_change(session, kind="key", object_id=row.key_id)
+    await _record(session, row, actor=actor, action="created", detail=_event_detail(row))
     return minted, row
 
 
-async def revoke_key(session: AsyncSession, row: Key, *, actor: str) -> None:
-    """Revoke a key for good; its row remains, because the audit refers to it."""
-    row.revoked_at = now()
+async def change_key(
+    session: AsyncSession, row: Key, *, description: KeyDescription, grant: Grant, actor: str
+) -> None:
+    """Give a key another description and other rights, with its event and its change.
+
+    The caller has locked the row, and checked that `actor` may grant these rights. Nothing is stored where
+    nothing changes.
+    """
+    before = _event_detail(row)
+    row.name, row.owner, row.purpose = description.name, description.owner, description.purpose
+    for name, value in _stored_rights(grant).items():
+        setattr(row, name, value)
+    after = _event_detail(row)
+    changed = {name: value for name, value in after.items() if value != before[name]}
+    if not changed:
+        return
+    row.version += 1
     session.add(row)
-    await record_event(
-        session,
-        actor=actor,
-        action="revoked",
-        object_type="key",
-        object_name=row.key_id,
-        detail={"name": row.name},
-    )
-    await record_change(session, kind="key", object_id=row.key_id)
+    detail = {
+        "name": row.name,
+        "changed": sorted(changed),
+        "before": {name: before[name] for name in changed},
+        "after": changed,
+    }
+    await _record(session, row, actor=actor, action="updated", detail=detail)
+
+
+async def rotate_key(
+    session: AsyncSession, vault: Vault, row: Key, *, grant: Grant, overlap: timedelta, actor: str
+) -> tuple[MintedKey, Key]:
+    """Create the successor of a key, which expires after `overlap`, with their events and changes; return the
+    successor and its row.
+
+    The successor has the description of the key, the rights `grant`, and shares the state of its rate limit.
+    The caller has locked the row, and checked that `actor` may grant these rights.
+    """
+    description = KeyDescription(row.name, row.owner, row.purpose)
+    minted, successor = _new_key(vault, description, grant, row.tenant_id)
+    successor.rotated_from = row.key_id
+    successor.rate_limit_id = row.rate_limit_id or row.key_id
+    session.add(successor)
+    end = now() + overlap
+    row.expires_at = end if row.expires_at is None else min(row.expires_at, end)
+    row.successor_id = successor.key_id
+    row.version += 1
+    session.add(row)
+    detail = {
+        "name": row.name,
+        "successor_id": successor.key_id,
+        "expires_at": row.expires_at.isoformat(),
+        "overlap_seconds": int(overlap.total_seconds()),
+    }
+    await _record(session, row, actor=actor, action="rotated", detail=detail)
+    created = {**_event_detail(successor), "rotated_from": row.key_id}
+    await _record(session, successor, actor=actor, action="created", detail=created)
+    return minted, successor
+
+
+async def revoke_key(session: AsyncSession, row: Key, *, actor: str) -> None:
+    """Revoke a key irrevocably, with its event and its change; its row remains, for the audit events."""
+    row.revoked_at = now()
+    row.version += 1
+    session.add(row)
+    await _record(session, row, actor=actor, action="revoked", detail={"name": row.name})
 
 
 async def has_keys(session: AsyncSession) -> bool:
-    """Return whether any key was ever created."""
+    """Return whether there is any key, revoked ones included."""
     return (await session.scalars(select(Key).limit(1))).first() is not None
 
 
@@ -112,9 +200,20 @@ async def find_keys(session: AsyncSession, key_ids: Sequence[str]) -> dict[str, 
     return {key.key_id: key for key in (await session.scalars(query)).all()}
 
 
+async def key_names(
+    session: AsyncSession, key_ids: Collection[str], *, principal: Principal
+) -> dict[str, str]:
+    """Return the names of the keys with these ids that the principal may see, by id; also of revoked keys."""
+    if not key_ids:
+        return {}
+    wanted = any_(literal(sorted(key_ids), ARRAY(Text)))
+    found = await session.scalars(_visible(principal).where(col(Key.key_id) == wanted))
+    return {key.key_id: key.name for key in found}
+
+
 async def list_key_ids(session: AsyncSession, *, after: UUID | None, limit: int) -> list[tuple[UUID, str]]:
-    """Return (row id, key id) of at most `limit` unrevoked, unexpired keys after row id `after`, in that
-    order.
+    """Return row id and key id of at most `limit` valid keys (not revoked, not expired), ordered by row id,
+    from the first one after `after`.
     """
     query = select(Key.id, Key.key_id).where(  # type: ignore[call-overload]
         Key.revoked_at.is_(None),  # type: ignore[union-attr]
@@ -126,11 +225,29 @@ async def list_key_ids(session: AsyncSession, *, after: UUID | None, limit: int)
     return [(row[0], row[1]) for row in rows]
 
 
+async def expiring_keys(session: AsyncSession, *, within: timedelta, limit: int) -> tuple[int, list[Key]]:
+    """Return the number of valid keys that expire `within` this time, and the first `limit` of them."""
+    query = select(Key).where(*_expires(within))
+    count = (await session.execute(select(func.count()).select_from(query.subquery()))).scalar_one()
+    first = query.order_by(col(Key.expires_at), col(Key.id)).limit(limit)
+    return count, list((await session.scalars(first)).all())
+
+
 async def find_visible(
-    session: AsyncSession, key_id: str, *, principal: Principal, lock: bool = False
+    session: AsyncSession,
+    key_id: str,
+    *,
+    principal: Principal,
+    lock: bool = False,
+    include_revoked: bool = False,
 ) -> Key | None:
-    """Return an unrevoked key that the principal may see, or None; `lock` locks its row (FOR UPDATE)."""
-    query = _visible(principal).where(Key.key_id == key_id, Key.revoked_at.is_(None))  # type: ignore[union-attr,arg-type]
+    """Return a key that the principal may see, or None; `lock` locks its row (FOR UPDATE).
+
+    Revoked keys are found with `include_revoked` only.
+    """
+    query = _visible(principal).where(Key.key_id == key_id)  # type: ignore[arg-type]
+    if not include_revoked:
+        query = query.where(col(Key.revoked_at).is_(None))
     if lock:
         query = query.with_for_update()
     return (await session.scalars(query)).one_or_none()
@@ -138,21 +255,35 @@ async def find_visible(
 
 async def list_keys(
     session: AsyncSession,
+    page: PageRequest = NEWEST_KEYS,
     *,
     principal: Principal,
     include_revoked: bool = False,
-    cursor: UUID | None = None,
-    limit: int = 50,
-) -> tuple[list[Key], UUID | None]:
-    """Return a page of the keys that the principal may see, newest first, and the cursor of the next one."""
+    q: str | None = None,
+    state: str | None = None,
+    expiring_within: timedelta = timedelta(0),
+) -> Page[Key]:
+    """Return a page of the keys that the principal may see; with `q`, those whose name, owner or purpose
+    contains it.
+
+    `state` is active, expired, revoked, or expiring: valid now, but not after `expiring_within`. Without it,
+    revoked keys are among them with `include_revoked`. Raise InvalidInput for another list's cursor.
+    """
+    revoked, expired = col(Key.revoked_at).is_not(None), col(Key.expires_at) <= func.now()
     query = _visible(principal)
-    if not include_revoked:
-        query = query.where(Key.revoked_at.is_(None))  # type: ignore[union-attr]
-    if cursor is not None:
-        query = query.where(Key.id < cursor)  # type: ignore[arg-type]
-    query = query.order_by(Key.id.desc()).limit(limit + 1)  # type: ignore[attr-defined]
-    rows = list((await session.scalars(query)).all())
-    return rows[:limit], rows[limit - 1].id if len(rows) > limit else None
+    if state == "revoked":
+        query = query.where(revoked)
+    elif state is not None or not include_revoked:
+        query = query.where(~revoked)
+    if state == "expired":
+        query = query.where(expired)
+    elif state == "active":
+        query = query.where(func.coalesce(~expired, true()))
+    elif state == "expiring":
+        query = query.where(*_expires(expiring_within))
+    if q is not None:
+        query = query.where(contains(q, col(Key.name), col(Key.owner), col(Key.purpose)))
+    return await read_page(session, query, ordering=_ORDER, page=page)
 
 
 async def record_last_used(session: AsyncSession, used: dict[str, datetime]) -> None:
@@ -176,6 +307,61 @@ def _visible(principal: Principal) -> Select[Key]:
             within = type_coerce(column, ARRAY(Text)).contained_by(sorted(limit))
             query = query.where(or_(own, within))  # type: ignore[arg-type]
     return query
+
+
+def _expires(within: timedelta) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions that a key is valid, and expires within this time."""
+    expires_at = col(Key.expires_at)
+    return col(Key.revoked_at).is_(None), expires_at > func.now(), expires_at <= func.now() + within
+
+
+def _new_key(vault: Vault, description: KeyDescription, grant: Grant, tenant: UUID) -> tuple[MintedKey, Key]:
+    minted = mint()
+    row = Key(
+        tenant_id=tenant,
+        key_id=minted.key_id,
+        name=description.name,
+        owner=description.owner,
+        purpose=description.purpose,
+        digest=digest(minted.text.reveal(), vault=vault),
+        **_stored_rights(grant),
+    )
+    return minted, row
+
+
+def _stored_rights(grant: Grant) -> dict[str, Any]:
+    """Return rights as the columns of a key."""
+    return {
+        "scopes": sorted(grant.scopes),
+        "providers": _sorted(grant.providers),
+        "tags": _sorted(grant.tags),
+        "expires_at": grant.expires_at,
+        "rate_limit": None if grant.rate_limit is None else grant.rate_limit.to_stored(),
+    }
+
+
+def _event_detail(row: Key) -> dict[str, Any]:
+    """Return description and rights of a key as JSON."""
+    return {
+        "name": row.name,
+        "owner": row.owner,
+        "purpose": row.purpose,
+        "scopes": row.scopes,
+        "providers": row.providers,
+        "tags": row.tags,
+        "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
+        "rate_limit": row.rate_limit,
+    }
+
+
+async def _record(
+    session: AsyncSession, row: Key, *, actor: str, action: str, detail: Mapping[str, Any]
+) -> None:
+    """Add the event and the change of a key to the session's transaction."""
+    await record_event(
+        session, actor=actor, action=action, object_type="key", object_name=row.key_id, detail=dict(detail)
+    )
+    await record_change(session, kind="key", object_id=row.key_id)
 
 
 def _sorted(names: frozenset[str] | None) -> list[str] | None:

@@ -1,10 +1,10 @@
 """Verifying API keys: a bounded cache of digests in front of the table of keys.
 
 A hit is synchronous and costs a few microseconds: the keyed BLAKE2 digest of the text that was sent, under a
-key of this process, is compared with that of the text which matched the stored digest (an HMAC by OpenSSL
+key of this process, is compared with that of the text that matched the stored digest (an HMAC by OpenSSL
 takes five times as long). Neither the text nor anything that another process could use is stored. An entry is
-fresh for `cache_seconds`; after that it is read again. While PostgreSQL is unavailable, an entry is used for
-up to `stale_seconds` after it was read. The change feed removes revoked keys.
+fresh for `KeyCachePolicy.fresh_seconds`; after that it is read again. While PostgreSQL is unavailable, an
+entry is used for up to `stale_seconds` after it was read. The change feed removes revoked keys.
 
 A miss is looked up (`lookups`). Ids that exist according to `key_ids` go before unknown ids; for an address
 that has sent too many invalid keys (`failures`), unknown ids are no longer looked up:
@@ -15,8 +15,8 @@ that has sent too many invalid keys (`failures`), unknown ids are no longer look
     unknown, address beyond its limit              --> 401 with Retry-After, after a delay in which the change
                                                        feed is read: the id of a new key is then looked up
 
-PostgreSQL is taken to be unavailable only because of its own behaviour: a failed connection, or a statement
-without a response. The time that something waited in this process does not count.
+PostgreSQL is considered unavailable only because of its own behaviour: a failed connection, or a statement
+without a response. Waiting in this process does not count.
 """
 
 import asyncio
@@ -48,7 +48,6 @@ from app.security.vault import Vault
 
 _log = structlog.get_logger(__name__)
 
-_CAPACITY = 10_000
 _NEGATIVE_CACHE_SECONDS = 10.0
 _PROBE_SECONDS = 1.0
 # Longer than a look-up takes to detect that PostgreSQL is unavailable.
@@ -56,18 +55,18 @@ _LOOKUP_SECONDS = 5.0
 _CLOSE_SECONDS = 3.0
 _ID_PAGE_SIZE = 5_000
 _RELOAD_SECONDS = 1.0
-# How long an address beyond its limit waits for each 401: at most `_DELAYED_PER_SECOND` are sent, whatever
-# the number of its connections.
+# How long an address beyond its limit waits for each 401; at most `_DELAYED_PER_SECOND` of these are sent,
+# however many connections there are.
 _DELAY_SECONDS = 0.5
-# The part of that in which the change feed may report the key, before the changes are read: at most five
-# times per second.
+# The part of that delay in which the change feed may report the key; after it, the changes are read, at most
+# five times per second.
 _FEED_WAIT_SECONDS = 0.2
 _DELAYED_PER_SECOND = 500
 _MAX_DELAYED = 2_000
 _FLUSH_SECONDS = 60.0
 _FLUSHING = LoopMessages(
-    unavailable="the last use of keys is stored later: the database is unavailable",
-    failed="the last use of keys could not be stored",
+    unavailable="the times of last use of keys are stored later: the database is unavailable",
+    failed="the times of last use of keys could not be stored",
 )
 _LOADING = LoopMessages(
     unavailable="the ids of keys are read later: the database is unavailable",
@@ -85,22 +84,41 @@ class _CachedKey:
     expires_at: float
     """Seconds since the epoch; infinity for a key that does not expire."""
     read_at: float
-    """Monotonic."""
+    """When its row was read (`time.monotonic()`)."""
     verified_fingerprint: bytes = field(default=b"", repr=False)
     """This process's keyed fingerprint of the text that matched the digest; b"" before."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyCachePolicy:
+    """For how many seconds a cached key is used without reading it again, and how many keys are cached.
+
+    `fresh_seconds` applies while PostgreSQL is available, `stale_seconds` while it is not; both count from
+    when the key was read.
+    """
+
+    fresh_seconds: float = 60.0
+    stale_seconds: float = 900.0
+    capacity: int = 10_000
+
+
+_DEFAULT_CACHE_POLICY = KeyCachePolicy()
+
+
 class KeyVerifier:
-    """Verifies the text of an API key and returns its principal. One per worker."""
+    """Verifies the text of an API key and returns its principal. One per worker.
+
+    `default_rate_limit` applies to keys without a rate limit of their own, `failure_limit` to the invalid
+    keys that one client address may send; None is no limit. In `feed`, new keys of other workers are searched
+    for before an unknown key is rejected because of that limit.
+    """
 
     def __init__(
         self,
         database: Database,
         vault: Vault,
         *,
-        cache_seconds: float = 60.0,
-        stale_seconds: float = 900.0,
-        capacity: int = _CAPACITY,
+        cache_policy: KeyCachePolicy = _DEFAULT_CACHE_POLICY,
         default_rate_limit: RateLimit | None = None,
         failure_limit: RateLimit | None = None,
         feed: ChangeFeed | None = None,
@@ -110,9 +128,7 @@ class KeyVerifier:
         self._feed = feed
         self._default_rate_limit = default_rate_limit
         self._failures = KeyFailureLimiter(failure_limit)
-        self._cache_seconds = cache_seconds
-        self._stale_seconds = stale_seconds
-        self._capacity = capacity
+        self._policy = cache_policy
         self._fingerprint_key = os.urandom(32)
         self._cached: OrderedDict[str, _CachedKey] = OrderedDict()
         self._absent: OrderedDict[str, float] = OrderedDict()
@@ -144,9 +160,7 @@ class KeyVerifier:
         return len(self._cached)
 
     def verify_cached(self, text: str) -> Principal | None:
-        """Return the principal if the key is cached, correct and not expired; None where `verify` must
-        decide.
-        """
+        """Return the principal if the key is cached, correct and not expired; if None, call `verify`."""
         known = self._cached.get(text[ID_SLICE])
         if known is None or len(text) != KEY_LENGTH:
             return None
@@ -164,7 +178,7 @@ class KeyVerifier:
         return known.principal
 
     async def verify(self, text: str, *, host: str = "", is_call: bool = False) -> Principal:
-        """Return the principal of a key; `host` is the client's address, `is_call` is for calls of tools.
+        """Return the principal of a key; `host` is the client's address, `is_call`: for a call of a tool.
 
         Raise Unauthenticated for a key that is malformed, unknown, revoked or expired, with Retry-After where
         too many such keys came from the same address; Unavailable when the key is not cached and PostgreSQL
@@ -179,16 +193,16 @@ class KeyVerifier:
             raise Unauthenticated(_NOT_VALID)
         self.unverified_calls += is_call
         try:
-            return await self._verified(text, parts.key_id, host)
+            return await self._verify_uncached(text, parts.key_id, host)
         finally:
             self.unverified_calls -= is_call
 
-    async def _verified(self, text: str, key_id: str, host: str) -> Principal:
+    async def _verify_uncached(self, text: str, key_id: str, host: str) -> Principal:
         is_counted, known = await self._find(key_id, host)
-        shown = digest(text, vault=self._vault)
+        sent_digest = digest(text, vault=self._vault)
         # Compared also where there is no such key: the response time must not reveal which ids exist.
-        right = hmac.compare_digest(_NO_DIGEST if known is None else known.digest, shown)
-        if known is None or not right:
+        is_correct = hmac.compare_digest(_NO_DIGEST if known is None else known.digest, sent_digest)
+        if known is None or not is_correct:
             if not is_counted and not self._failures.try_consume(host):
                 await self._delay(key_id, self._rejection_delay())
                 raise self._too_many(host)
@@ -219,9 +233,13 @@ class KeyVerifier:
                     self._expected[change.object_id].set()
             else:
                 continue
-            # A read in progress may have read the row before the change: its result is not cached, and
-            # requests from now on start another read.
+            # A read in progress may have read the row before the change: its result is not cached, and later
+            # requests start another read.
             self._generation += 1
+
+    def principal_of(self, row: Key) -> Principal:
+        """Return the principal of a stored key, whether or not the key is valid."""
+        return _cached_key(row, 0.0, self._default_rate_limit).principal
 
     @property
     def lookups(self) -> KeyLookups:
@@ -236,7 +254,7 @@ class KeyVerifier:
     async def start(self) -> None:
         """Read the ids of all keys, and start the task that stores once a minute when keys were last used.
 
-        The change feed must have been started before, so that no key is missed. Raises `Unavailable`.
+        The change feed must have been started before, so that no key is missed. Raise Unavailable.
         """
         await self._load_ids()
         flushing = run_periodically(self.flush, interval=_FLUSH_SECONDS, messages=_FLUSHING)
@@ -261,7 +279,7 @@ class KeyVerifier:
             return
         written = False
         try:
-            async with self._database.writing() as session:
+            async with self._database.transaction() as session:
                 await record_last_used(
                     session, {key: datetime.fromtimestamp(at, UTC) for key, at in used.items()}
                 )
@@ -271,19 +289,19 @@ class KeyVerifier:
                 self._used = used | self._used
 
     def _matches(self, known: _CachedKey, text: str) -> bool:
-        shown = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
-        if known.verified_fingerprint and hmac.compare_digest(known.verified_fingerprint, shown):
+        fingerprint = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
+        if known.verified_fingerprint and hmac.compare_digest(known.verified_fingerprint, fingerprint):
             return True
         if not hmac.compare_digest(known.digest, digest(text, vault=self._vault)):
             return False
-        known.verified_fingerprint = shown
+        known.verified_fingerprint = fingerprint
         return True
 
     def _is_usable(self, known: _CachedKey, at: float) -> bool:
         age = at - known.read_at
-        if age < self._cache_seconds:
+        if age < self._policy.fresh_seconds:
             return True
-        if not self._is_database_down or age > self._stale_seconds:
+        if not self._is_database_down or age > self._policy.stale_seconds:
             return False
         if at >= self._probe_at:
             # Requests with a cached key do not wait for an unavailable server.
@@ -334,16 +352,16 @@ class KeyVerifier:
         if self._reads.get(key_id) is task:
             del self._reads[key_id]
         if not task.cancelled():
-            # Whoever waits for it gets it; where nobody does, asyncio must not log it as never retrieved.
+            # Mark the exception as retrieved, so that asyncio does not log it where no request waits.
             task.exception()
 
     async def _read(self, key_id: str) -> _CachedKey | None:
         known = self._cached.get(key_id)
         generation = self._generation
         began = time.monotonic()
-        lane: LookupPriority = "known" if known is not None or key_id in self._ids else "unknown"
+        priority: LookupPriority = "known" if known is not None or key_id in self._ids else "unknown"
         try:
-            row, read_at = await self._lookups.look_up(key_id, lane, timeout=_LOOKUP_SECONDS)
+            row, read_at = await self._lookups.look_up(key_id, priority, timeout=_LOOKUP_SECONDS)
         except LookupTimeout:
             raise LookupTimeout from None
         except DatabasePoolExhausted:
@@ -353,8 +371,8 @@ class KeyVerifier:
             self._is_database_down = True
             self._probe_at = time.monotonic() + _PROBE_SECONDS
             # The change feed may have reported the key in the meantime.
-            dropped = self._cached.get(key_id) is not known
-            if known is None or dropped or began - known.read_at > self._stale_seconds:
+            is_replaced = self._cached.get(key_id) is not known
+            if known is None or is_replaced or began - known.read_at > self._policy.stale_seconds:
                 raise _unavailable() from None
             return known
         self._is_database_down = False
@@ -378,7 +396,9 @@ class KeyVerifier:
         return max(_DELAY_SECONDS, self._delayed / _DELAYED_PER_SECOND)
 
     async def _delay(self, key_id: str, seconds: float) -> None:
-        """Wait so long, or until the change feed reports the key."""
+        """Wait for so many seconds, or until the change feed reports the key; raise Overloaded where too many
+        requests wait.
+        """
         if self._delayed >= _MAX_DELAYED:
             raise Overloaded("Too many invalid API keys were sent; try again later.")
         expected = self._expected.setdefault(key_id, asyncio.Event())
@@ -398,10 +418,10 @@ class KeyVerifier:
         For that, the changes are read once after the request arrived, for all requests that wait. An id that
         is not reported has then waited as long as a client beyond its limit has to.
         """
-        came_at = time.monotonic()
+        received_at = time.monotonic()
         await self._delay(key_id, _FEED_WAIT_SECONDS)
         if key_id not in self._ids and self._feed is not None:
-            await self._read_changes(self._feed, came_at)
+            await self._read_changes(self._feed, received_at)
         if key_id not in self._ids and self._ids.is_complete:
             await self._delay(key_id, self._rejection_delay() - _FEED_WAIT_SECONDS)
         return key_id in self._ids or not self._ids.is_complete
@@ -432,7 +452,7 @@ class KeyVerifier:
     async def _load_ids(self) -> None:
         after = None
         while True:
-            async with self._database.reading() as session:
+            async with self._database.read_session() as session:
                 page = await list_key_ids(session, after=after, limit=_ID_PAGE_SIZE)
             for _, key_id in page:
                 self._ids.add(key_id)
@@ -445,18 +465,21 @@ class KeyVerifier:
         if found is not None:
             self._cached[key_id] = found
             self._cached.move_to_end(key_id)
-            while len(self._cached) > self._capacity:
+            while len(self._cached) > self._policy.capacity:
                 self._cached.popitem(last=False)
             return
         self._cached.pop(key_id, None)
-        self._absent[key_id] = at + min(_NEGATIVE_CACHE_SECONDS, self._cache_seconds)
+        self._absent[key_id] = at + min(_NEGATIVE_CACHE_SECONDS, self._policy.fresh_seconds)
         self._absent.move_to_end(key_id)
-        while len(self._absent) > self._capacity:
+        while len(self._absent) > self._policy.capacity:
             self._absent.popitem(last=False)
 
 
-def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _CachedKey:
-    principal = Principal(
+def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
+    """Return what the key of a row may do, whether or not it is valid; `default_rate_limit` is that of keys
+    without a rate limit of their own.
+    """
+    return Principal(
         key_id=row.key_id,
         name=row.name,
         tenant_id=row.tenant_id,
@@ -465,7 +488,12 @@ def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _C
         tags=None if row.tags is None else frozenset(row.tags),
         expires_at=row.expires_at,
         rate_limit=RateLimit.from_stored(row.rate_limit) or default_rate_limit,
+        rate_limit_id=row.rate_limit_id or "",
     )
+
+
+def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _CachedKey:
+    principal = principal_of(row, default_rate_limit)
     expires_at = math.inf if row.expires_at is None else row.expires_at.timestamp()
     return _CachedKey(principal=principal, digest=row.digest, expires_at=expires_at, read_at=at)
 

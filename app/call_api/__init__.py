@@ -8,5 +8,5 @@ __all__ = ["CALL_ROUTE", "call_tool", "install"]
 
 
 def install(app: FastAPI) -> None:
-    """Add the call route."""
+    """Add the route `POST /tools/{name}/call` to the application."""
     app.router.routes.append(CALL_ROUTE)

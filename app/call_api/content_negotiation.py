@@ -1,4 +1,4 @@
-"""What a client accepts: its Accept header, parsed once for each that is seen (RFC 9110 section 12.5.1)."""
+"""Parsing of the Accept header, cached by its text (RFC 9110 section 12.5.1)."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -6,28 +6,38 @@ from typing import Final
 
 from app.outbound.framing import EVENT_MEDIA_TYPES, JSON_LINES_MEDIA_TYPES, SSE_MEDIA_TYPE
 
-_FORMS: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE}
+_EVENT_FORMATS: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE}
 _JSON: Final = "application/json"
+VALUES_PARAMETER: Final = "form=values"
+"""The parameter of a media type of JSON lines by which a client requests the values of events alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedTypes:
-    """The media ranges with a weight, and the media type for a response as events, "" for none."""
+    """The media ranges that a client accepts.
+
+    `ranges` have a weight above 0; `events` is the media type for a response as events, "" for none, and
+    `only_values` whether the events are to be their values alone.
+    """
 
     ranges: frozenset[str]
     events: str
+    only_values: bool = False
 
     def only_json(self, media: str) -> bool:
-        """Whether the client names application/json, and neither everything nor what the upstream sent."""
+        """Return whether the client accepts JSON, but not a response of this media type unless it is JSON.
+
+        `media` is the media type of the upstream's response, in lower case without parameters.
+        """
         if _JSON not in self.ranges or "*/*" in self.ranges:
             return False
-        # A response that says it is JSON goes the way that makes sure of it.
+        # The body of a response that claims to be JSON is verified.
         return media == _JSON or self.ranges.isdisjoint((media, f"{media.partition('/')[0]}/*"))
 
     def as_events(self, media: str) -> bool:
-        """Whether a response of this media type is sent as events, to a client that accepts events.
+        """Return whether a response of this media type is sent as events to a client that accepts events.
 
-        What is not made of events is not, where the client accepts it (or JSON) as an ordinary response, too.
+        One that does not consist of events is sent whole where the client also accepts its type or JSON.
         """
         return media in EVENT_MEDIA_TYPES or self.ranges.isdisjoint(
             (_JSON, "*/*", media, f"{media.partition('/')[0]}/*")
@@ -36,15 +46,21 @@ class AcceptedTypes:
 
 @lru_cache(maxsize=256)
 def parse_accept(accept: str) -> AcceptedTypes:
-    """Return what an Accept header accepts; of several forms of events the heaviest wins, then the first."""
+    """Return what an Accept header accepts.
+
+    Of several formats of events, `events` is the one with the highest weight, or the first of these.
+    """
     weights: dict[str, float] = {}
+    only_values: dict[str, bool] = {}
     for item in accept.lower().split(","):
         media, *parameters = (part.strip() for part in item.split(";"))
         weight = _weight(parameters)
         if media and weight > 0:
             weights[media] = weight
-    forms = [media for media in weights if media in _FORMS]
-    return AcceptedTypes(frozenset(weights), max(forms, key=lambda media: weights[media], default=""))
+            only_values[media] = media in JSON_LINES_MEDIA_TYPES and VALUES_PARAMETER in parameters
+    formats = [media for media in weights if media in _EVENT_FORMATS]
+    events = max(formats, key=lambda media: weights[media], default="")
+    return AcceptedTypes(frozenset(weights), events, only_values.get(events, False))
 
 
 def _weight(parameters: list[str]) -> float:

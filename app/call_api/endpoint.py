@@ -2,32 +2,34 @@
 
 Measured in the design: a bare Starlette route costs 36 us a request, one of FastAPI with a body model and
 three dependencies 169 us. It calls the same `authorise()` as every other route, and is described in
-`operation.py`. What it does itself is to read the request into a CallRequest, and to write the CallOutcome.
+`operation.py`. It only reads the request into a CallRequest and writes the CallOutcome as the response.
 """
 
 import asyncio
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import orjson
 from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 
+from app import exact_json
 from app.access import authorise
-from app.call_api.connection import MAX_PIECE, Headers, until_disconnected
 from app.call_api.content_negotiation import AcceptedTypes, parse_accept
 from app.call_api.event_stream import EventStreamResponse
+from app.call_api.query import read_query
 from app.call_api.responses import BytesResponse, StreamedResponse, respond
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
-from app.calls.arguments import LARGE, parse_arguments
+from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
+from app.calls.idempotency_store import read_idempotency_key
 from app.calls.rate_limiter import RateLimitState
 from app.calls.streams import StreamRegistry
 from app.deadlines import Deadline
+from app.decoding.rule import parse_preferences
 from app.errors import (
-    BadRequest,
     ClientTimeout,
     FieldError,
     GatewayError,
@@ -37,15 +39,14 @@ from app.errors import (
 )
 from app.protocols.base import Result
 from app.services import Services
+from app.streaming.connection import MAX_PIECE, Headers, until_disconnected
 
 _JSON: Final = b"application/json"
+_RETRY_AFTER: Final = b"10"
+"""Seconds after which a client reads the state of its approval."""
 _MILLISECONDS: Final = re.compile(rb"0*[1-9][0-9]{0,8}")
-_TRUE: Final = frozenset({"true", "1"})
-_FALSE: Final = frozenset({"false", "0", ""})
-_BARE_KEY: Final = re.compile(r"[!#-~][!-~]{0,254}")
-_QUOTED_KEY: Final = re.compile(r'"((?:[!#-\[\]-~]|\\["\\]){1,510})"')
-# An upstream's own fields of these names speak about its limits towards the gateway; a client would take them
-# for those of the server that it talks to. Where we have a limit, ours are sent and the upstream's are not.
+# An upstream's own headers of these names describe its limits for the gateway; a client would take them for
+# limits of the gateway. Where the gateway has a limit, its own headers replace them.
 _RATE_LIMIT_HEADERS: Final = frozenset(
     {"ratelimit", "ratelimit-policy", "ratelimit-limit", "ratelimit-remaining", "ratelimit-reset"}
 )
@@ -70,18 +71,23 @@ async def call_tool(request: Request) -> Response:
         cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
         cdn_loop=head.get(b"cdn-loop", b""),
         trace_headers=head,
+        preferences=parse_preferences(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None,
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
-    if scope["query_string"] and _dry_run(request):
-        return await _describe(call, services)
+    if scope["query_string"]:
+        dry_run, call.text_arguments = read_query(scope["query_string"])
+        if dry_run:
+            return await _describe(call, services)
     outcome = await execute(call, services.calls)
+    if outcome.approval is not None:
+        return _accepted(outcome, outcome.approval, root_path=scope.get("root_path", ""))
     if outcome.result is None:
-        return _failed(request, outcome, outcome.error or GatewayError())
+        return _raise_failure(request, outcome, outcome.error or GatewayError())
     try:
         response = await _respond(request, outcome.result, accept, outcome, services.streams)
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
-        return _failed(request, outcome, error)
+        return _raise_failure(request, outcome, error)
     if outcome.rate_limit_state is not None:
         _add_rate_limits(response.headers, outcome.rate_limit_state)
     return response
@@ -93,19 +99,19 @@ CALL_ROUTE = Route("/tools/{name}/call", endpoint=call_tool, methods=["POST"], n
 
 
 async def _describe(call: CallRequest, services: Services) -> BytesResponse:
-    """The response to `?dry_run=true`."""
+    """Return the response to `?dry_run=true`: the request that the call would send, as JSON."""
     try:
         described = await describe(call, services.calls)
     except ClientDisconnected:
         return _unread()
     headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-    return BytesResponse(orjson.dumps(described), headers)
+    return BytesResponse(exact_json.dumps(described), headers)
 
 
 async def _respond(
     request: Request, result: Result, accept: AcceptedTypes, outcome: CallOutcome, streams: StreamRegistry
 ) -> Response:
-    """The response of `respond`; where that fails, the result is closed and the failure recorded."""
+    """Return the response of `respond`; where that fails, close the result and record the failure."""
     if result.stream is None and result.events is None:
         return await respond(result, accept=accept, outcome=outcome, streams=streams)
     try:
@@ -118,8 +124,8 @@ async def _respond(
         raise
 
 
-def _failed(request: Request, outcome: CallOutcome, error: Exception) -> BytesResponse:
-    """Raise the error with what the client is to know of its call; a client that left is told nothing."""
+def _raise_failure(request: Request, outcome: CallOutcome, error: Exception) -> BytesResponse:
+    """Raise the error with the headers of the call; return a response where the client has disconnected."""
     request.state.call_id = outcome.call_id
     if isinstance(error, ClientDisconnected):
         return _unread()
@@ -138,38 +144,54 @@ def _failed(request: Request, outcome: CallOutcome, error: Exception) -> BytesRe
     raise error
 
 
+def _accepted(outcome: CallOutcome, approval: dict[str, Any], *, root_path: str) -> BytesResponse:
+    """Return the response to a call that waits for approval."""
+    headers = [
+        (b"content-type", _JSON),
+        (b"cache-control", b"no-store"),
+        (b"location", f"{root_path}/approvals/{approval['id']}".encode("latin-1")),
+        (b"retry-after", _RETRY_AFTER),
+        (b"x-call-id", outcome.call_id.encode()),
+    ]
+    if outcome.rate_limit_state is not None:
+        _add_rate_limits(headers, outcome.rate_limit_state)
+    return BytesResponse(orjson.dumps({"approval": approval}), headers, status_code=outcome.status)
+
+
 def _unread() -> BytesResponse:
-    """A response that nobody reads; its status is counted."""
+    """Return the response to a client that has disconnected: only its status is used, for the metrics."""
     return BytesResponse(b"", [], status_code=499)
 
 
 def _add_rate_limits(headers: Headers, state: RateLimitState) -> None:
-    """Add what the rate limits leave to the headers of a response."""
+    """Set the rate-limit headers of a response, in place of those of the upstream."""
     headers[:] = [pair for pair in headers if pair[0] not in _RATE_LIMIT_HEADERS_IN_BYTES]
     headers += [(name.lower().encode(), value.encode()) for name, value in state.headers().items()]
 
 
 async def _read(request: Request, head: Mapping[bytes, bytes], services: Services, call: CallRequest) -> None:
-    """Read what else the call needs: its arguments, how long its client waits, and its idempotency key."""
+    """Set the arguments, the deadline and the idempotency key of a call from the request."""
     settings = services.settings
     seconds = _seconds(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
     body = call.body = await _body(request, head, limit=settings.max_request_bytes, streams=services.streams)
-    if len(body) <= LARGE:
+    if len(body) <= LARGE_ARGUMENTS_BYTES:
         call.arguments = parse_arguments(body, settings.max_argument_values)
     else:
         call.arguments = await asyncio.to_thread(parse_arguments, body, settings.max_argument_values)
     if b"idempotency-key" in head:
         call.idempotency_key = read_idempotency_key(head[b"idempotency-key"])
     if seconds is not None:
-        # Counts from the end of the request: what limits and keys take is the client's time, too.
+        # From the end of the request: waiting for rate limits or an idempotency key counts towards it.
         call.deadline = services.calls.clock.loop.time() + seconds
 
 
 async def _body(
     request: Request, head: Mapping[bytes, bytes], *, limit: int, streams: StreamRegistry
 ) -> bytes:
-    """The request body. A missing content type counts as JSON. As long as it takes, the call counts as one of
-    those under way: for each 64 KiB there is no more time than for reading as much of a response.
+    """Return the request body of at most `limit` bytes. A missing content type counts as JSON.
+
+    The call is in progress meanwhile, so the client has the same time for each 64 KiB as for reading a
+    response. Raises ClientTimeout, ClientDisconnected, TooLarge and UnsupportedMediaType.
     """
     pieces: list[bytes] = []
     size = 0
@@ -180,8 +202,8 @@ async def _body(
             with Deadline(streams.clock, began + streams.stall * (1 + size // MAX_PIECE)):
                 message = await request.receive()
         except TimeoutError:
-            why = "The client stopped sending its arguments."
-            raise ClientTimeout(why, headers={"Connection": "close"}) from None
+            detail = "The client stopped sending its arguments."
+            raise ClientTimeout(detail, headers={"Connection": "close"}) from None
         except ClientDisconnect:
             raise ClientDisconnected from None
         if message["type"] == "http.disconnect":
@@ -208,36 +230,9 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     return head
 
 
-def read_idempotency_key(value: bytes) -> str:
-    """Return the key in a header's value: bare, or a string of RFC 9651 in quotes, which is the same key.
-
-    Raises BadRequest for anything but 1 to 255 characters of visible ASCII.
-    """
-    text = value.decode("latin-1").strip(" \t")
-    quoted = _QUOTED_KEY.fullmatch(text)
-    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted is not None else text
-    if len(key) > 255 or (quoted is None and _BARE_KEY.fullmatch(text) is None):
-        detail = "Give one key of 1 to 255 visible ASCII characters, in double quotes or without."
-        raise BadRequest(
-            "The Idempotency-Key is not valid.", errors=[FieldError("#/header/Idempotency-Key", detail)]
-        )
-    return key
-
-
 def _seconds(value: bytes) -> float:
-    """What X-Timeout-Ms leaves for the call."""
+    """Return the value of X-Timeout-Ms in seconds; raise InvalidInput."""
     if _MILLISECONDS.fullmatch(value) is None:
-        fault = FieldError("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
-        raise InvalidInput("A header is not valid.", errors=[fault])
+        error = FieldError("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
+        raise InvalidInput("A header is not valid.", errors=[error])
     return int(value) / 1000
-
-
-def _dry_run(request: Request) -> bool:
-    values = request.query_params.getlist("dry_run")
-    if not values or (len(values) == 1 and values[0].lower() in _FALSE):
-        return False
-    if len(values) == 1 and values[0].lower() in _TRUE:
-        return True
-    # Which of several values counts differs from program to program, and a wrong guess calls the tool.
-    fault = FieldError("#/query/dry_run", "Give true or false, once.", "boolean")
-    raise InvalidInput("A query parameter is not valid.", errors=[fault])

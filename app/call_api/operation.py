@@ -4,26 +4,42 @@ The route itself is plain Starlette and reads its request without models (`endpo
 describe it.
 """
 
+from http import HTTPStatus
 from typing import Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, Field, RootModel
 
-from app.schemas import TOOL_NAME, Problem, problem_responses
+from app.resource_names import TOOL_NAME
+from app.schemas import Problem, location_header, problem_responses
 
 OPERATION_ID: Final = "callTool"
-_ERROR_STATUSES: Final = (400, 404, 409, 413, 415, 424, 502, 504, 508)
+_ERROR_STATUSES: Final = (400, 404, 408, 409, 413, 415, 424, 502, 504, 508)
+# The other client errors of the IANA registry of status codes that may answer a request: listed one by one,
+# because generators of clients do not know ranges.
+_UPSTREAM_STATUSES: Final = (402, 405, 406, 410, 411, 412, 414, 416, 417, 421, 423, 425, 426, 428, 431, 451)
 _DESCRIPTION: Final = """\
 Call a tool. The body is the object of its arguments, as `inputs` of the tool describes them; an empty body
 means `{}`.
+
+An argument may be a query parameter instead: one with the name of an input, at the top level of `inputs`. Its
+text is coerced by the schema of the input: integers, numbers and booleans as in JSON, `null` where the input
+may be null, a list by repeating the parameter or as JSON, an object as JSON; it stays a string where the
+input may be one. `dry_run` is the parameter below; `stream`, `format` and `envelope` are reserved: give
+arguments of these names in the body. A name that is also in the body, or is not an input, is 422. The gateway
+does not log query strings, but proxies in front of it may: give secrets in the body.
 
 The response has the upstream's own body and media type. A client that accepts only `application/json` always
 gets JSON: text as a string, binary as an object with `media_type` and `base64`, an empty response as null
 (JSON of more than 64 KiB is passed on as it arrives, unchecked). With `Accept: text/event-stream` or
 `application/x-ndjson` the response consists of events, each sent as soon as the upstream sends it; the last
-one says how the call ended.
+one says how the call ended. `application/x-ndjson;form=values` gives the data of the upstream's events alone.
 
-An upstream's own 4xx keeps its status; problems that come from upstream carry `X-Error-Source: upstream`.
+A 4xx of the upstream is passed on with its status; problems caused by the upstream have
+`X-Error-Source: upstream`.
+A tool with `requires_approval` is not called: the arguments are validated and stored, and the response is 202
+with the approval, whose URL is in `Location`. Once another key has approved it, the call is made, and the
+result is at `GET /approvals/{id}/result`. The same `Idempotency-Key` gets the same approval.
 Keys and providers may have rate limits: 429 with `Retry-After`. Where a provider allows caching,
 `Cache-Control: no-cache` requests a response that is not cached. Secrets that the gateway sent with the call
 are masked as `***` in the response (`X-Masked`)."""
@@ -51,7 +67,7 @@ class CallQueryParameters(BaseModel):
 class CallRequestHeaders(BaseModel):
     """The request headers of a call, besides those of HTTP itself."""
 
-    # On the wire it is text, and "1.0" is no number of milliseconds.
+    # A string, because "1.0" is not a number of milliseconds.
     timeout_ms: str = Field(
         "",
         alias="X-Timeout-Ms",
@@ -60,15 +76,25 @@ class CallRequestHeaders(BaseModel):
         "gateway's settings and the provider's limits allow.",
         examples=["2000"],
     )
+    prefer: str = Field(
+        "",
+        alias="Prefer",
+        max_length=1000,
+        description="Preferences for the response (RFC 7240), which take precedence over `options.responses` "
+        "of the provider: `decode-response` returns XML, forms, lines of JSON and text as JSON, with the "
+        "types of the tool's output schema where it has one; `validate-response` compares the response with "
+        "that schema: see `X-Response-Violations`. The value `false` turns one off.",
+        examples=["decode-response, validate-response"],
+    )
     idempotency_key: str = Field(
         "",
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
         pattern="^[!#-~][!-~]*$",
-        description="A name for this call, 1 to 255 visible ASCII characters, in double quotes or without. "
-        "The call is executed once: the same name with the same tool and arguments gets the same response "
-        "again, with `Idempotency-Replayed: true` and the first `X-Call-Id`; 409 while it runs, "
+        description="A key that identifies this call: 1 to 255 visible ASCII characters, in double quotes or "
+        "without. The call is executed once: the same key with the same tool and arguments gets the same "
+        "response again, with `Idempotency-Replayed: true` and the first `X-Call-Id`; 409 while it runs, "
         "`idempotency-unknown` where its outcome is not known, 422 with another tool or other arguments.",
     )
 
@@ -90,11 +116,13 @@ class RateLimitHeaders(BaseModel, Generic[Count]):
         examples=['"key";r=19;t=1'],
     )
     limit: Count = Field(
-        alias="RateLimit-Limit", description="Of the limit with the least calls remaining: its calls, ..."
+        alias="RateLimit-Limit", description="The number of calls of the limit with the fewest remaining."
     )
-    remaining: Count = Field(alias="RateLimit-Remaining", description="... how many remain, ...")
+    remaining: Count = Field(
+        alias="RateLimit-Remaining", description="The number of calls that remain of that limit."
+    )
     reset: Count = Field(
-        alias="RateLimit-Reset", description="... and the seconds until all are available again."
+        alias="RateLimit-Reset", description="The seconds until all calls of that limit are available again."
     )
 
 
@@ -114,10 +142,31 @@ class CallResponseHeaders(RateLimitHeaders[str]):
         "call; `***` replaces it.",
     )
     age: int = Field(alias="Age", description="Seconds since a cached response was made.")
+    preference_applied: str = Field(
+        alias="Preference-Applied",
+        description="Those of the client's preferences (`Prefer`) with which the response was made.",
+        examples=["decode-response, validate-response"],
+    )
+    violations: str = Field(
+        alias="X-Response-Violations",
+        description="For validated responses: how many values do not fit the output schema of the tool, and "
+        "where the first of them are, as URI fragments. A member that the schema does not name is `*`. "
+        "`more` says that there may be further ones.",
+        examples=['count=2, at=("#/items/0/price" "#/id")'],
+    )
     replayed: Literal["true"] = Field(
         alias="Idempotency-Replayed",
         description="The response is that of an earlier call with this Idempotency-Key.",
     )
+
+
+class ApprovalHeaders(BaseModel):
+    """The headers of a response with 202, beside `Location`."""
+
+    retry_after: int = Field(
+        alias="Retry-After", ge=1, description="Whole seconds until reading the approval's state makes sense."
+    )
+    call_id: UUID = Field(alias="X-Call-Id", description="The id of this request's record.")
 
 
 class RateLimitedHeaders(RateLimitHeaders[int]):
@@ -126,11 +175,11 @@ class RateLimitedHeaders(RateLimitHeaders[int]):
     retry_after: int = Field(alias="Retry-After", ge=1, description="Whole seconds until a call is admitted.")
 
 
-class Arguments(RootModel[dict[str, Any]]):
-    """The arguments of the tool."""
+class CallArguments(RootModel[dict[str, Any]]):
+    """The arguments of the tool by the names of its inputs; `inputs` of the tool describes their values."""
 
 
-class JsonResponseBody(RootModel[Any]):
+class JsonResult(RootModel[Any]):
     """The upstream's JSON; text as a string, an empty response as null."""
 
 
@@ -175,11 +224,16 @@ class JsonLinesBody(RootModel[str]):
     )
 
 
+def call_components() -> dict[str, dict[str, Any]]:
+    """Return the component schemas that the operation refers to, besides Problem, by name."""
+    return {model.__name__: _schema(model) for model in _COMPONENTS} | {_WAITING: _WAITING_SCHEMA}
+
+
 def call_operation() -> dict[str, Any]:
-    """Return the operation as an OpenAPI 3.1 Operation Object; it refers to the component schema Problem."""
+    """Return the operation as an OpenAPI 3.1 Operation Object; it refers to `call_components` and Problem."""
     return {
         "operationId": OPERATION_ID,
-        "summary": "Call Tool",
+        "summary": "Call a tool with arguments, and return the upstream's response",
         "description": _DESCRIPTION,
         "tags": ["tools"],
         "security": [{"apiKey": []}],
@@ -192,7 +246,7 @@ def call_operation() -> dict[str, Any]:
             "required": False,
             "content": {
                 "application/json": {
-                    "schema": _schema(Arguments),
+                    "schema": _reference(CallArguments),
                     "examples": {"search": {"summary": "Of the sample API", "value": {"q": "history"}}},
                 }
             },
@@ -202,24 +256,50 @@ def call_operation() -> dict[str, Any]:
                 "description": "The upstream's response, or with `dry_run` the request that would be sent.",
                 "headers": _headers(CallResponseHeaders),
                 "content": {
-                    "application/json": {"schema": _schema(JsonResponseBody)},
-                    "text/event-stream": {"schema": _schema(EventStreamBody)},
-                    "application/x-ndjson": {"schema": _schema(JsonLinesBody)},
+                    "application/json": {"schema": _reference(JsonResult)},
+                    "text/event-stream": {"schema": _reference(EventStreamBody)},
+                    "application/x-ndjson": {"schema": _reference(JsonLinesBody)},
                     "*/*": {"schema": {}},
                 },
             },
+            "202": {
+                "description": "The tool requires approval: the call waits for it, and was not made.",
+                "headers": {**location_header("Path of the approval."), **_headers(ApprovalHeaders)},
+                "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{_WAITING}"}}},
+            },
             **{str(status): response for status, response in problem_responses(*_ERROR_STATUSES).items()},
             "429": {**problem_responses(429)[429], "headers": _headers(RateLimitedHeaders)},
-            "4XX": {
-                "description": "The upstream rejected the request; its status is kept.",
-                "content": {
-                    "application/problem+json": {
-                        "schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}
-                    }
-                },
+            **{
+                str(status): _problem(f"The upstream rejected the request: {HTTPStatus(status).phrase}")
+                for status in _UPSTREAM_STATUSES
             },
+            "default": _problem(
+                "The upstream rejected the request with another client error; its status is passed on"
+            ),
         },
     }
+
+
+_COMPONENTS: Final[tuple[type[BaseModel], ...]] = (CallArguments, JsonResult, EventStreamBody, JsonLinesBody)
+_WAITING: Final = "WaitingForApproval"
+_WAITING_SCHEMA: Final[dict[str, Any]] = {
+    "title": _WAITING,
+    "description": "The response to the call of a tool that requires approval.",
+    "type": "object",
+    "properties": {"approval": {"$ref": "#/components/schemas/ApprovalSummary"}},
+    "required": ["approval"],
+}
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "content": {"application/problem+json": {"schema": _reference(Problem)}},
+    }
+
+
+def _reference(model: type[BaseModel]) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
 
 
 def _schema(model: type[BaseModel]) -> dict[str, Any]:

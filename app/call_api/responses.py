@@ -1,4 +1,4 @@
-"""A tool's result -> the HTTP response: the upstream's own bytes, or JSON where nothing else is accepted."""
+"""Conversion of results to HTTP responses: the upstream's bytes, or JSON where only that is accepted."""
 
 import asyncio
 import base64
@@ -11,9 +11,7 @@ from typing import Final
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from app.call_api.connection import Headers, ResponseWriter, until_disconnected
 from app.call_api.content_negotiation import AcceptedTypes
-from app.call_api.event_formats import event_format
 from app.call_api.event_stream import EventStreamResponse
 from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
@@ -22,27 +20,29 @@ from app.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decode_text
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
+from app.streaming.connection import Headers, ResponseWriter, until_disconnected
+from app.streaming.event_formats import event_format
 
 _MAX_CONVERTED: Final = 16 << 20
-"""Bytes of text or binary that are converted into JSON; a longer response must be taken as it is."""
+"""Bytes of text or binary that are converted into JSON; a longer response is sent unchanged or rejected."""
 
 _MAX_VERIFIED: Final = 64 << 10
 _UTF8: Final = (None, "utf-8", "utf8", "us-ascii", "ascii")
-_QUICK: Final = 256 << 10
+_INLINE_BYTES: Final = 256 << 10
 _JSON: Final = b"application/json"
-# The bytes are an upstream's: a browser must neither guess their type nor run them with our origin.
-_GUARDS: Final = (
+# The bytes are an upstream's: a browser must neither sniff their type nor run scripts in our origin.
+_BROWSER_GUARDS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
 )
-# What nginx obeys: events must not wait in a proxy until there are enough of them.
+# For nginx: events must not be buffered in a proxy.
 _UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
 class BytesResponse:
-    """An ASGI response of one body that is here already."""
+    """An ASGI response with a complete body."""
 
     __slots__ = ("body", "headers", "status_code")
 
@@ -61,7 +61,7 @@ class BytesResponse:
 class StreamedResponse:
     """An ASGI response that passes an upstream's body on as it arrives, and closes it when the client leaves.
 
-    `beginning` is what was read of it already.
+    `beginning` are the bytes of the body that were read before.
     """
 
     __slots__ = ("_beginning", "_outcome", "_result", "_streams", "headers")
@@ -83,7 +83,7 @@ class StreamedResponse:
         self._beginning = beginning
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
-        """Send the response; raise what its stream raises, so that the server cuts the connection."""
+        """Send the response; raise what its stream raises, so that the server closes the connection."""
         outcome = self._outcome
         result = self._result
         clock = self._streams.clock
@@ -120,8 +120,8 @@ async def respond(
 ) -> BytesResponse | StreamedResponse | EventStreamResponse:
     """Return the response to a call that succeeded with `result`.
 
-    JSON of at most 64 KiB is verified for a client that takes nothing else; of more, the beginning is waited
-    for and the rest is passed on as it arrives, on the upstream's word that it is JSON.
+    For a client that accepts only JSON, a body of at most 64 KiB is verified to be JSON; a longer one is
+    passed on as it arrives, unverified.
 
     A stream that is read to its end here is recorded here. Raises ResponseTooLarge for text or binary of more
     than 16 MiB that would have to be converted into JSON, and what the stream raises.
@@ -131,7 +131,7 @@ async def respond(
         # Of a protocol that has only events, there is no other response.
         only_events = result.stream is None and result.body is None
         if only_events or accept.as_events(media):
-            form = event_format(accept.events)
+            form = event_format(accept.events, only_values=accept.only_values)
             headers = [
                 *_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
             ]  # fmt: skip
@@ -146,7 +146,7 @@ async def respond(
             body, complete = await result.read_beginning(_MAX_VERIFIED)
             if not complete:
                 beginning = body.removeprefix(codecs.BOM_UTF8)
-                # Read first: what was masked in the beginning stands in the headers.
+                # Read before the headers are made, which tell whether something was masked.
                 headers = [*_headers(result, outcome), (b"content-type", _JSON)]
                 return StreamedResponse(result, headers, outcome, streams=streams, beginning=beginning)
         if not complete:
@@ -171,7 +171,7 @@ def _headers(result: Result, outcome: CallOutcome) -> Headers:
     headers: Headers = [
         (b"x-call-id", outcome.call_id.encode()),
         (b"x-upstream-status", b"%d" % result.status),
-        *_GUARDS,
+        *_BROWSER_GUARDS,
     ]
     if outcome.replayed:
         headers.append(_REPLAYED)
@@ -203,23 +203,23 @@ async def _collected(result: Result) -> bytes:
                 await result.aclose()
                 raise ResponseTooLarge(
                     f"The response has more than {_MAX_CONVERTED} bytes and is not JSON: "
-                    "request it with `Accept: */*`, then it is passed on as it is."
+                    "request it with `Accept: */*` to receive it unchanged."
                 )
             pieces.append(piece)
     return b"".join(pieces)
 
 
 async def _converted(body: bytes, media: str, media_type: str) -> bytes:
-    """`_as_json`, beside the loop where it takes more than about a millisecond."""
-    if len(body) > _QUICK:
+    """Return `_as_json`, computed in a thread where it takes more than about a millisecond."""
+    if len(body) > _INLINE_BYTES:
         return await asyncio.to_thread(_as_json, body, media, media_type)
     return _as_json(body, media, media_type)
 
 
 def _as_json(body: bytes, media: str, media_type: str) -> bytes:
-    """JSON as it is, nothing as null, text as a string, anything else as an object with base64."""
+    """Return a body as JSON: JSON unchanged, text as a string, no body as null, the rest in base64."""
     if not body:
-        return b"null"
+        return b'""' if media.startswith("text/") else b"null"
     if is_json(media):
         with contextlib.suppress(orjson.JSONDecodeError):
             orjson.loads(body)
@@ -236,7 +236,7 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
 
 
 def _text(body: bytes, media: str, media_type: str) -> str | None:
-    """The body as text where its type is one of text, or unknown and the bytes are UTF-8; else None."""
+    """Return the body as text where its type is text, or unknown and the bytes are UTF-8; else None."""
     textual = is_textual(media)
     if media and not textual:
         return None

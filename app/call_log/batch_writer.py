@@ -11,12 +11,13 @@ from app.call_log.entries import CallLogEntry
 from app.call_log.retention import maintain_partitions
 from app.call_log.store import CallStore
 from app.database import Database
+from app.stats.retention import maintain_stats
 
 _log = structlog.get_logger(__name__)
 
 _CAPACITY = 100_000
 _BATCH = 2_000
-# So many records are stored without waiting for more: small, frequent batches do not delay calls.
+# With so many queued records, they are stored at once: small, frequent batches do not delay calls.
 _FLUSH_SIZE = 200
 _MAINTENANCE_SECONDS = 3_600.0
 _FINAL_FLUSH_SECONDS = 5.0
@@ -27,10 +28,11 @@ _MAINTENANCE = LoopMessages(
 
 
 class BatchCallLog:
-    """Holds records in memory until they are stored: up to `capacity` of them while PostgreSQL is
-    unavailable.
+    """The call log that queues records in memory, and stores them every `flush_seconds`.
 
-    Beyond that, the oldest are dropped and counted. It also maintains the partitions of the table.
+    While PostgreSQL is unavailable, up to `capacity` records are queued; beyond that, the oldest are dropped
+    and counted. It also maintains the partitions of the table, for `retention_days`, and the statistics, for
+    `stats_days` (by hour, by minute).
     """
 
     durable = False
@@ -41,9 +43,11 @@ class BatchCallLog:
         *,
         flush_seconds: float = 0.5,
         retention_days: int = 30,
+        stats_days: tuple[int, int] = (400, 400),
         capacity: int = _CAPACITY,
     ) -> None:
         self.store = CallStore(database, retention_days=retention_days)
+        self._stats_days = stats_days
         self._flush_seconds = flush_seconds
         self._capacity = capacity
         self._waiting: deque[CallLogEntry] = deque()
@@ -57,14 +61,14 @@ class BatchCallLog:
         return self.store.dropped
 
     def __len__(self) -> int:
-        """Return the number of records that are not stored yet."""
+        """Return the number of records that have not been stored yet."""
         return len(self._waiting)
 
     async def record_intent(self, entry: CallLogEntry) -> None:
         """Do nothing: this mode records calls only when they have ended."""
 
     def record(self, entry: CallLogEntry) -> None:
-        """Queue a record; never wait, never raise."""
+        """Queue a record, without waiting and without raising."""
         self._waiting.append(entry)
         if len(self._waiting) > self._capacity:
             self._waiting.popleft()
@@ -110,34 +114,41 @@ class BatchCallLog:
         try:
             stored = await self.store.store(batch)
         finally:
-            # Also when the task is cancelled: records that may not have been committed are stored again.
+            # Also where the task is cancelled: records that may not have been committed are stored again.
             if not stored:
                 self._put_back(batch)
         return stored
 
     def _put_back(self, batch: list[CallLogEntry]) -> None:
         self._waiting.extendleft(reversed(batch))
-        over = len(self._waiting) - self._capacity
-        for _ in range(over):
+        excess = len(self._waiting) - self._capacity
+        for _ in range(excess):
             self._waiting.popleft()
-        if over > 0:
-            self.store.count_dropped(over)
+        if excess > 0:
+            self.store.count_dropped(excess)
 
     async def _flush_loop(self) -> None:
-        away = False
+        is_unavailable = False
         while True:
             with contextlib.suppress(TimeoutError):
                 # While the database is unavailable, a full queue must not make this a busy loop.
-                await asyncio.wait_for(asyncio.sleep(5) if away else self._wake.wait(), self._flush_seconds)
+                await asyncio.wait_for(
+                    asyncio.sleep(5) if is_unavailable else self._wake.wait(), self._flush_seconds
+                )
             self._wake.clear()
             try:
                 stored = await self.flush()
-                if not stored and not away:
-                    _log.warning("call records wait for the database", number=len(self._waiting))
-                away = not stored
+                if not stored and not is_unavailable:
+                    _log.warning(
+                        "call records are stored later: the database is unavailable",
+                        number=len(self._waiting),
+                    )
+                is_unavailable = not stored
             except Exception:  # noqa: BLE001  (the loop must survive every error)
                 _log.exception("call records could not be stored")
-                away = True
+                is_unavailable = True
 
     async def _maintain(self) -> None:
         await maintain_partitions(self.store.database, retention_days=self.store.retention_days)
+        hour_days, minute_days = self._stats_days
+        await maintain_stats(self.store.database, hour_days=hour_days, minute_days=minute_days)

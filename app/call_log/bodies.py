@@ -1,4 +1,4 @@
-"""Arguments and responses of calls, where a setting enables them: truncated, and sealed with the call's id.
+"""Recorded arguments and responses of calls (CALL_LOG_BODIES): truncated, and sealed with the call's id.
 
 They are stored in the row of the call record and deleted with it. Only a key with the scope `calls:bodies`
 may read them, and each read is recorded as an event.
@@ -21,7 +21,10 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class CapturedBody:
-    """A recorded body: `text`, or `base64` where it is not UTF-8; `bytes` is the length of the whole."""
+    """A recorded body: `text`, or `base64` where it is not UTF-8.
+
+    `bytes` is the length of the whole body, `truncated` says that the recorded body is shorter.
+    """
 
     media_type: str
     bytes: int
@@ -31,7 +34,7 @@ class CapturedBody:
 
 
 class BodyRecorder:
-    """Seals at most `max_bytes` of each body: of all calls, or (`errors`) of those that failed."""
+    """Seals the first `max_bytes` bytes of bodies: of all calls, or (policy `errors`) of failed ones."""
 
     def __init__(self, vault: Vault, *, policy: BodyPolicy, max_bytes: int) -> None:
         self._vault = vault
@@ -43,7 +46,7 @@ class BodyRecorder:
         return BodyBuffers(self._max_bytes)
 
     def seal(self, bodies: "BodyBuffers", entry: CallLogEntry) -> None:
-        """Seal the bodies into the record of their call, if bodies are recorded for its outcome."""
+        """Seal the bodies into `entry`, the record of their call, where the policy includes its outcome."""
         if self._policy == "errors" and entry.outcome == "ok":
             return
         entry.arguments = self._sealed(bodies.arguments, entry, "arguments")
@@ -56,25 +59,30 @@ class BodyRecorder:
 
 
 class BodyBuffer:
-    """The beginning of one body, and the size of the whole."""
+    """The first `max_bytes` bytes of one body, and the size of the whole body in bytes."""
 
     __slots__ = ("_max_bytes", "_prefix", "media_type", "size")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.media_type = _JSON
         self.size = 0
-        self._max_bytes = most
+        self._max_bytes = max_bytes
         self._prefix = bytearray()
 
     def add(self, piece: bytes) -> None:
         """Append the next piece of the body; beyond the limit, only its size is counted."""
         self.size += len(piece)
-        room = self._max_bytes - len(self._prefix)
-        if room > 0:
-            self._prefix += piece[:room]
+        free = self._max_bytes - len(self._prefix)
+        if free > 0:
+            self._prefix += piece[:free]
+
+    def clear(self) -> None:
+        """Remove what was added."""
+        self.size = 0
+        self._prefix.clear()
 
     def as_body(self) -> CapturedBody:
-        """Return the recorded body; a character that the truncation would split is left out."""
+        """Return the recorded body; a character that is split by the truncation is omitted."""
         prefix = bytes(self._prefix)
         truncated = self.size > len(prefix)
         for cut in range(4 if truncated else 1):
@@ -97,7 +105,7 @@ class BodyBuffers:
 
 
 def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: BodyField) -> CapturedBody:
-    """Return a body that `seal` put into a record; raise SealBroken for a blob of another call, tenant or
+    """Return a body from its sealed form in a record; raise SealBroken for a blob of another call, tenant or
     field.
     """
     found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))

@@ -1,4 +1,4 @@
-"""The record of one call as the call path creates it, and the interface of the call log (without tables)."""
+"""The record of one call as the call path creates it, and the interface of the call log."""
 
 from asyncio import Future
 from dataclasses import dataclass
@@ -7,19 +7,20 @@ from typing import Final, Protocol
 from uuid import UUID
 
 RUNNING: Final = "running"
-"""The outcome of a call that is recorded before it is made."""
+"""The outcome of a call in the record that is stored before it is made."""
 UNKNOWN: Final = "unknown"
-"""The outcome of such a call whose end was never recorded, because its process was lost in between."""
+"""The outcome of such a call whose end was never recorded, because its process ended before."""
 
 
 @dataclass(slots=True)
 class CallLogEntry:  # made at each call; a frozen one costs twice as much
-    """Who called what, and the outcome; arguments and results only where a setting enables them.
+    """The record of a call: key, tool, outcome, duration, sizes; bodies only where CALL_LOG_BODIES enables
+    them.
 
-    `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and stored once however often
-    they are sent. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in milliseconds,
-    `at` is aware UTC. `deadline`, aware UTC, is set where the call is recorded before it is made: in a
-    durable mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
+    `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and storing one repeatedly has
+    no further effect. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in
+    milliseconds, `at` is aware UTC. `deadline`, aware UTC, is set where the call is recorded before it is
+    made: in a durable mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
     """
 
     id: UUID
@@ -52,7 +53,7 @@ class CallLog(Protocol):
         """Records that were dropped, since the start."""
 
     def __len__(self) -> int:
-        """Return the number of records that are not stored yet."""
+        """Return the number of records that have not been stored yet."""
 
     async def record_intent(self, entry: CallLogEntry) -> None:
         """Store the record of a call that is about to be made; raise CallLogUnavailable when that fails."""

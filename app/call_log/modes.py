@@ -15,6 +15,7 @@ def open_call_log(settings: Settings, database: Database) -> CallLog:
         database,
         flush_seconds=settings.call_log_flush_seconds,
         retention_days=settings.call_retention_days,
+        stats_days=(settings.stats_retention_days, settings.stats_minute_retention_days),
     )
     if settings.call_log_mode == "strict":
         return StrictCallLog(writer, dsn=database.dsn, wait_seconds=settings.call_log_commit_timeout)

@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.database import Database, is_unavailable
+from app.stats.rollup import RETURNED_COLUMNS, count_statement
 
 _log = structlog.get_logger(__name__)
 
@@ -28,10 +29,13 @@ _DELETE_OLD = text(
     "SELECT ctid FROM calls_default WHERE at < :before LIMIT 10000))"
 )
 
-# `queries` shows them so as soon as their deadline has passed; a late record still replaces this outcome.
+# `queries.outcome_of` returns `unknown` as soon as the deadline has passed; a late record of the end still
+# replaces this outcome.
 _MARK_UNKNOWN = text(
-    "UPDATE calls SET outcome = 'unknown'"
+    "WITH recorded AS (UPDATE calls"  # noqa: S608 - constants.
+    " SET outcome = 'unknown', replaced_outcome = outcome, stored_at = clock_timestamp()"
     " WHERE outcome = 'running' AND deadline < now() - interval '1 minute'"
+    f" RETURNING {RETURNED_COLUMNS}) {count_statement('recorded')}"
 )
 
 
@@ -53,14 +57,16 @@ async def maintain_partitions(database: Database, *, retention_days: int, today:
     except DBAPIError as error:
         if is_unavailable(error):
             raise
-        _log.warning("the partitions of calls cannot be changed; rows remain in the default one")
+        _log.warning(
+            "the partitions of the table calls cannot be changed; rows remain in the default partition"
+        )
     await _delete_old(database, oldest=oldest)
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(_MARK_UNKNOWN)
 
 
 async def _partition(database: Database, *, today: date, oldest: date) -> None:
-    async with database.writing() as session:
+    async with database.transaction() as session:
         existing = set((await session.scalars(_PARTITIONS)).all())
     missing = [
         day
@@ -70,11 +76,11 @@ async def _partition(database: Database, *, today: date, oldest: date) -> None:
     old = sorted(name for name in existing if name < partition_name(oldest))
     # A transaction each: the locks on the table are held for one step only.
     for day in missing:
-        async with database.writing() as session:
+        async with database.transaction() as session:
             if await _acquire_lock(session):
                 await _create(session, day)
     for name in old:
-        async with database.writing() as session:
+        async with database.transaction() as session:
             if await _acquire_lock(session):
                 await session.execute(text(f"DROP TABLE IF EXISTS {name}"))
 
@@ -107,6 +113,6 @@ async def _create(session: AsyncSession, day: date) -> None:
 async def _delete_old(database: Database, *, oldest: date) -> None:
     before = datetime(oldest.year, oldest.month, oldest.day, tzinfo=UTC)
     while True:
-        async with database.writing() as session:
+        async with database.transaction() as session:
             if (await session.execute(_DELETE_OLD, {"before": before})).rowcount < 10_000:  # type: ignore[attr-defined]
                 return

@@ -1,4 +1,7 @@
-"""Storing records as rows of `calls`: one statement for many; storing a record again is idempotent."""
+"""Storing records as rows of `calls`: one statement for many; storing a record again is idempotent.
+
+The statement also counts them in the statistics (`app.stats.rollup`).
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -10,12 +13,13 @@ from app.call_log.entries import RUNNING, CallLogEntry
 from app.call_log.retention import maintain_partitions
 from app.database import Database, is_unavailable
 from app.errors import Unavailable
+from app.stats.rollup import RETURNED_COLUMNS, count_statement
 
 _log = structlog.get_logger(__name__)
 
 _MAX_INT = 2**31 - 1
 _MAX_TEXT_LENGTH = 300
-# So many rows take one or two milliseconds, for which the calls in progress wait.
+# Storing so many rows takes one or two milliseconds, for which calls in progress wait.
 _ROWS_PER_STATEMENT = 100
 # check_violation: the row does not belong, or no longer belongs, to the partition.
 _NO_PARTITION = "23514"
@@ -28,7 +32,7 @@ _COLUMNS: Final = {
 }  # fmt: skip
 _TEXT_COLUMNS: Final = frozenset({"key_id", "provider", "tool", "outcome"})
 _SIZE_COLUMNS: Final = frozenset({"request_bytes", "response_bytes"})
-# Known before the call is made, and never changed.
+# The same in the record of the beginning and that of the end.
 _IMMUTABLE_COLUMNS: Final = frozenset({"id", "at", "tenant_id"})
 
 
@@ -36,7 +40,8 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     """Return the INSERT statement for records; its parameters, from `$first` on, are the lists of
     `column_values`.
 
-    `condition` restricts it to some rows of `r`, which has the columns of the table.
+    `condition` restricts it to some rows of `r`, which has the columns of the table. Alone it is for records
+    of calls that begin; `recording_statement` counts the ends in the statistics, too.
     """
     names = ", ".join(_COLUMNS)
     parameters = ", ".join(
@@ -48,13 +53,24 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     return (
         f"INSERT INTO calls ({names}) SELECT * FROM unnest({parameters}) AS r({names})"  # noqa: S608 - columns.
         f"{condition and f' WHERE {condition}'}"
-        f" ON CONFLICT (id, at) DO UPDATE SET {changes}"
+        f" ON CONFLICT (id, at) DO UPDATE SET {changes},"
+        " replaced_outcome = calls.outcome, stored_at = clock_timestamp()"
         " WHERE calls.outcome IN ('running', 'unknown') AND excluded.outcome <> 'running'"
     )
 
 
-STATEMENT: Final = insert_statement()
-"""The INSERT statement; its parameters are the lists of `column_values`."""
+def recording_statement(*, first: int = 1, after: str = "WITH") -> str:
+    """Return the statement that stores records and counts them in the statistics.
+
+    Its parameters, from `$first` on, are the lists of `column_values`. `after` is the text before its first
+    CTE: `WITH`, or further CTEs that end with a comma. A record that is stored again is counted once.
+    """
+    recorded = f"recorded AS ({insert_statement(first=first)} RETURNING {RETURNED_COLUMNS})"
+    return f"{after} {recorded} {count_statement('recorded')}"
+
+
+STATEMENT: Final = recording_statement()
+"""The statement for records of any kind; its parameters are the lists of `column_values`."""
 
 
 def column_values(entries: Iterable[CallLogEntry]) -> dict[str, list[Any]]:
@@ -86,17 +102,17 @@ class CallStore:
         After False, some rows may be stored; the whole batch can be passed again. `partitions_ready` says
         that the partitions have just been maintained.
         """
-        pieces = [
+        chunks = [
             batch[start : start + _ROWS_PER_STATEMENT] for start in range(0, len(batch), _ROWS_PER_STATEMENT)
         ]
-        pieces.reverse()
-        while pieces:
+        chunks.reverse()
+        while chunks:
             try:
-                async with self.database.autocommitting() as session:
+                async with self.database.autocommit_session() as session:
                     connection = await session.connection()
-                    while pieces:
-                        await connection.exec_driver_sql(STATEMENT, tuple(column_values(pieces[-1]).values()))
-                        pieces.pop()
+                    while chunks:
+                        await connection.exec_driver_sql(STATEMENT, tuple(column_values(chunks[-1]).values()))
+                        chunks.pop()
             except (Unavailable, OSError, TimeoutError):
                 return False
             except DBAPIError as error:
@@ -104,12 +120,12 @@ class CallStore:
                     return False
                 if not _is_row_error(error):
                     raise
-                if not await self._store_valid_rows(pieces.pop(), error, partitions_ready=partitions_ready):
+                if not await self._store_valid_rows(chunks.pop(), error, partitions_ready=partitions_ready):
                     return False
         return True
 
     async def _store_valid_rows(
-        self, piece: Sequence[CallLogEntry], error: DBAPIError, *, partitions_ready: bool
+        self, chunk: Sequence[CallLogEntry], error: DBAPIError, *, partitions_ready: bool
     ) -> bool:
         if not partitions_ready and getattr(error.orig, "sqlstate", None) == _NO_PARTITION:
             # The day's partition was created while the row was being inserted into the default one.
@@ -117,16 +133,16 @@ class CallStore:
                 await maintain_partitions(self.database, retention_days=self.retention_days)
             except Unavailable:
                 return False
-            return await self.store(piece, partitions_ready=True)
-        if len(piece) == 1:
+            return await self.store(chunk, partitions_ready=True)
+        if len(chunk) == 1:
             _log.error("a call record was rejected by the database")
             self.count_dropped(1)
             return True
         # One row that PostgreSQL rejects must not prevent the others from being stored.
-        return all([await self.store([entry], partitions_ready=partitions_ready) for entry in piece])
+        return all([await self.store([entry], partitions_ready=partitions_ready) for entry in chunk])
 
     def count_dropped(self, number: int) -> None:
-        """Count records that were dropped."""
+        """Add a number of dropped records to `dropped`."""
         self.dropped += number
 
 

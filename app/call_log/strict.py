@@ -17,7 +17,7 @@ from app.call_log.store import STATEMENT, column_values
 from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
 from app.errors import CallLogUnavailable, Overloaded
 
-# The least timeout of a statement: a slow disk is no reason to reconnect.
+# The minimum timeout of a statement: a slow disk must not cause a reconnection.
 _STATEMENT_SECONDS = 3.0
 
 
@@ -49,14 +49,14 @@ class StrictCallLog:
 
     async def record_intent(self, entry: CallLogEntry) -> None:
         """Commit the record of a call that is about to be made, or raise CallLogUnavailable."""
-        why = "The call has effects and cannot be recorded now. It was not made."
+        detail = "The call has side effects and cannot be recorded now. It was not made."
         try:
             waiting = self.queue.add(entry, max_wait=self._wait_seconds)
         except Overloaded as error:
-            raise CallLogUnavailable(why, retry_after=int(error.headers["Retry-After"])) from None
+            raise CallLogUnavailable(detail, retry_after=int(error.headers["Retry-After"])) from None
         try:
             if not await _result_in_time(waiting, seconds=self._wait_seconds):
-                raise CallLogUnavailable(why)
+                raise CallLogUnavailable(detail)
         finally:
             # A record whose call no longer waits for it is not sent.
             waiting.cancel()

@@ -1,32 +1,37 @@
-"""What travels with one call while it is executed, and what its interface gets back."""
+"""The state of one call while it is executed (`CallContext`), and its outcome (`CallOutcome`)."""
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from app.calls.rate_limiter import RateLimitState
-from app.calls.recorder import CANCELLED, REPLAYED, CallRecorder
+from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, REPLAYED, CallRecorder
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamError, UpstreamTimeout
 from app.protocols.base import Result
 from app.resilience import classify_error
 
-CLIENT_LEFT: Final = 499
-"""The status of a call whose client left (nginx's own; no response carries it)."""
-# Timers round to milliseconds: what fails so near to the client's own deadline failed because of it.
-_CLOSE: Final = 0.005
+CLIENT_CLOSED_REQUEST: Final = 499
+"""The recorded status of a call whose client disconnected, as in nginx; no response has it."""
+ACCEPTED: Final = 202
+"""The status of a call that waits for approval."""
+# Timers round to milliseconds: a failure so close to the client's own deadline is due to that deadline.
+_DEADLINE_TOLERANCE_SECONDS: Final = 0.005
 
 
 class CallContext:
-    """A call under way. `complete`, `replay` or `fail` ends it; after that, all of them do nothing.
+    """A call in progress. `complete`, `replay`, `wait_for_approval` or `fail` ends it; after that, they do
+    nothing.
 
-    `plan` is set once the tool is found and may be called. `permit` is what `plan.upstream` gave, 0 before
-    that; the end of the call returns it. `deadline` is the `loop.time()` until which the upstream must
-    respond, `events_deadline` the one until which events may come, None unless the client takes events.
-    `client_deadline` is set where the client's own deadline comes before the limits of the tool. `headers`
-    are sent along; `is_repeatable` says that they make it safe to send the call again. `streams` says that
-    the response is on its way. `detached`: the call goes on without its client and ends itself. `replayed`:
-    the outcome is that of an earlier call.
+    `plan` is set once the tool is found and may be called. `permit` is the permit of `plan.upstream`, 0
+    before it is acquired; the end of the call releases it. `deadline` is the `loop.time()` by which the
+    upstream must have responded; `events_deadline` is that by which a stream of events must have ended, None
+    unless the client accepts events. `client_deadline` is set where the client's own deadline precedes the
+    limits of the tool. `headers` are added to the upstream request; `is_repeatable` says that they make it
+    safe to send the call again. `streams` says that the response has begun and its body is still being
+    received. `detached` says that the call continues without its client, and records its own end. `replayed`
+    says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
+    validated, and does not fit the output schema of the tool.
     """
 
     __slots__ = (
@@ -34,6 +39,7 @@ class CallContext:
         "deadline",
         "detached",
         "events_deadline",
+        "has_violations",
         "headers",
         "is_repeatable",
         "permit",
@@ -60,9 +66,12 @@ class CallContext:
         self.streams = False
         self.detached = False
         self.replayed = False
+        self.has_violations = False
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
-        """Set when the call ends: by the limits of its tool from `now` (`loop.time()`), or by its client."""
+        """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the
+        client's own deadline.
+        """
         limits = self.plan.limits
         deadline = now + limits.total
         events_deadline = now + limits.stream if events else None
@@ -76,42 +85,47 @@ class CallContext:
         self.events_deadline = events_deadline
 
     def complete(self, *, upstream_status: int, response_bytes: int) -> None:
-        """End the call: the whole response was handed to its interface."""
+        """End the call successfully: the whole response was passed on; sizes in bytes."""
         recorder = self.recorder
         if self.streams and not recorder.ended:
             self.plan.upstream.record_success(self.permit)
-        self._end("ok", 200, upstream_status, response_bytes)
+        outcome = INVALID_RESPONSE if self.has_violations else "ok"
+        self._end(outcome, 200, upstream_status, response_bytes)
 
     def replay(self, status: int, *, response_bytes: int) -> None:
         """End the call with the stored outcome of an earlier one."""
         self.replayed = True
         self._end(REPLAYED, status, None, response_bytes)
 
+    def wait_for_approval(self) -> None:
+        """End the call, which was not made: it waits for approval."""
+        self._end(APPROVAL_PENDING, ACCEPTED, None, 0)
+
     def fail(
         self, error: BaseException, *, response_bytes: int = 0, upstream_status: int | None = None
     ) -> None:
-        """End the call with an error, or (CancelledError, OSError) because its client left."""
+        """End the call with an error; CancelledError and OSError mean that the client disconnected."""
         if isinstance(error, GatewayError):
             if isinstance(error, UpstreamError):
                 if error.response is not None:
                     upstream_status = error.response.status
-                    self.recorder.add_rejection(error.response)
+                    self.recorder.add_error_response(error.response)
                 if self.streams:
                     self.report_failure(error)
             self._end(error.slug, error.status, upstream_status, response_bytes)
         elif isinstance(error, Exception) and not isinstance(error, OSError):
             self._end(GatewayError.slug, GatewayError.status, upstream_status, response_bytes)
         else:
-            self._end(CANCELLED, CLIENT_LEFT, upstream_status, response_bytes)
+            self._end(CANCELLED, CLIENT_CLOSED_REQUEST, upstream_status, response_bytes)
 
     def report_failure(self, error: UpstreamError) -> None:
-        """Report a failed try to the upstream's breaker, unless the client's own deadline ended it."""
+        """Report a failed attempt to the upstream's breaker, unless the client's own deadline caused it."""
         if not self.permit:
             return
         upstream = self.plan.upstream
         deadline = self.client_deadline
-        late = deadline is not None and upstream.now() >= deadline - _CLOSE
-        if late and isinstance(error, UpstreamTimeout):
+        is_client_deadline = deadline is not None and upstream.now() >= deadline - _DEADLINE_TOLERANCE_SECONDS
+        if is_client_deadline and isinstance(error, UpstreamTimeout):
             return
         upstream.record_failure(self.permit, classify_error(error))
 
@@ -125,39 +139,40 @@ class CallContext:
 
 
 class CallOutcome:
-    """How a call ended: with a `result`, or with an `error`.
+    """The outcome of a call: a `result`, an `error`, or the `approval` that it waits for; exactly one is set.
 
-    Exactly one of them is set. A result that is whole has been recorded. One with a `stream` or `events` is
-    recorded when it has been passed on: the interface reads it, gives each piece to `add_result`, closes it,
-    and then calls `complete` or `fail`. A GatewayError is what the client may be told; any other error is one
-    that nobody expected, or ClientDisconnected.
+    A result with a whole body has been recorded. One with a `stream` or `events` is recorded once it has been
+    passed on: the interface reads it, passes each piece to `add_result`, closes it, and then calls `complete`
+    or `fail`. A GatewayError may be shown to the client; any other error is an unexpected one, or
+    ClientDisconnected.
     """
 
-    __slots__ = ("_context", "error", "result")
+    __slots__ = ("_context", "approval", "error", "result")
 
     def __init__(self, context: CallContext) -> None:
         self._context = context
         self.result: Result | None = None
         self.error: Exception | None = None
+        self.approval: dict[str, Any] | None = None
 
     @property
     def call_id(self) -> str:
-        """The id that the client is told; of a replayed outcome, the first call's."""
+        """The id of the call; for a replayed outcome, that of the first call."""
         return self._context.recorder.call_id
 
     @property
     def status(self) -> int:
-        """200, the status of the error, 500 for one that nobody expected, 499 where the client left."""
+        """`complete`, and wait until that is recorded: before the last bytes of a `durable` call are sent."""
         error = self.error
         if error is None:
-            return 200
+            return 200 if self.approval is None else ACCEPTED
         if isinstance(error, GatewayError):
             return error.status
-        return CLIENT_LEFT if isinstance(error, ClientDisconnected) else GatewayError.status
+        return CLIENT_CLOSED_REQUEST if isinstance(error, ClientDisconnected) else GatewayError.status
 
     @property
     def rate_limit_state(self) -> RateLimitState | None:
-        """What the rate limits of the key and of the provider leave; None where neither has one."""
+        """The state of the rate limits of key and provider after this call; None where neither has one."""
         return self._context.rate_limit_state
 
     @property
@@ -167,36 +182,40 @@ class CallOutcome:
 
     @property
     def durable(self) -> bool:
-        """Whether the end must be recorded before the client has the whole response: use `conclude`."""
+        """Whether the end must be recorded before the client has the whole response: then call `conclude`."""
         return self._context.recorder.durable
 
     @property
     def upstream_seconds(self) -> float:
-        """Seconds that the upstream took, all tries and what was between them."""
+        """Seconds that the upstream took: all attempts, and the time between them."""
         return self._context.recorder.upstream_seconds
 
     def seconds(self) -> float:
-        """Return the seconds since the beginning of the call."""
+        """Return the seconds since the call began."""
         return self._context.recorder.seconds()
 
     def add_result(self, piece: bytes) -> None:
-        """Note a piece of a streamed response, where bodies are recorded."""
+        """Add a piece of a streamed response to its recorded body, where bodies are recorded."""
         self._context.recorder.add_result(piece)
 
     def complete(self, *, upstream_status: int, response_bytes: int) -> None:
-        """Record that a streamed response was passed on whole, in `response_bytes` bytes."""
+        """Record that the whole of a streamed response was passed on: `response_bytes` bytes."""
         self._context.complete(upstream_status=upstream_status, response_bytes=response_bytes)
 
     async def conclude(self, *, upstream_status: int, response_bytes: int) -> None:
-        """`complete`, and wait until that is recorded: ahead of the last bytes of a `durable` call."""
+        """Do `complete`, and wait until it is recorded; call this before sending the last bytes of a
+        `durable` call.
+        """
         self.complete(upstream_status=upstream_status, response_bytes=response_bytes)
         await self._context.recorder.wait_recorded()
 
     async def fail(
         self, error: BaseException, *, response_bytes: int = 0, upstream_status: int | None = None
     ) -> None:
-        """Record that passing the response on failed, and wait until that is recorded where the client is
-        still to be told."""
+        """Record that the response could not be passed on completely.
+
+        Wait until that is recorded, unless the client has disconnected (CancelledError, OSError).
+        """
         self._context.fail(error, response_bytes=response_bytes, upstream_status=upstream_status)
         if not isinstance(error, asyncio.CancelledError | OSError):
             await self._context.recorder.wait_recorded()

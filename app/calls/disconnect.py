@@ -1,4 +1,4 @@
-"""Ends a task when the client that it works for leaves."""
+"""Cancels the work for a call when its client disconnects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,18 +8,18 @@ from typing import Any, Final, Self
 from app.calls.request import ClientDisconnected
 from app.deadlines import Timer, TimerQueue
 
-# Most calls are over by then, and never pay for a task that watches the connection.
-_WATCH_AFTER: Final = 0.1
+# Most calls have ended by then, and need no task that watches the connection.
+_WATCH_AFTER_SECONDS: Final = 0.1
 
 
 class DisconnectWatch:
-    """Raises ClientDisconnected out of a `with` block when the client leaves after `begin`.
+    """Raises ClientDisconnected out of a `with` block when the client disconnects after `begin`.
 
-    `disconnected` returns once the client has left; None: nobody can tell. A cancellation from elsewhere
-    passes as it is.
+    `disconnected` returns once the client has disconnected; with None, nothing is watched. A cancellation by
+    others is raised unchanged.
     """
 
-    __slots__ = ("_clock", "_disconnected", "_has_left", "_task", "_timer", "_watcher")
+    __slots__ = ("_clock", "_disconnected", "_has_disconnected", "_task", "_timer", "_watcher")
 
     def __init__(self, disconnected: Callable[[], Awaitable[None]] | None, clock: TimerQueue) -> None:
         self._disconnected = disconnected
@@ -27,9 +27,9 @@ class DisconnectWatch:
         self._task: asyncio.Task[Any] | None = None
         self._timer: Timer | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._has_left = False
+        self._has_disconnected = False
 
-    def begin(self, *, after: float = _WATCH_AFTER) -> None:
+    def begin(self, *, after: float = _WATCH_AFTER_SECONDS) -> None:
         """Watch from `after` seconds from now. Call it in the task that is to be cancelled."""
         if self._disconnected is None:
             return
@@ -51,7 +51,7 @@ class DisconnectWatch:
         if self._watcher is None:
             return
         self._watcher.cancel()
-        if self._has_left and kind is asyncio.CancelledError and self._task is not None:
+        if self._has_disconnected and kind is asyncio.CancelledError and self._task is not None:
             self._task.uncancel()
             raise ClientDisconnected from None
 
@@ -62,5 +62,5 @@ class DisconnectWatch:
         if self._disconnected is None or self._task is None:
             return
         await self._disconnected()
-        self._has_left = True
+        self._has_disconnected = True
         self._task.cancel()

@@ -1,24 +1,27 @@
-"""The execution of a call, whichever interface it came in by; nothing here knows a web framework.
+"""The execution of a call from any interface of the gateway; independent of a web framework.
 
-    find the tool -> validate the arguments -> rate limits -> [idempotency key] -> [response cache]
-        -> permit of the upstream -> [intent on record] -> credentials, upstream, retries -> record
+    find the tool -> validate the arguments -> rate limits -> [approval] -> [idempotency key]
+        -> [response cache] -> permit of the upstream -> [record of intent] -> credentials, upstream,
+        retries -> record
 
-`execute` returns a CallOutcome for whatever may be expected to happen, errors included: its interface writes
-that in its own form. Only a cancellation from elsewhere is raised.
+`execute` returns a CallOutcome in every case, errors included, and its interface translates that. Only a
+cancellation by others is raised.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
+from app import exact_json
 from app.call_log.bodies import BodyRecorder
 from app.call_log.entries import CallLog
-from app.calls.arguments import LARGE
+from app.calls.approvals import CallApprovals, NoCallApprovals, WaitingCall
+from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import IdempotencyStore
@@ -27,14 +30,27 @@ from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
 from app.calls.request import CallRequest
 from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
-from app.calls.retries import prepare_call, send
+from app.calls.response_checks import checked_response
+from app.calls.retries import is_retryable_by_client, prepare_call, send
 from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
 from app.deadlines import Deadline, TimerQueue
-from app.errors import CallLogUnavailable, DeadlineExceeded, GatewayError, NotFound, clone_error
+from app.errors import (
+    ApprovalOutdated,
+    CallLogUnavailable,
+    CredentialMissing,
+    DeadlineExceeded,
+    GatewayError,
+    InvalidArguments,
+    NotFound,
+    UpstreamError,
+    UpstreamUnauthorized,
+    clone_error,
+    not_found,
+)
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
-from app.schemas import TOOL_NAME
+from app.resource_names import TOOL_NAME
 from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
 from app.telemetry.metrics import Metrics
@@ -43,13 +59,31 @@ from app.telemetry.traces import Tracer
 _NAME: Final = re.compile(TOOL_NAME)
 
 
+ENABLE_HINT: Final = 'Enable it with PATCH /tools/{name} and {"enabled": true}.'
+RESUME_HINT: Final = 'Resume it with PATCH /providers/{name} and {"enabled": true}.'
+
+
+class SuggestTools(Protocol):
+    """Finds the tools that were probably meant by an unknown name."""
+
+    async def __call__(self, name: str, *, principal: Principal) -> Sequence[str]:
+        """Return names of tools that the principal may see, the most similar first."""
+
+
+async def no_suggestions(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
+    """Return no names: where there is no index of the tools."""
+    return ()
+
+
 @dataclass(slots=True)
 class CallServices:
-    """What calls go through; one for the whole application.
+    """The services that execute calls; one instance per worker.
 
-    `call_log` stores the records, and bodies by `bodies` (None: they are not recorded). `max_retry_after`
-    (seconds) bounds a Retry-After that is waited for, `max_stored_bytes` a result that is stored under an
-    idempotency key. `tracer` is None while calls are not traced. `identity` is this gateway in CDN-Loop.
+    `call_log` stores the records; `bodies` seals recorded bodies, None where these are not recorded. A
+    Retry-After of more than `max_retry_after` seconds is not waited for; a result of more than
+    `max_stored_bytes` bytes is not stored under an idempotency key. `tracer` is None where calls are not
+    traced. `identity` names this gateway in the header CDN-Loop. `suggest_tools` is asked where a tool is
+    unknown. `approvals` stores the calls of tools that require approval.
     """
 
     catalog: Catalog
@@ -65,10 +99,12 @@ class CallServices:
     identity: str = ""
     tracer: Tracer | None = None
     bodies: BodyRecorder | None = None
+    suggest_tools: SuggestTools = no_suggestions
+    approvals: CallApprovals = field(default_factory=NoCallApprovals)
 
 
 async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
-    """Call a tool, and return its result or the error that it failed with.
+    """Call a tool, and return its result, the approval that it waits for, or the error that it failed with.
 
     The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, DeadlineExceeded,
     CallLogUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
@@ -79,22 +115,26 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
         call_log=services.call_log,
         metrics=services.metrics,
         tracer=services.tracer,
-        body_keeper=services.bodies,
+        body_recorder=services.bodies,
     )
     context = CallContext(request, recorder)
     outcome = CallOutcome(context)
     try:
         with DisconnectWatch(request.disconnected, services.clock) as watch:
-            _check_name(request.tool)
+            check_name(request.tool)
             if request.read is not None:
                 await request.read(request)
             body = request.body
-            recorder.add_arguments(orjson.dumps(request.arguments) if body is None else body)
+            recorder.add_arguments(exact_json.dumps(request.arguments) if body is None else body)
             if request.cdn_loop:
                 context.headers = cdn_loop_headers(request.cdn_loop, services.identity)
             watch.begin()
             await _admit(context, services)
-            if request.idempotency_key is not None:
+            if context.plan.requires_approval and request.approved is None:
+                outcome.approval = await services.approvals.request(_waiting(context))
+                context.wait_for_approval()
+                await recorder.wait_recorded()
+            elif request.idempotency_key is not None:
                 outcome.result = await _perform_once(context, services, request.idempotency_key)
             else:
                 result = outcome.result = await _perform(context, services, events=request.accepts_events)
@@ -105,8 +145,9 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
                     context.complete(upstream_status=result.status, response_bytes=len(whole))
                     if recorder.stored is not None:
                         await recorder.wait_recorded()
-    except Exception as error:  # noqa: BLE001 - it is recorded, and the interface gets it.
-        outcome.result, outcome.error = None, error
+    except Exception as error:  # noqa: BLE001 - it is recorded and returned.
+        outcome.result, outcome.approval, outcome.error = None, None, error
+        _explain(error, context)
         if not context.detached:
             context.fail(error)
         if recorder.stored is not None and isinstance(error, GatewayError):
@@ -121,98 +162,191 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
 async def describe(request: CallRequest, services: CallServices) -> dict[str, Any]:
     """Return the exact upstream request that `execute` would send, secrets as `***`; nothing is sent.
 
+    For a tool that requires approval it has the member `requires_approval`.
+
     No token is requested, and nothing is counted or recorded. Raises NotFound (unknown, invisible or
     disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and what `request.read`
     raises.
     """
-    _check_name(request.tool)
+    check_name(request.tool)
     if request.read is not None:
         await request.read(request)
-    plan = await _find_plan(request.tool, request.principal, services.catalog)
-    plan.validate(request.arguments)
+    plan = await _find_plan(request.tool, request.principal, services)
+    if request.text_arguments is not None:
+        await _add_text_arguments(request, plan)
+    try:
+        plan.validate(request.arguments)
+    except InvalidArguments as error:
+        raise _located(error, request) from None
     credentials = services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
-    return plan.adapter.describe(prepare_call(plan, request.arguments, credentials, call_id="", deadline=0.0))
+    described = plan.adapter.describe(
+        prepare_call(plan, request.arguments, credentials, call_id="", deadline=0.0)
+    )
+    return {**described, "requires_approval": True} if plan.requires_approval else described
 
 
 async def _admit(context: CallContext, services: CallServices) -> None:
-    """Set the plan of the tool, whose arguments fit, and count the call against the rate limits."""
+    """Set the plan of the tool, validate the arguments, and count the call against the rate limits."""
     request = context.request
     principal = request.principal
-    plan = await _find_plan(request.tool, principal, services.catalog)
-    context.plan = context.recorder.plan = plan
-    if context.recorder.request_bytes > LARGE:
-        await asyncio.to_thread(plan.validate, request.arguments)
-    else:
-        plan.validate(request.arguments)
+    plan = await _find_plan(request.tool, principal, services)
+    recorder = context.recorder
+    context.plan = recorder.plan = plan
+    if request.text_arguments is not None:
+        await _add_text_arguments(request, plan, recorder)
+    try:
+        if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
+            await asyncio.to_thread(plan.validate, request.arguments)
+        else:
+            plan.validate(request.arguments)
+    except InvalidArguments as error:
+        raise _located(error, request) from None
+    if request.approved is not None:
+        if request.approved.fingerprint != plan.fingerprint:
+            raise ApprovalOutdated(f"The tool {plan.name} was changed after the call was requested.")
+        return
     if principal.rate_limit is not None or plan.rate_limit is not None:
         context.rate_limit_state = await services.rate_limiter.admit(
             principal.tenant_id,
-            key_id=principal.key_id,
+            key_id=principal.rate_limit_owner,
             key=principal.rate_limit,
             provider_id=plan.provider_id,
             provider=plan.rate_limit,
         )
 
 
-def _check_name(name: str) -> None:
-    """No tool has another kind of name, and PostgreSQL could not even be queried for some of them."""
+def _waiting(context: CallContext) -> WaitingCall:
+    request = context.request
+    return WaitingCall(
+        context.recorder.id,
+        request.principal.key_id,
+        request.principal.tenant_id,
+        context.plan,
+        request.arguments,
+        request.idempotency_key,
+        request.cdn_loop,
+    )
+
+
+def _explain(error: Exception, context: CallContext) -> None:
+    """Set what depends on the call: whether the client may repeat it, and where a credential is stored."""
+    if isinstance(error, UpstreamError):
+        error.retryable = is_retryable_by_client(
+            error, context.plan, has_idempotency_key=context.request.idempotency_key is not None
+        )
+        if isinstance(error, UpstreamUnauthorized):
+            path = f"/providers/{context.plan.provider}/credentials/{{slot}}"
+            error.hint = f"Store a credential that the upstream accepts with PUT {path}."
+    elif isinstance(error, CredentialMissing):
+        error.hint = missing_credential_hint(error, context.plan.provider)
+
+
+def missing_credential_hint(error: CredentialMissing, provider: str) -> str:
+    """Return what to do next about a missing credential, with the path of its slot."""
+    if not error.extra.get("slots"):
+        return error.hint
+    path = f"/providers/{provider}/credentials/{error.extra['slots'][0]}"
+    return f"Store the credential with PUT {path}, then call the tool again."
+
+
+async def _add_text_arguments(request: CallRequest, plan: Plan, recorder: CallRecorder | None = None) -> None:
+    """Add the text arguments of a request to its arguments, and record these; raise InvalidArguments."""
+    texts = request.text_arguments
+    if texts is None:
+        return
+    arguments = request.arguments = texts.merge(request.arguments, plan)
+    if recorder is None:
+        return
+    try:
+        if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
+            body = await asyncio.to_thread(exact_json.dumps, arguments)
+        else:
+            body = exact_json.dumps(arguments)
+    except orjson.JSONEncodeError:
+        raise InvalidArguments("The arguments are nested too deeply.") from None
+    recorder.replace_arguments(body)
+
+
+def _located(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
+    """Return the error with pointers to where the request has the arguments: in its body, or as texts."""
+    return error if request.text_arguments is None else request.text_arguments.relocate(error)
+
+
+def check_name(name: str) -> None:
+    """Raise NotFound for a text that cannot be the name of a tool: PostgreSQL rejects some of these."""
     if _NAME.fullmatch(name) is None:
         raise NotFound("There is no tool of this name.")
 
 
-async def _find_plan(name: str, principal: Principal, catalog: Catalog) -> Plan:
-    """The plan of a tool by canonical name or alias, which the principal may call."""
+async def _find_plan(name: str, principal: Principal, services: CallServices) -> Plan:
+    """Return the plan of a tool by name or alias; raise NotFound where the principal may not call it."""
     try:
-        plan = await catalog.plan(name)
+        plan = await services.catalog.plan(name)
+    except NotFound:
+        raise await unknown_tool(name, principal, services) from None
     except PlanError as unusable:
         if not principal.may_use(unusable.provider, unusable.registrar_tags):
-            raise NotFound(f"There is no tool {name}.") from None
+            raise await unknown_tool(name, principal, services) from None
         raise clone_error(unusable.error) from None
     if not principal.may_use(plan.provider, plan.registrar_tags):
-        # In the very words for a tool that does not exist.
-        raise NotFound(f"There is no tool {name}.")
+        # The same message as for a tool that does not exist, so that its existence is not revealed.
+        raise await unknown_tool(name, principal, services)
+    if not plan.provider_enabled:
+        hint = RESUME_HINT.replace("{name}", plan.provider)
+        raise NotFound(f"The provider {plan.provider} is paused: its tools cannot be called.", hint=hint)
     if not plan.enabled:
-        raise NotFound(f"The tool {plan.name} is disabled.")
+        raise NotFound(f"The tool {plan.name} is disabled.", hint=ENABLE_HINT)
     return plan
 
 
-def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
-    """The result of a call that may be made, from the cache or from the upstream, within its deadlines.
+async def unknown_tool(name: str, principal: Principal, services: CallServices) -> NotFound:
+    """Return the error for a tool that does not exist or that the principal may not see, with names that were
+    probably meant.
+    """
+    return not_found(f"There is no tool {name}.", await services.suggest_tools(name, principal=principal))
 
-    Waiting for a permit, for a token and for retries all count.
+
+def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
+    """Return the result of an admitted call from the cache or the upstream, within its deadlines.
+
+    These also bound waiting for a permit, for a token and between retries. The response is decoded and
+    validated where the call asks for it.
     """
     context.set_deadlines(services.clock.loop.time(), events=events)
-    if context.plan.cache_rule is None or events:
-        return _send(context, services)
-    return _cached(context, services)
+    plan = context.plan
+    sending = _send(context, services) if plan.cache_rule is None or events else _cached(context, services)
+    if context.request.preferences is None and not plan.response_rule.is_active:
+        return sending
+    return checked_response(sending, context)
 
 
 async def _perform_once(context: CallContext, services: CallServices, key: str) -> Result:
-    """The result of the one call that is made under an idempotency key."""
+    """Return the result of the only call that is made under an idempotency key."""
     deadline = context.request.deadline
     seconds = context.plan.limits.total
     if deadline is not None:
         seconds = min(max(deadline - services.clock.loop.time(), 0.0), seconds)
-    once = IdempotentCall(
+    idempotent = IdempotentCall(
         context,
         services.idempotency,
         perform=partial(_perform, context, services),
         max_bytes=services.max_stored_bytes,
     )
-    return await once.result(key, seconds=seconds)
+    return await idempotent.result(key, seconds=seconds)
 
 
 async def _cached(context: CallContext, services: CallServices) -> Result:
-    """The result from the response cache, or that of a call with the headers of a conditional request."""
+    """Return the result from the response cache, or from the upstream, perhaps by a conditional request."""
     plan = context.plan
     rule = plan.cache_rule
     request = context.request
-    exact = plan.adapter.request_identity(prepare_call(plan, request.arguments, (), call_id="", deadline=0.0))
-    if rule is None or exact is None:
+    call = prepare_call(plan, request.arguments, (), call_id="", deadline=0.0)
+    request_identity = plan.adapter.request_identity(call)
+    if rule is None or request_identity is None:
         return await _send(context, services)
     key = CacheKey(
-        exact,
-        identity=credential_identity(plan),
+        request_identity,
+        credentials=credential_identity(plan),
         client=request.principal.key_id,
         rule=rule,
         cache_control=request.cache_control,
@@ -228,19 +362,21 @@ async def _cached(context: CallContext, services: CallServices) -> Result:
 
 
 async def _send(context: CallContext, services: CallServices) -> Result:
-    """The upstream's response, once there is a permit; raise DeadlineExceeded where no time is left."""
+    """Wait for a permit, and return the upstream's response; raise DeadlineExceeded where no time is left."""
     plan = context.plan
     recorder = context.recorder
     deadline = context.deadline
     if services.clock.loop.time() >= deadline:
-        raise DeadlineExceeded("The call's time was over before it could be sent.")
+        raise DeadlineExceeded("The deadline passed before the call could be sent.")
     if not context.permit:
         context.permit = plan.upstream.try_acquire() or await plan.upstream.acquire(deadline)
-    if recorder.durable and not plan.safe and not recorder.on_record:
+    if recorder.durable and not plan.safe and not recorder.has_recorded_intent:
         try:
             with Deadline(services.clock, deadline):
-                ends = context.events_deadline or deadline
-                await recorder.record_intent(ends - services.clock.loop.time())
+                end = context.events_deadline or deadline
+                await recorder.record_intent(end - services.clock.loop.time())
         except TimeoutError:
-            raise CallLogUnavailable("The call was not on record in its time. It was not made.") from None
+            raise CallLogUnavailable(
+                "The call could not be recorded before its deadline. It was not made."
+            ) from None
     return await send(context, resolver=services.resolver, max_retry_after=services.max_retry_after)

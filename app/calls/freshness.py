@@ -1,9 +1,9 @@
-"""How long a response may be reused: RFC 9111 (HTTP caching), as the one client that the gateway is.
+"""The freshness of a response: how long it may be reused (RFC 9111, HTTP caching).
 
-For the upstream all clients are one user agent with one credential, and responses are only shared among calls
-that would be the same request with the same credential. So the cache is a private one in the sense of the
-RFC, that obeys `s-maxage` too, and keeps what is marked `private` for each client apart. An upstream's word
-can only shorten what the registrar allows (`limits.cache`).
+To an upstream, all clients of the gateway are one user agent with one credential, and responses are shared
+only by calls that would send the same request with the same credential. So the cache is a private cache in
+the sense of the RFC, which also obeys `s-maxage`, and stores responses marked `private` for each client
+separately. The headers of a response can only shorten the times that the registrar allows (`limits.cache`).
 """
 
 import re
@@ -16,31 +16,31 @@ from typing import Final
 from app.catalog.cache_rule import CacheRule
 
 _DIRECTIVE: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,;]*)))?")
-# What decides about the freshness of a response; a later 304 may change each of these.
+# The headers that determine the freshness of a response; a later 304 may change each of these.
 _RELEVANT: Final = frozenset(
     {"cache-control", "pragma", "expires", "date", "age", "vary", "etag", "last-modified"}
 )
-_FOREVER: Final = 10 * 365 * 86_400
+_MAX_SECONDS: Final = 10 * 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What a response's own headers say about its reuse; times in seconds."""
+    """The freshness of a response, by its headers and the rule of its provider; times are in seconds."""
 
     lifetime: float
-    """Until this age it may be used without a request to the upstream."""
+    """The age until which the response may be reused without a request to the upstream."""
     age: float
-    """Its age when it arrived."""
+    """The age of the response when it arrived."""
     private: bool
     stale_if_error: float
-    """How much older it may be while the upstream fails."""
+    """How long after `lifetime` it may be reused while the upstream fails (RFC 5861)."""
     etag: str
     last_modified: str
     headers: Mapping[str, str] = field(repr=False)
-    """The headers that this came from, by lower-case name."""
+    """The `relevant_headers` that this was determined from."""
 
     def conditions(self) -> tuple[tuple[str, str], ...]:
-        """Return the headers of a conditional request (RFC 9110 section 13.1), where it can be made."""
+        """Return the headers of a conditional request (RFC 9110 section 13.1); () without a validator."""
         found = []
         if self.etag:
             found.append(("If-None-Match", self.etag))
@@ -49,13 +49,15 @@ class Freshness:
         return tuple(found)
 
     def confirms(self, headers: Mapping[str, str]) -> bool:
-        """Whether a 304 with these headers confirms this very response."""
+        """Return whether a 304 with these headers is about this response: the same ETag, or none."""
         etag = relevant_headers(headers).get("etag", "")
         return not etag or not self.etag or _opaque_tag(etag) == _opaque_tag(self.etag)
 
 
 def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that decide, by lower-case name; repeated ones as one (RFC 9110 section 5.3)."""
+    """Return the headers that determine freshness, by lower-case name; repeated ones are joined by commas
+    (RFC 9110 section 5.3).
+    """
     found: dict[str, str] = {}
     for name, value in headers.items():
         lowered = name.lower()
@@ -73,21 +75,21 @@ def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | Non
     lifetime = min(
         _lifetime(headers, directives, shared=not private, default_seconds=rule.default_seconds), rule.seconds
     )
-    grace = min(
-        rule.stale_if_error, _seconds(directives.get("stale-if-error"), otherwise=rule.stale_if_error)
+    stale_if_error = min(
+        rule.stale_if_error, _seconds(directives.get("stale-if-error"), default=rule.stale_if_error)
     )
     strict = (
         {"must-revalidate", "no-cache"} if private else {"must-revalidate", "no-cache", "proxy-revalidate"}
     )
     if not strict.isdisjoint(directives):
-        grace = 0.0
+        stale_if_error = 0.0
     found = Freshness(
         lifetime=lifetime,
         age=_age(headers),
         private=private,
-        stale_if_error=grace,
-        etag=_sendable(headers.get("etag", "")),
-        last_modified=_sendable(headers.get("last-modified", "")),
+        stale_if_error=stale_if_error,
+        etag=_repeatable(headers.get("etag", "")),
+        last_modified=_repeatable(headers.get("last-modified", "")),
         headers=headers,
     )
     if found.lifetime + found.stale_if_error <= found.age and not found.conditions():
@@ -96,34 +98,36 @@ def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | Non
 
 
 def parse_cache_control(text: str) -> dict[str, str | None]:
-    """Return the directives of a Cache-Control header, names in lower case. Of one that is given twice with
-    numbers, the smaller counts (RFC 9111 section 4.2.1 leaves it to us)."""
+    """Return the directives of a Cache-Control header by name in lower case, with their values or None.
+
+    Of a directive that occurs twice, the smaller number is used (RFC 9111 section 4.2.1 leaves this open).
+    """
     found: dict[str, str | None] = {}
     for match in _DIRECTIVE.finditer(text):
         name = match[1].lower()
         value = match[3] if match[2] is None else match[2]
-        if name in found and _seconds(found[name], otherwise=0) <= _seconds(value, otherwise=0):
+        if name in found and _seconds(found[name], default=0) <= _seconds(value, default=0):
             continue
         found[name] = value
     return found
 
 
 def max_age(directives: Mapping[str, str | None]) -> float:
-    """Return how old, in seconds, a response a client takes that sent these directives."""
+    """Return the maximum age, in seconds, of a cached response for a request with these directives."""
     if "no-cache" in directives:
         return 0.0
-    return _seconds(directives["max-age"], otherwise=0) if "max-age" in directives else _FOREVER
+    return _seconds(directives["max-age"], default=0) if "max-age" in directives else _MAX_SECONDS
 
 
 def _lifetime(
     headers: Mapping[str, str], directives: Mapping[str, str | None], *, shared: bool, default_seconds: float
 ) -> float:
-    """Section 4.2.1, but for heuristics, in whose place the registrar's word stands."""
+    """Return the freshness lifetime (RFC 9111 section 4.2.1); `default_seconds` in place of heuristics."""
     if "no-cache" in directives:
         return 0.0
     for name in ("s-maxage", "max-age") if shared else ("max-age",):
         if name in directives:
-            return _seconds(directives[name], otherwise=0)
+            return _seconds(directives[name], default=0)
     if "expires" in headers:
         expires = _parse_date(headers["expires"])
         return (
@@ -135,19 +139,19 @@ def _lifetime(
 
 
 def _age(headers: Mapping[str, str]) -> float:
-    """Section 4.2.3; the time of the transfer is left out, which is at most the call's."""
+    """Return the age on arrival (RFC 9111 section 4.2.3), without the response delay."""
     date = _parse_date(headers.get("date"))
     apparent = 0.0 if date is None else max(time.time() - date, 0.0)
-    # A date has whole seconds: what has just been made would look up to one second old.
+    # A date has whole seconds: a response that was just generated would seem up to one second old.
     apparent = max(apparent - 1.0, 0.0)
-    return max(apparent, _seconds(headers.get("age", "").partition(",")[0].strip() or None, otherwise=0))
+    return max(apparent, _seconds(headers.get("age", "").partition(",")[0].strip() or None, default=0))
 
 
-def _seconds(value: str | None, *, otherwise: float) -> float:
-    """A number of seconds (section 1.2.2); `otherwise` for none and for what is no number."""
+def _seconds(value: str | None, *, default: float) -> float:
+    """Return a number of seconds (RFC 9111 section 1.2.2); `default` for None and other texts."""
     if value is None or not (value.isascii() and value.isdigit()):
-        return otherwise
-    return float(min(int(value[:12]), _FOREVER))
+        return default
+    return float(min(int(value[:12]), _MAX_SECONDS))
 
 
 def _parse_date(value: str | None) -> float | None:
@@ -159,11 +163,11 @@ def _parse_date(value: str | None) -> float | None:
         return None
 
 
-def _sendable(value: str) -> str:
-    """The value, "" for one that a request of ours could not repeat: what asks with it would always fail."""
+def _repeatable(value: str) -> str:
+    """Return a validator, or "" for one with characters that a request of ours cannot send."""
     return value if value.isascii() and value.isprintable() else ""
 
 
 def _opaque_tag(etag: str) -> str:
-    """For the weak comparison of RFC 9110 section 8.8.3.2."""
+    """Return the opaque tag of an ETag, for the weak comparison of RFC 9110 section 8.8.3.2."""
     return etag.strip().removeprefix("W/")

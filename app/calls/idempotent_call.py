@@ -1,13 +1,13 @@
-"""A call with an idempotency key: carried out once, to its end, and its outcome stored for repetitions.
+"""A call with an idempotency key: executed once, and its outcome stored for repeated requests.
 
-    begin --> lease --> the call, in a task of its own --> stored --> returned
-       |                     | nothing was sent
+    begin --> lease --> the call, in a task of its own --> outcome stored --> returned
+       |                     | nothing was processed
        |                     '--> key released --> error
-       '--> stored already --> returned again, with the id of the first call
+       '--> a stored outcome --> replayed, with the id of the first call
 
-A client that leaves does not end such a call: its outcome is what the client will request again. The deadline
-of the call bounds it. Stored is whatever reached the upstream, errors too, but for 401 and 429, which say
-that nothing was carried out. The result is taken whole and never as events; one that is larger than
+The call continues after its client has disconnected, until its deadline: the client will request its outcome
+again. The outcome of every call that reached the upstream is stored, errors included, except for 401 and 429,
+with which nothing was processed. The result is read completely, and never as events; one that is larger than
 `max_bytes` is passed on to the first client only.
 """
 
@@ -17,18 +17,21 @@ from typing import Any, Final
 
 import orjson
 
-from app.calls.arguments import LARGE
+from app import exact_json
+from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
 from app.calls.idempotency_store import IdempotencyLease, IdempotencyStore, IdempotentRequest, StoredOutcome
 from app.catalog.plan import Plan
 from app.errors import FieldError, GatewayError, IdempotencyNotStored, UpstreamError
 from app.protocols.base import Result
 
-_NOT_CARRIED_OUT: Final = frozenset({401, 429})
+_UNPROCESSED_STATUSES: Final = frozenset({401, 429})
 
 
 class ReplayedError(GatewayError):
     """The stored error of an earlier call with the same idempotency key."""
+
+    hint = "The same Idempotency-Key always gets this outcome; a new key makes a new call."
 
     def __init__(self, stored: Mapping[str, Any]) -> None:
         self.status: int = stored["status"]  # type: ignore[misc]
@@ -36,14 +39,14 @@ class ReplayedError(GatewayError):
         self.title: str = stored["title"]  # type: ignore[misc]
         super().__init__(
             stored["detail"],
-            errors=[FieldError(*fault) for fault in stored["errors"]],
+            errors=[FieldError(*members) for members in stored["errors"]],
             headers=stored["headers"],
             extra=stored["extra"],
         )
 
 
 class IdempotentCall:
-    """Carries one call out once; `perform` makes it, `max_bytes` bounds the result that is stored."""
+    """Executes one call at most once: `perform` makes it; a result of more than `max_bytes` is not stored."""
 
     def __init__(
         self,
@@ -59,9 +62,9 @@ class IdempotentCall:
         self._max_bytes = max_bytes
 
     async def result(self, key: str, *, seconds: float) -> Result:
-        """Return the result of the call under `key`, or of the call that was made under it before.
+        """Return the result of the call with the client's idempotency key `key`, made now or earlier.
 
-        `seconds` is how long the call may take. Raises what `perform` raises, the errors of
+        `seconds` is how long the call may take. Raise what `perform` raises, the errors of
         `IdempotencyStore.begin`, ReplayedError, and IdempotencyNotStored. Unless the result has a stream, the
         end of the call has been recorded.
         """
@@ -73,12 +76,14 @@ class IdempotentCall:
             tenant=principal.tenant_id,
             key_id=principal.key_id,
             text=key,
-            content=await _content(plan, context.request.arguments, large=recorder.request_bytes > LARGE),
+            content=await _content(
+                plan, context.request.arguments, large=recorder.request_bytes > LARGE_ARGUMENTS_BYTES
+            ),
             call_id=recorder.id,
             seconds=seconds,
             safe=plan.safe,
         )
-        intent = recorder.intent(seconds) if recorder.durable and not plan.safe else None
+        intent = recorder.intent_entry(seconds) if recorder.durable and not plan.safe else None
         try:
             begun = await self._store.begin(request, record=intent)
         except GatewayError as error:
@@ -88,12 +93,12 @@ class IdempotentCall:
         if not isinstance(begun, IdempotencyLease):
             return _replayed(begun, context)
         if intent is not None:
-            recorder.intent_recorded(intent)
+            recorder.set_intent_recorded(intent)
         if plan.idempotency_header is not None:
             upstream_key = self._store.upstream_key(request, plan.provider_id)
             context.headers += ((plan.idempotency_header, upstream_key),)
             context.is_repeatable = True
-        call = asyncio.create_task(self._carry_out(begun), name="idempotent-call")
+        call = asyncio.create_task(self._execute(begun), name="idempotent-call")
         self._store.watch(call)
         try:
             return await asyncio.shield(call)
@@ -103,7 +108,7 @@ class IdempotentCall:
             raise
 
     def _close_unread(self, call: "asyncio.Task[Result]") -> None:
-        """Nobody is there any more to whom the rest of a large response could be passed on."""
+        """Close the result where its body was not read completely: the client has disconnected."""
         if call.cancelled() or call.exception() is not None:
             return
         result = call.result()
@@ -111,7 +116,7 @@ class IdempotentCall:
             self._context.fail(asyncio.CancelledError(), upstream_status=result.status)
             self._store.watch(asyncio.create_task(result.aclose()))
 
-    async def _carry_out(self, lease: IdempotencyLease) -> Result:
+    async def _execute(self, lease: IdempotencyLease) -> Result:
         context = self._context
         recorder = context.recorder
         try:
@@ -120,21 +125,21 @@ class IdempotentCall:
             try:
                 whole = await result.read_up_to(self._max_bytes)
                 if not whole:
-                    # What is passed on as it arrives may break off: only that it was begun can be stored.
-                    recorder.stop_holding()
-                    await self._store.store(lease, _packed({"kind": "too-large", "status": result.status}))
+                    # The stream may be truncated, so only the status of the response can be stored.
+                    recorder.stop_deferring()
+                    await self._store.store(lease, _serialise({"kind": "too-large", "status": result.status}))
             except BaseException:
                 await result.aclose()
                 raise
         except GatewayError as error:
             context.fail(error)
-            await self._end(lease, _packed_error(error) if _carried_out(error, context) else None)
+            await self._end(lease, _serialise_error(error) if _may_be_processed(error, context) else None)
             raise
         except BaseException as error:
             context.fail(error)
-            if not recorder.tries:
+            if not recorder.attempts:
                 await self._end(lease, None)
-            recorder.stop_holding()
+            recorder.stop_deferring()
             raise
         if result.stream is None:
             body = result.body or b""
@@ -142,14 +147,14 @@ class IdempotentCall:
             context.complete(upstream_status=result.status, response_bytes=len(body))
             await recorder.wait_recorded()
         if whole:
-            await self._end(lease, _packed_result(result))
-            recorder.stop_holding()
+            await self._end(lease, _serialise_result(result))
+            recorder.stop_deferring()
         return result
 
     async def _end(self, lease: IdempotencyLease, outcome: bytes | None) -> None:
-        """Store the outcome, or release the key, and with it the record of the call's end."""
+        """Store the outcome with the record of the call's end; release the key where the outcome is None."""
         recorder = self._context.recorder
-        record = recorder.take_held()
+        record = recorder.take_deferred_record()
         if outcome is None:
             stored = await self._store.release(lease, record=record)
         else:
@@ -159,28 +164,28 @@ class IdempotentCall:
             await recorder.wait_recorded()
 
 
-def _carried_out(error: GatewayError, context: CallContext) -> bool:
-    """Whether the upstream may have done something."""
-    if not context.recorder.tries or not isinstance(error, UpstreamError):
+def _may_be_processed(error: GatewayError, context: CallContext) -> bool:
+    """Return whether the upstream may have processed the call."""
+    if not context.recorder.attempts or not isinstance(error, UpstreamError):
         return False
-    if error.response is not None and error.response.status in _NOT_CARRIED_OUT:
+    if error.response is not None and error.response.status in _UNPROCESSED_STATUSES:
         return False
     return error.request_sent
 
 
 async def _content(plan: Plan, arguments: Any, *, large: bool) -> bytes:
-    """The tool and its arguments, whatever the order of their members."""
+    """Return the tool's name and the arguments as bytes, which do not depend on the order of members."""
     name = plan.name.encode() + b"\n"
     if large:
-        return name + await asyncio.to_thread(orjson.dumps, arguments, None, orjson.OPT_SORT_KEYS)
-    return name + orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS)
+        return name + await asyncio.to_thread(exact_json.dumps, arguments, orjson.OPT_SORT_KEYS)
+    return name + exact_json.dumps(arguments, orjson.OPT_SORT_KEYS)
 
 
-def _packed(head: Mapping[str, Any], body: bytes = b"") -> bytes:
+def _serialise(head: Mapping[str, Any], body: bytes = b"") -> bytes:
     return orjson.dumps(head) + b"\n" + body
 
 
-def _packed_result(result: Result) -> bytes:
+def _serialise_result(result: Result) -> bytes:
     head = {
         "kind": "result",
         "status": result.status,
@@ -188,29 +193,29 @@ def _packed_result(result: Result) -> bytes:
         "media_type": result.media_type,
         "masked": result.is_masked,
     }
-    return _packed(head, result.body or b"")
+    return _serialise(head, result.body or b"")
 
 
-def _packed_error(error: GatewayError) -> bytes:
+def _serialise_error(error: GatewayError) -> bytes:
     head: dict[str, Any] = {
         "kind": "error",
         "status": error.status,
         "slug": error.slug,
         "title": error.title,
-        "detail": error.detail,
+        "detail": error.problem_detail,
         "headers": error.headers,
-        "errors": [(fault.pointer, fault.detail, fault.expected) for fault in error.errors],
+        "errors": [(one.pointer, one.detail, one.expected) for one in error.errors],
         "extra": error.extra,
     }
     try:
-        return _packed(head)
+        return _serialise(head)
     except TypeError:
-        # What an upstream sent may hold numbers and text that no JSON of ours can.
-        return _packed({**head, "extra": {}, "errors": []})
+        # The upstream's response may contain numbers and text that orjson cannot serialise.
+        return _serialise({**head, "extra": {}, "errors": []})
 
 
 def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
-    """The result of the call that was made before; raises its error."""
+    """Return the stored result of an earlier call, or raise its stored error."""
     head, _, body = stored.outcome.partition(b"\n")
     outcome = orjson.loads(head)
     context.recorder.call_id = str(stored.call_id)
@@ -228,7 +233,7 @@ def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
         raise ReplayedError(outcome)
     context.replay(IdempotencyNotStored.status, response_bytes=0)
     raise IdempotencyNotStored(
-        "The call with this Idempotency-Key was carried out and answered, but its response was too large to"
-        " be stored. It is not made again.",
+        "The call with this Idempotency-Key was made, but the upstream's response was too large to be stored."
+        " The call is not made again.",
         extra={"upstream_status": outcome["status"]},
     )

@@ -1,14 +1,15 @@
-"""The secrets of a call, masked in all that its upstream responds: body, stream, events, headers, errors.
+"""Masking the secrets of a call in its upstream's response: body, stream, events, headers and errors.
 
-It stands between the adapter and everything that reads a result: the response cache, the idempotency store,
-recorded bodies and the client all get the masked one.
+The result of an adapter is masked before anything else reads it: the response cache, the idempotency store,
+recorded bodies and the client get the masked result.
 
     JSON, text, XML, forms, JavaScript, events, unknown types that begin like text    masked
-    images, audio, video, fonts, archives, octet-stream, other binary types           passed on as they are
+    images, audio, video, fonts, archives, octet-stream, other binary types           passed on unchanged
 
-A body in which nothing is found stays the same bytes with the same headers. One in which something is found
-loses the headers that describe the bytes, and `X-Masked` names what was changed. A stream whose head has been
-sent already cannot say so any more; one of events says it in its last event.
+A body without secrets is passed on byte for byte, with the same headers. From a response with a masked body,
+the headers that describe its bytes are removed, and `X-Masked` names the parts that were changed. Where the
+head of a stream has already been sent, that header is missing; a stream of events reports masking in its last
+event.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Resul
 from app.security.response_masking import ResponseMasker, mask_error
 
 _BINARY: Final = ("image/", "audio/", "video/", "font/", "model/", "application/vnd.oasis.opendocument.")
-# Of `application/`, whole names; what is not known here is looked at, unless it holds a NUL.
+# Subtypes of `application`; a body of any other type is masked, unless it contains a NUL.
 _BINARY_NAMES: Final = frozenset(
     "application/" + name
     for name in (
@@ -43,16 +44,19 @@ _UTF8: Final = frozenset(
     {"application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"}
 )
 _WIDE: Final = ("utf-16", "utf-32", "utf16", "utf32")
-# A megabyte is masked in about a millisecond: then others have their turn.
-_TURN: Final = 1 << 20
-_SNIFFED: Final = 1024
-_SMALL: Final = 8 << 10
-# What `json.detect_encoding` looks at.
-_BEGINNING: Final = 4
+# A megabyte is masked in about a millisecond; then the event loop runs other tasks.
+_CHUNK: Final = 1 << 20
+_SNIFFED_BYTES: Final = 1024
+_SMALL_BYTES: Final = 8 << 10
+# The number of bytes that `json.detect_encoding` reads.
+_ENCODING_BYTES: Final = 4
 
 
-async def masked(sending: Awaitable[Result], call: Call) -> Result:
-    """Return the result of an adapter's call, or raise its error, without the call's secrets."""
+async def await_and_mask(sending: Awaitable[Result], call: Call[Any]) -> Result:
+    """Return the result of an adapter's call, or raise its error, with the call's secrets masked.
+
+    `sending` is the awaitable of the adapter's `call(call)`.
+    """
     try:
         result = await sending
     except GatewayError as error:
@@ -60,7 +64,7 @@ async def masked(sending: Awaitable[Result], call: Call) -> Result:
             mask_error(error, call.masker)
         raise
     if call.masker is not None:
-        if result.body is not None and len(result.body) > _TURN:
+        if result.body is not None and len(result.body) > _CHUNK:
             await _mask_large(result, call.masker)
         else:
             mask_result(result, call.masker)
@@ -68,30 +72,37 @@ async def masked(sending: Awaitable[Result], call: Call) -> Result:
 
 
 def mask_result(result: Result, masker: ResponseMasker) -> None:
-    """Mask a result in place: its headers and body now, its stream and events as they come."""
+    """Mask a result in place: headers and body at once, a stream and events as they are read."""
     if _is_clean(result, masker):
         return
     _mask_headers(result, masker)
     if result.is_content_coded:
-        # Its operator has chosen to pass on what nobody can read here.
+        # The operator has chosen to pass content codings on, so the body cannot be read here.
         return
     if result.body:
-        reader = _reader(masker, result.media_type, result.body)
-        if reader is not None:
-            of_json = is_json(_media(result.media_type))
-            body = reader.mask_json(result.body) if of_json else reader.mask(result.body)
+        body_masker = _masker_for(masker, result.media_type, result.body)
+        if body_masker is not None:
+            of_json = is_json(_essence(result.media_type))
+            body = body_masker.mask_json(result.body) if of_json else body_masker.mask(result.body)
             if body is not result.body:
                 _replace_body(result, body)
-    elif result.stream is not None and not _is_binary(_media(result.media_type)):
-        result.stream = _stream(result.stream, result, masker)
+    elif result.stream is not None and not _is_binary(_essence(result.media_type)):
+        result.stream = _mask_stream(result.stream, result, masker)
     if result.events is not None:
-        result.events = _events(result.events, result, masker)
+        result.events = _mask_events(result.events, result, masker)
 
 
 def _is_clean(result: Result, masker: ResponseMasker) -> bool:
-    """Whether a small JSON body and its headers hold nothing for certain; most do, and are looked at once."""
+    """Return whether a small JSON body and its headers certainly contain no secret: the common case, in one
+    search.
+    """
     body = result.body
-    if body is None or len(body) > _SMALL or result.events is not None or result.media_type not in _UTF8:
+    if (
+        body is None
+        or len(body) > _SMALL_BYTES
+        or result.events is not None
+        or result.media_type not in _UTF8
+    ):
         return False
     headers = result.headers
     text = body + "\n".join([part for pair in headers for part in pair]).encode() if headers else body
@@ -111,15 +122,15 @@ def _mask_headers(result: Result, masker: ResponseMasker) -> None:
 
 
 async def _mask_large(result: Result, masker: ResponseMasker) -> None:
-    """The same for a body that would keep others waiting."""
+    """Mask a result with a large body as `mask_result` does, without blocking the event loop."""
     body, result.body = result.body or b"", None
     _mask_headers(result, masker)
-    reader = None if result.is_content_coded else _reader(masker, result.media_type, body)
-    if reader is not None:
-        stream = reader.stream_masker()
+    body_masker = None if result.is_content_coded else _masker_for(masker, result.media_type, body)
+    if body_masker is not None:
+        stream = body_masker.stream_masker()
         pieces = []
-        for start in range(0, len(body), _TURN):
-            pieces.append(stream.feed(body[start : start + _TURN]))
+        for start in range(0, len(body), _CHUNK):
+            pieces.append(stream.feed(body[start : start + _CHUNK]))
             await asyncio.sleep(0)
         pieces.append(stream.flush())
         if stream.has_masked:
@@ -127,7 +138,7 @@ async def _mask_large(result: Result, masker: ResponseMasker) -> None:
             body = result.body or b""
     result.body = body
     if result.events is not None:
-        result.events = _events(result.events, result, masker)
+        result.events = _mask_events(result.events, result, masker)
 
 
 def _replace_body(result: Result, body: bytes) -> None:
@@ -136,7 +147,7 @@ def _replace_body(result: Result, body: bytes) -> None:
 
 
 def _note_masked(result: Result, part: str) -> None:
-    """Note that a part was changed. It reaches the client as long as the head has not been sent."""
+    """Set that a part (`body` or `headers`) was changed, in `is_masked` and in the header X-Masked."""
     result.is_masked = True
     parts = {part}
     dropped = BODY_METADATA_HEADERS if part == "body" else frozenset()
@@ -150,27 +161,29 @@ def _note_masked(result: Result, part: str) -> None:
     result.headers = headers
 
 
-async def _stream(
+async def _mask_stream(
     pieces: AsyncIterator[bytes], result: Result, masker: ResponseMasker
 ) -> AsyncGenerator[bytes, None]:
-    """The body's pieces. What may be the beginning of a secret waits for the next piece; so do the first
-    bytes, until there are enough to tell its charset.
+    """Yield the body's pieces, masked.
+
+    The end of a piece that may be the beginning of a secret is held back until the next piece; so are the
+    first bytes, until the charset can be detected.
     """
     stream = None
-    binary = False
-    begun = b""
+    is_binary = False
+    held_back = b""
     async with _closing(pieces):
         try:
             async for arrived in pieces:
-                piece = begun + arrived if begun else arrived
-                if stream is None and not binary:
-                    if len(piece) < _BEGINNING:
-                        begun = piece
+                piece = held_back + arrived if held_back else arrived
+                if stream is None and not is_binary:
+                    if len(piece) < _ENCODING_BYTES:
+                        held_back = piece
                         continue
-                    begun = b""
-                    reader = _reader(masker, result.media_type, piece)
-                    binary = reader is None
-                    stream = None if reader is None else reader.stream_masker()
+                    held_back = b""
+                    body_masker = _masker_for(masker, result.media_type, piece)
+                    is_binary = body_masker is None
+                    stream = None if body_masker is None else body_masker.stream_masker()
                 if stream is None:
                     yield piece
                     continue
@@ -182,19 +195,19 @@ async def _stream(
         except GatewayError as error:
             mask_error(error, masker)
             raise
-        if begun:
-            # Less than the shortest secret has.
-            yield begun
+        if held_back:
+            # Shorter than the shortest secret.
+            yield held_back
         if stream is not None and (rest := stream.flush()):
             if stream.has_masked:
                 _note_masked(result, "body")
             yield rest
 
 
-async def _events(
+async def _mask_events(
     events: AsyncGenerator[StreamEvent, None], result: Result, masker: ResponseMasker
 ) -> AsyncGenerator[StreamEvent, None]:
-    """The events. Where they are pieces of one text, a secret may begin in one and end in the next."""
+    """Yield the events, masked. Where they are pieces of one text, a secret may span several of them."""
     text = masker.stream_masker() if result.has_text_pieces else None
     async with contextlib.aclosing(events):
         try:
@@ -226,22 +239,22 @@ def _mask_event(event: StreamEvent, result: Result, masker: ResponseMasker) -> N
         result.is_masked = True
 
 
-def _reader(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
-    """What masks a body of this type; None for one that is not looked at."""
+def _masker_for(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
+    """Return the masker for a body of this type that begins with these bytes; None for a binary body."""
     if media_type in _UTF8 and b"\x00" not in beginning[:4]:
         return masker
-    media = _media(media_type)
+    media = _essence(media_type)
     if _is_binary(media):
         return None
     charset = charset_of(media_type) or "utf-8"
     if is_textual(media):
         if b"\x00" in beginning[:4] or beginning[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            shown = json.detect_encoding(beginning[:4])
-            charset = charset if shown.startswith("utf-8") else shown
+            detected = json.detect_encoding(beginning[:4])
+            charset = charset if detected.startswith("utf-8") else detected
         if charset.startswith(_WIDE) or (not charset.startswith("utf") and not masker.is_ascii):
             return masker.in_charset(charset)
         return masker
-    return None if b"\x00" in beginning[:_SNIFFED] else masker
+    return None if b"\x00" in beginning[:_SNIFFED_BYTES] else masker
 
 
 def _is_binary(media: str) -> bool:
@@ -250,7 +263,8 @@ def _is_binary(media: str) -> bool:
     return media in _BINARY_NAMES or media.startswith(_BINARY) or media.endswith(_BINARY_SUFFIXES)
 
 
-def _media(media_type: str) -> str:
+def _essence(media_type: str) -> str:
+    """Return `type/subtype` in lower case, without parameters."""
     return media_type.partition(";")[0].strip().lower()
 
 

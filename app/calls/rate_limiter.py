@@ -1,9 +1,10 @@
-"""Rate limits of keys and providers: one command to Redis per limited call, and a share without Redis.
+"""Rate limits of keys and providers: one Redis command per limited call; without Redis, a share per worker.
 
-Redis's own clock counts, so that the clocks of replicas do not matter. While Redis is away each worker goes
-on alone from where the limits stood, at an equal share of their rate. How many there are is known from the
-last minute in which Redis was there: every ten seconds a worker's call adds its name to a set, in that one
-command. No setting has to follow the number of replicas, and autoscaling is seen.
+Times are those of Redis's own clock, so that the clocks of replicas need not agree. While Redis is
+unavailable, each worker enforces an equal share of the rate, starting from the last known state. The number
+of workers is known from the last minute in which Redis was available: every ten seconds, the command of a
+worker's call also adds its id to a set. So no setting depends on the number of replicas, and autoscaling is
+taken into account.
 """
 
 import os
@@ -18,7 +19,15 @@ from redis.exceptions import NoScriptError
 
 from app.errors import RateLimited
 from app.redis_client import RedisClient
-from app.security.gcra import GCRA_SCRIPT, MICROSECONDS, Bucket, RateLimitState, admit
+from app.security.gcra import (
+    GCRA_SCRIPT,
+    MICROSECONDS,
+    READ_SCRIPT,
+    Bucket,
+    RateLimitState,
+    admit,
+    read,
+)
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
@@ -26,26 +35,26 @@ __all__ = ["RateLimitState", "RateLimiter"]
 
 _SHA: Final = sha1(GCRA_SCRIPT.encode(), usedforsecurity=False).hexdigest()
 _HEARTBEAT_SECONDS: Final = 10.0
-_SEEN_SECONDS: Final = 60
+_WORKER_TTL_SECONDS: Final = 60
 
 
 class RateLimiter:
-    """Admits calls or rejects them; one per worker.
+    """Admits or rejects calls; one per worker.
 
-    `workers` is how many there are at least (the processes of this replica); `capacity` bounds the limits
-    that are remembered in this process.
+    `workers` is the minimum number of workers (the processes of this replica); `prefix` begins all keys in
+    Redis; `capacity` is the maximum number of limits whose state is held in this process.
     """
 
     def __init__(
         self,
-        cache: RedisClient,
+        redis_client: RedisClient,
         vault: Vault,
         *,
         workers: int = 1,
         prefix: str = "utcp-gateway:rate:",
         capacity: int = 20_000,
     ) -> None:
-        self._cache = cache
+        self._redis_client = redis_client
         self._vault = vault
         self._min_workers = workers
         self._prefix = prefix
@@ -53,13 +62,15 @@ class RateLimiter:
         self._buckets: OrderedDict[tuple[str, RateLimit], Bucket] = OrderedDict()
         self._worker_id = os.urandom(8).hex()
         self._heartbeat_at = 0.0
-        self._seen_at = 0.0
+        self._workers_set_at = 0.0
         self.workers = workers
-        """Workers of all replicas that had limited calls lately."""
+        """The number of workers, of all replicas, that had limited calls within the last minute."""
         self.admitted = 0
+        """Calls that were admitted, since the start."""
         self.rejected = 0
+        """Calls that were rejected, since the start."""
         self.without_redis = 0
-        """Calls that were judged without Redis. These three count since the start."""
+        """Calls that were admitted or rejected without Redis, since the start."""
 
     async def admit(
         self,
@@ -70,31 +81,62 @@ class RateLimiter:
         provider_id: UUID,
         provider: RateLimit | None,
     ) -> RateLimitState:
-        """Count a call against the limit of its key, of its provider, or of both and then of both or none.
+        """Count a call against the limits of its key and its provider: against both, or against neither.
 
-        Return what the limits leave. Raises RateLimited with Retry-After. Never fails because of Redis.
+        Return the state of these limits; raise RateLimited with Retry-After. Errors of Redis are not raised.
         """
+        buckets = self._buckets_of(tenant, key_id, key, provider_id, provider)
+        client = self._redis_client.available_client()
+        state = None if client is None else await self._count_in_redis(client, tenant, buckets)
+        if state is None:
+            self.without_redis += 1
+            state = admit(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
+        if not state.admitted:
+            self.rejected += 1
+            raise _rate_limited(state)
+        self.admitted += 1
+        return state
+
+    async def read(
+        self,
+        tenant: UUID,
+        *,
+        key_id: str,
+        key: RateLimit | None,
+        provider_id: UUID | None = None,
+        provider: RateLimit | None = None,
+    ) -> RateLimitState:
+        """Return the state of the limits without counting a call: `admitted` says whether `admit` would admit
+        one now. Errors of Redis are not raised.
+        """
+        buckets = self._buckets_of(tenant, key_id, key, provider_id, provider)
+        client = self._redis_client.available_client() if buckets else None
+        if client is not None:
+            with self._redis_client:
+                names, tolerances = zip(*((one.name, repr(one.tolerance)) for one in buckets), strict=True)
+                reply = await cast("Any", client.eval(READ_SCRIPT, len(names), *names, *tolerances))
+                return RateLimitState.read(buckets, [float(offset) for offset in reply])
+        return read(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
+
+    def _buckets_of(
+        self,
+        tenant: UUID,
+        key_id: str,
+        key: RateLimit | None,
+        provider_id: UUID | None,
+        provider: RateLimit | None,
+    ) -> tuple[Bucket, ...]:
         found = []
         if key is not None:
             found.append(self._bucket(tenant, "key", key_id, key))
-        if provider is not None:
+        if provider is not None and provider_id is not None:
             found.append(self._bucket(tenant, "provider", provider_id.hex, provider))
-        buckets = tuple(found)
-        redis = self._cache.available_client()
-        standing = None if redis is None else await self._count_in_redis(redis, tenant, buckets)
-        if standing is None:
-            self.without_redis += 1
-            standing = admit(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
-        if not standing.admitted:
-            self.rejected += 1
-            raise _rate_limited(standing)
-        self.admitted += 1
-        return standing
+        return tuple(found)
 
     async def _count_in_redis(
-        self, redis: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
+        self, client: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
     ) -> RateLimitState | None:
-        """What the limits leave by Redis; None where it does not respond."""
+        """Return the state of the limits in Redis after this call; None where Redis does not respond."""
         now = time.monotonic()
         keys = [bucket.name for bucket in buckets]
         arguments: list[Any] = [len(buckets)]
@@ -103,28 +145,28 @@ class RateLimiter:
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + _HEARTBEAT_SECONDS
             keys.append(f"{self._prefix}{_slot(tenant)}workers")
-            arguments += (self._worker_id, _SEEN_SECONDS)
-        with self._cache:
-            fits, workers, *micros = await _run(redis, keys, arguments)
-            aheads = [float(ahead) for ahead in micros]
+            arguments += (self._worker_id, _WORKER_TTL_SECONDS)
+        with self._redis_client:
+            admitted, workers, *micros = await _run(client, keys, arguments)
+            offsets = [float(offset) for offset in micros]
             if workers:
                 self._set_workers(workers, now)
             at = time.monotonic() * MICROSECONDS
-            for bucket, ahead in zip(buckets, aheads, strict=True):
-                bucket.tat = at + ahead
-            return RateLimitState(buckets, aheads, admitted=bool(fits))
+            for bucket, offset in zip(buckets, offsets, strict=True):
+                bucket.tat = at + offset
+            return RateLimitState(buckets, offsets, admitted=bool(admitted))
         return None
 
     def _set_workers(self, workers: int, now: float) -> None:
-        """Fewer are believed only after a while: Redis may have been emptied."""
-        if workers >= self.workers or now - self._seen_at > _SEEN_SECONDS:
+        """Set the number of workers; a lower one only after a minute, since Redis may have lost its data."""
+        if workers >= self.workers or now - self._workers_set_at > _WORKER_TTL_SECONDS:
             self.workers = max(workers, self._min_workers)
-            self._seen_at = now
+            self._workers_set_at = now
 
     def _bucket(self, tenant: UUID, kind: str, owner: str, limit: RateLimit) -> Bucket:
         bucket = self._buckets.get((owner, limit))
         if bucket is None:
-            # With its numbers in the name, a limit that was changed begins anew.
+            # The numbers are part of the name, so that a changed limit starts with a new state.
             numbers = f"{limit.requests}/{limit.per_seconds}:{limit.burst}"
             parts = (kind.encode(), owner.encode(), numbers.encode())
             digest = self._vault.digest("rate-limit", tenant.bytes, *parts).hex()[:32]
@@ -138,25 +180,27 @@ class RateLimiter:
 
 
 def _slot(tenant: UUID) -> str:
-    """Braces put all limits of a tenant into one slot of a Redis cluster, where one script may use two."""
+    """Return a hash tag, which puts all keys of a tenant into one slot of a Redis cluster: a script may use
+    several keys only within one slot.
+    """
     return f"{{{tenant.hex}}}:"
 
 
-async def _run(redis: "Redis", keys: list[str], arguments: list[Any]) -> list[int]:
-    """SCRIPT by its hash; in full where Redis does not have it (any more), which then keeps it."""
+async def _run(client: "Redis", keys: list[str], arguments: list[Any]) -> list[int]:
+    """Run GCRA_SCRIPT by its hash, or by its text where Redis has not cached it; return its reply."""
     try:
-        reply = await cast("Any", redis.evalsha(_SHA, len(keys), *keys, *arguments))
+        reply = await cast("Any", client.evalsha(_SHA, len(keys), *keys, *arguments))
     except NoScriptError:
-        reply = await cast("Any", redis.eval(GCRA_SCRIPT, len(keys), *keys, *arguments))
+        reply = await cast("Any", client.eval(GCRA_SCRIPT, len(keys), *keys, *arguments))
     return cast("list[int]", reply)
 
 
-def _rate_limited(standing: RateLimitState) -> RateLimited:
-    whose = {"key": "this API key", "provider": "the tool's provider"}
-    bucket = standing.longest_wait_bucket()
-    seconds = standing.retry_after()
+def _rate_limited(state: RateLimitState) -> RateLimited:
+    owners = {"key": "this API key", "provider": "the tool's provider"}
+    bucket = state.longest_wait_bucket()
+    seconds = state.retry_after()
     return RateLimited(
-        f"The rate limit of {whose[bucket.kind]} is used up; try again in {seconds} s.",
-        headers={**standing.headers(), "Retry-After": str(seconds)},
+        f"The rate limit of {owners[bucket.kind]} is used up; try again in {seconds} s.",
+        headers={**state.headers(), "Retry-After": str(seconds)},
         extra={"limit": bucket.kind, "retry_after": seconds},
     )

@@ -1,11 +1,9 @@
-"""The record of one call, its metrics and its trace; written exactly once, whichever way the call ends."""
+"""The record of one call, its metrics and its trace; written exactly once, however the call ends."""
 
-import random
 import time
 from asyncio import Future
 from datetime import UTC, datetime, timedelta
 from typing import Final
-from uuid import UUID
 
 import orjson
 
@@ -17,55 +15,52 @@ from app.errors import UpstreamErrorResponse
 from app.telemetry.context import CALL_ID
 from app.telemetry.metrics import OTHER, Metrics
 from app.telemetry.traces import CallTrace, Tracer
+from app.uuid7 import uuid7
 
 CANCELLED: Final = "cancelled"
-"""The outcome of a call whose client left before its response was complete."""
+"""The outcome of a call whose client disconnected before its response was complete."""
 REPLAYED: Final = "replayed"
 """The outcome of a call that got the stored outcome of an earlier one with its idempotency key."""
-_LOW_62: Final = (1 << 62) - 1
-# A call that ran into its deadline is recorded a little later.
+APPROVAL_PENDING: Final = "approval-pending"
+"""The outcome of a call that waits for approval, and was not made."""
+INVALID_RESPONSE: Final = "invalid-response"
+"""The outcome of a call whose response was validated and does not fit the output schema of its tool. The
+client got it all the same.
+"""
+# A call that exceeded its deadline is recorded a little later.
 _GRACE: Final = timedelta(seconds=5)
 
 
-def _call_id() -> UUID:
-    """A UUIDv7 (RFC 9562 section 5.7) in 1 us; it must be unique, not secret, and `os.urandom` costs 5 us.
-
-    The generator of the `random` module is seeded from the system, and again after a fork.
-    """
-    noise = random.getrandbits(74)
-    value = (time.time_ns() // 1_000_000) << 80 | 0x7 << 76 | (noise >> 62) << 64 | 0x2 << 62
-    return UUID(int=value | (noise & _LOW_62))
-
-
 class CallRecorder:
-    """Records one call in the call log, the metrics and the trace. `end` does it once; later ones do nothing.
+    """Records one call in the call log, the metrics and the trace: at the first call of `end` only.
 
-    `id` is the call's, `call_id` what the client is told (for a replayed outcome, the id of the first call).
-    `plan` is None until the tool is known. `tries` counts how often the call was sent to its upstream,
-    `upstream_seconds` is how long that took. `trace` is None unless the call is traced, `bodies` unless they
-    are recorded. `stored` is what `wait_recorded` waits for, if anything. `holds` says that the record of the
-    end is not stored but `held`, to be stored together with the outcome of an idempotent call.
+    `id` is the id of this call, `call_id` the one in the response (for a replayed outcome, that of the first
+    call). `plan` is None until the tool is known. `attempts` is the number of requests sent to the upstream,
+    `upstream_seconds` the time that they took. `trace` is None where the call is not traced, `bodies` where
+    bodies are not recorded. `stored` is the future that `wait_recorded` waits for, if any. While
+    `defers_record` is True, the record of the end is not stored but put into `deferred_record`, to be stored
+    together with the outcome of an idempotent call.
     """
 
     __slots__ = (
         "_began",
-        "_body_keeper",
+        "_body_recorder",
         "_call_log",
         "_deadline",
         "_metrics",
         "_request",
         "at",
+        "attempts",
         "bodies",
         "call_id",
+        "deferred_record",
+        "defers_record",
         "ended",
-        "held",
-        "holds",
         "id",
         "plan",
         "request_bytes",
         "stored",
         "trace",
-        "tries",
         "upstream_seconds",
     )
 
@@ -76,26 +71,26 @@ class CallRecorder:
         call_log: CallLog,
         metrics: Metrics,
         tracer: Tracer | None = None,
-        body_keeper: BodyRecorder | None = None,
+        body_recorder: BodyRecorder | None = None,
     ) -> None:
-        self.id = _call_id()
+        self.id = uuid7()
         self.call_id = str(self.id)
         self.at = datetime.now(UTC)
         self.plan: Plan | None = None
-        self.tries = 0
+        self.attempts = 0
         self.request_bytes = 0
         self.upstream_seconds = 0.0
         self.ended = False
         self.stored: Future[bool] | None = None
-        self.holds = False
-        self.held: CallLogEntry | None = None
+        self.defers_record = False
+        self.deferred_record: CallLogEntry | None = None
         self._request = request
         self._call_log = call_log
         self._metrics = metrics
         self._began = time.perf_counter()
         self._deadline: datetime | None = None
-        self._body_keeper = body_keeper
-        self.bodies: BodyBuffers | None = None if body_keeper is None else body_keeper.new_bodies()
+        self._body_recorder = body_recorder
+        self.bodies: BodyBuffers | None = None if body_recorder is None else body_recorder.new_bodies()
         metrics.calls_in_flight += 1
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
@@ -105,7 +100,7 @@ class CallRecorder:
             )
 
     def seconds(self) -> float:
-        """Return the seconds since the beginning of the call."""
+        """Return the seconds since the call began."""
         return time.perf_counter() - self._began
 
     @property
@@ -114,61 +109,67 @@ class CallRecorder:
         return self._call_log.durable
 
     @property
-    def on_record(self) -> bool:
-        """Whether the call was recorded before it is made."""
+    def has_recorded_intent(self) -> bool:
+        """Whether the call has been recorded as about to be made."""
         return self._deadline is not None
 
     def add_arguments(self, body: bytes) -> None:
-        """Note the arguments as they were received."""
+        """Count the bytes of the arguments (JSON text), and record them where bodies are recorded."""
         self.request_bytes = len(body)
         if self.bodies is not None:
             self.bodies.arguments.add(body)
 
+    def replace_arguments(self, body: bytes) -> None:
+        """Count and record these arguments (JSON text) in place of those that were added before."""
+        if self.bodies is not None:
+            self.bodies.arguments.clear()
+        self.add_arguments(body)
+
     def add_result(self, piece: bytes) -> None:
-        """Note a piece of the response, where bodies are recorded."""
+        """Add a piece of the response to its recorded body, where bodies are recorded."""
         if self.bodies is not None:
             self.bodies.result.add(piece)
 
     def begin_result(self, media_type: str) -> None:
-        """Note the media type of the response, where bodies are recorded."""
+        """Record the media type of the response, where bodies are recorded."""
         if self.bodies is not None:
             self.bodies.result.media_type = media_type
 
-    def add_rejection(self, answer: UpstreamErrorResponse) -> None:
-        """Note what an upstream said when it rejected the call: it is recorded as the result."""
-        if self.bodies is not None and answer.body is not None:
-            self.bodies.result.add(orjson.dumps(answer.body))
+    def add_error_response(self, response: UpstreamErrorResponse) -> None:
+        """Record the body of the upstream's error response as the result, where bodies are recorded."""
+        if self.bodies is not None and response.body is not None:
+            self.bodies.result.add(orjson.dumps(response.body))
 
-    def intent(self, seconds: float) -> CallLogEntry:
-        """Return the record of a call that is about to be made and may take so many seconds."""
+    def intent_entry(self, seconds: float) -> CallLogEntry:
+        """Return the record of a call that is about to be made and takes at most `seconds`."""
         entry = self._entry(RUNNING, 0, None, 0)
         entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _GRACE
         return entry
 
     async def record_intent(self, seconds: float) -> None:
-        """Record a call that is about to be made and may take so many seconds; raises CallLogUnavailable."""
-        entry = self.intent(seconds)
+        """Record a call that is about to be made and takes at most `seconds`; raise CallLogUnavailable."""
+        entry = self.intent_entry(seconds)
         await self._call_log.record_intent(entry)
         self._deadline = entry.deadline
 
-    def intent_recorded(self, entry: CallLogEntry) -> None:
-        """Note that the intent was stored with an idempotency key; the record of the end will be `held`."""
+    def set_intent_recorded(self, entry: CallLogEntry) -> None:
+        """Set that `entry` was stored together with an idempotency key; defer the record of the end."""
         self._deadline = entry.deadline
-        self.holds = True
+        self.defers_record = True
 
-    def take_held(self) -> CallLogEntry | None:
-        """Return the held record, to be stored together with something else; `record` takes it back."""
-        entry, self.held = self.held, None
+    def take_deferred_record(self) -> CallLogEntry | None:
+        """Return and remove the deferred record, if any; the caller stores it, or passes it to `record`."""
+        entry, self.deferred_record = self.deferred_record, None
         return entry
 
     def record(self, entry: CallLogEntry) -> None:
-        """Store a record that was held in the call log's own way; `wait_recorded` waits for it."""
+        """Pass a deferred record to the call log; `wait_recorded` waits until it is stored."""
         self.stored = self._call_log.record(entry)
 
-    def stop_holding(self) -> None:
-        """Hold no record any more: one that is held, or comes, is stored in the call log's own way."""
-        self.holds = False
-        entry = self.take_held()
+    def stop_deferring(self) -> None:
+        """Pass the deferred record to the call log, and from now on each record at once."""
+        self.defers_record = False
+        entry = self.take_deferred_record()
         if entry is not None:
             self.record(entry)
 
@@ -178,7 +179,11 @@ class CallRecorder:
             await self._call_log.wait_recorded(self.stored)
 
     def end(self, outcome: str, status: int, upstream_status: int | None, response_bytes: int) -> None:
-        """Record the end: `outcome` is `ok`, CANCELLED, REPLAYED or the slug of an error."""
+        """Record the end of the call, unless it is recorded already.
+
+        `outcome` is `ok`, INVALID_RESPONSE, CANCELLED, REPLAYED, APPROVAL_PENDING or the slug of an error;
+        `response_bytes` is a size in bytes.
+        """
         if self.ended:
             return
         self.ended = True
@@ -186,12 +191,12 @@ class CallRecorder:
         metrics = self._metrics
         metrics.calls_in_flight -= 1
         seconds = entry.duration_ms / 1000
-        metrics.observe_call(entry.provider or OTHER, outcome, seconds, self.upstream_seconds, self.tries)
+        metrics.observe_call(entry.provider or OTHER, outcome, seconds, self.upstream_seconds, self.attempts)
         if self.trace is not None:
             tool = self.plan.name if self.plan is not None else ""
             self.trace.end(provider=entry.provider, tool=tool, outcome=outcome, status=status)
-        if self.holds:
-            self.held = entry
+        if self.defers_record:
+            self.deferred_record = entry
         else:
             self.stored = self._call_log.record(entry)
 
@@ -213,10 +218,10 @@ class CallRecorder:
             upstream_status=upstream_status,
             request_bytes=self.request_bytes,
             response_bytes=response_bytes,
-            attempts=self.tries,
+            attempts=self.attempts,
             safe=plan.safe if plan is not None else None,
             deadline=self._deadline,
         )
-        if self.bodies is not None and self._body_keeper is not None:
-            self._body_keeper.seal(self.bodies, entry)
+        if self.bodies is not None and self._body_recorder is not None:
+            self._body_recorder.seal(self.bodies, entry)
         return entry

@@ -1,45 +1,54 @@
-"""What an interface of the gateway (the HTTP route, a protocol server, a job) hands over to be executed."""
+"""The request of a call, as an interface of the gateway (e.g. the HTTP route) passes it to `execute`."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.calls.approvals import ApprovedCall
+from app.calls.text_arguments import TextArguments
+from app.decoding.rule import ResponsePreferences
 from app.security.principal import Principal
 
 
 class ClientDisconnected(ConnectionError):
-    """The client left before its call was complete."""
+    """The client disconnected before its call was complete."""
 
 
 @dataclass(slots=True)
 class CallRequest:  # made at each call; a frozen one costs twice as much
-    """One call of a tool, whichever interface it came in by.
+    """One call of a tool, from any interface.
 
-    An interface that has everything at hand fills the fields. One that must still receive the arguments gives
-    `read`, which sets `arguments`, `body`, `deadline` and `idempotency_key` and whose errors are recorded as
-    the call's; it raises ClientDisconnected where the client leaves meanwhile.
+    An interface that already has the arguments sets the fields. One that has yet to receive them sets `read`,
+    which sets `arguments`, `body`, `deadline` and `idempotency_key`. Errors that it raises are recorded as
+    errors of the call; it raises ClientDisconnected where the client disconnects meanwhile.
     """
 
     principal: Principal
     tool: str
     """Canonical name or alias."""
     interface: str
-    """What the call came in by, e.g. the template of an HTTP route; traces name it."""
+    """The interface of the call, e.g. the template of an HTTP route: a name for traces."""
     arguments: Any = None
-    """The parsed JSON value; anything but an object that fits the tool's inputs is rejected."""
+    """The parsed JSON value; it is rejected unless it is an object that is valid for the tool's inputs."""
+    text_arguments: TextArguments | None = None
+    """Further arguments as texts, which are coerced and added to `arguments` once the tool is known."""
     body: bytes | None = None
-    """The arguments as they were received; None: they are serialised from `arguments`."""
+    """The JSON text of the arguments as received; where it is None, `arguments` are serialised."""
     deadline: float | None = None
-    """The `loop.time()` until which the client waits; None leaves it to the limits of the tool."""
+    """The `loop.time()` until which the client waits; where it is None, only the tool's limits apply."""
     accepts_events: bool = False
-    """Whether the response may be taken as events; never with an idempotency key."""
+    """Whether the client accepts the response as events; False with an idempotency key."""
     idempotency_key: str | None = None
     cache_control: str = ""
     """The client's directives for the response cache (RFC 9111 section 5.2.1)."""
     cdn_loop: bytes = b""
-    """The gateways that the call has been through (CDN-Loop, RFC 8586)."""
+    """The value of the header CDN-Loop (RFC 8586): the gateways that the call has passed through."""
     trace_headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Holds `traceparent` and `tracestate` (W3C Trace Context) where the client's trace is continued."""
+    """`traceparent` and `tracestate` (W3C Trace Context), where the client's trace is to be continued."""
     read: Callable[["CallRequest"], Awaitable[None]] | None = None
+    approved: ApprovedCall | None = None
+    """The approval that the call is made with: its rate limits were counted when it was requested."""
+    preferences: ResponsePreferences | None = None
+    """What the client prefers for the response; None where the provider's options decide."""
     disconnected: Callable[[], Awaitable[None]] | None = None
-    """Returns once the client has left; it is first awaited 0.1 s after `read`."""
+    """Returns once the client has disconnected; it is first awaited 0.1 s after `read`."""

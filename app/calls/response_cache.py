@@ -1,12 +1,12 @@
-"""Responses cached in the memory of a worker, for tools without effects of providers with `limits.cache`.
+"""Responses cached in the memory of a worker, for safe tools of providers that set `limits.cache`.
 
-    look up --> fresh: hit
-       |------> being fetched by another call: wait for that
-       '------> fetch, with If-None-Match where an older one is there: miss or revalidated
+    look up --> a fresh response is cached: hit
+       |------> another call is fetching the same response: wait for it (request coalescing)
+       '------> fetch, with If-None-Match where a stale response is cached: miss or revalidated
 
-Nothing is written anywhere, and nothing outlives the process. A response belongs to the exact request with
-the exact credential, and where it is `private` to its client, too. One call fetches for all that wait; when
-its client leaves, one of the others goes on.
+The cache is in memory only and ends with the process. A response is reused only for an equal request with the
+same credentials and, where it is marked `private`, the same client. Where the client of the call that fetches
+disconnects, one of the waiting calls fetches instead.
 """
 
 import asyncio
@@ -33,42 +33,45 @@ from app.errors import (
 )
 from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Result
 
-CacheVerdict = Literal["hit", "miss", "revalidated", "bypass", "stale"]
+CacheStatus = Literal["hit", "miss", "revalidated", "bypass", "stale"]
 Fetch = Callable[[tuple[tuple[str, str], ...]], Awaitable[Result]]
-"""Make the call with these headers added, and return its result."""
+"""Sends the call with these headers added, and returns its result."""
 
 _MAX_ENTRY_SHARE: Final = 8
 _OVERHEAD: Final = 1_024
-# For so long calls do not wait for one another where the last response could not be shared.
+# How long calls do not wait for one another after a response that could not be shared.
 _UNSHARED_SECONDS: Final = 10.0
 _MAX_UNSHARED: Final = 10_000
 _CACHEABLE_STATUSES: Final = frozenset({200, 203})
 
 
 class CacheKey:
-    """What a call's response is cached under, and by which rules it may be.
+    """The key of a call's response in the cache, and the rules for storing and reusing it.
 
-    `exact` is the request without its credentials, `identity` names these (`credential_identity`);
-    `cache_control` holds the client's directives, `deadline` is a `loop.time()`.
+    `request_identity` is the adapter's: the request without its credentials. `credentials` identifies these
+    (`credential_identity`), `client` is the id of the API key. `rule` is that of the provider,
+    `cache_control` has the client's directives; `deadline` is a `loop.time()`.
     """
 
     __slots__ = ("cache_control", "deadline", "private", "rule", "shared")
 
     def __init__(
         self,
-        exact: bytes,
+        request_identity: bytes,
         *,
-        identity: bytes,
+        credentials: bytes,
         client: str,
         rule: CacheRule,
         cache_control: str,
         deadline: float,
     ) -> None:
-        digest = blake2b(len(identity).to_bytes(4, "big") + identity + exact, digest_size=32).digest()
+        digest = blake2b(
+            len(credentials).to_bytes(4, "big") + credentials + request_identity, digest_size=32
+        ).digest()
         self.shared = digest
-        """Of a response that may be shared by clients."""
+        """The key of a response that may be shared by clients."""
         self.private = digest + client.encode()
-        """Of one that is private to this client."""
+        """The key of a response that is private to this client."""
         self.rule = rule
         self.cache_control = cache_control
         self.deadline = deadline
@@ -82,7 +85,7 @@ class _Entry:
     body: bytes = field(repr=False)
     freshness: Freshness
     at: float
-    """Monotonic, when it arrived or was confirmed."""
+    """When it arrived or was last revalidated (`time.monotonic()`)."""
 
     def age(self) -> float:
         return self.freshness.age + time.monotonic() - self.at
@@ -91,13 +94,16 @@ class _Entry:
         held = (*self.headers, *self.freshness.headers.items())
         return len(self.body) + sum(len(name) + len(value) for name, value in held) + _OVERHEAD
 
-    def result(self, verdict: CacheVerdict) -> Result:
-        headers = [*self.headers, ("Age", str(int(self.age()))), ("X-Cache", verdict)]
+    def result(self, cache_status: CacheStatus) -> Result:
+        headers = [*self.headers, ("Age", str(int(self.age()))), ("X-Cache", cache_status)]
         return Result(status=self.status, headers=headers, media_type=self.media_type, body=self.body)
 
 
 class ResponseCache:
-    """The cached responses of a worker, at most `capacity` bytes; the least recently used goes first."""
+    """The cached responses of a worker, at most `capacity` bytes; the least recently used is evicted first.
+
+    `bytes` is the memory in use; 0 as `capacity` disables the cache.
+    """
 
     def __init__(self, clock: TimerQueue, *, capacity: int = 32 << 20) -> None:
         self._clock = clock
@@ -106,16 +112,20 @@ class ResponseCache:
         self._flights: dict[bytes, asyncio.Future[GatewayError | None]] = {}
         self._unshared: OrderedDict[bytes, float] = OrderedDict()
         self.bytes = 0
-        self.verdicts: dict[CacheVerdict, int] = dict.fromkeys(
+        self.lookups: dict[CacheStatus, int] = dict.fromkeys(
             ("hit", "miss", "revalidated", "bypass", "stale"), 0
         )
-        """How many calls got which verdict, since the start."""
+        """The number of calls by cache status (`X-Cache`), since the start."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     async def get(self, key: CacheKey, fetch: Fetch) -> Result:
-        """Return the response, cached or from `fetch`; raise what `fetch` raises, and UpstreamTimeout."""
+        """Return the response, cached or from `fetch`, with its cache status in the header X-Cache.
+
+        Raise what `fetch` raises, and UpstreamTimeout where another call is fetching the same response and
+        does not have it by `key.deadline`.
+        """
         directives = parse_cache_control(key.cache_control) if key.cache_control else {}
         if "no-store" in directives or not self._capacity:
             return self._count("bypass", await self._bypass(fetch))
@@ -136,13 +146,13 @@ class ResponseCache:
                 return self._stale_or_raise(key, clone_error(error))
 
     async def _lead(self, key: CacheKey, fetch: Fetch) -> Result:
-        """Fetch for all that wait for the same response meanwhile."""
+        """Fetch the response for all calls that wait for the same one."""
         flight = self._flights[key.shared] = self._clock.loop.create_future()
         outcome: GatewayError | None = None
         try:
             return await self._fetch(key, fetch, "miss")
         except GatewayError as error:
-            # Who had less time than the others says nothing about how long the upstream takes.
+            # A timeout at this call's own, shorter deadline does not concern the waiting calls.
             if not (
                 isinstance(error, (UpstreamTimeout, DeadlineExceeded))
                 and self._clock.loop.time() >= key.deadline
@@ -162,14 +172,14 @@ class ResponseCache:
         except TimeoutError:
             raise UpstreamTimeout("The upstream did not respond in time.", request_sent=False) from None
 
-    async def _fetch(self, key: CacheKey, fetch: Fetch, verdict: CacheVerdict) -> Result:
-        """Send the call, conditionally where an older response is cached; cache the response if it may be."""
+    async def _fetch(self, key: CacheKey, fetch: Fetch, cache_status: CacheStatus) -> Result:
+        """Send the call, conditionally where a stale response is cached; cache the response if allowed."""
         entry = self._find(key)
         conditions = entry.freshness.conditions() if entry is not None else ()
         try:
             result = await fetch(conditions)
         except GatewayError as error:
-            if verdict == "bypass":
+            if cache_status == "bypass":
                 raise
             return self._stale_or_raise(key, error)
         if result.status == 304 and entry is not None and conditions:
@@ -179,14 +189,15 @@ class ResponseCache:
             self._drop(key)
             result = await fetch(())
         await self._store(key, result)
-        return self._count(verdict, _with_verdict(result, verdict))
+        return self._count(cache_status, _with_cache_status(result, cache_status))
 
     async def _bypass(self, fetch: Fetch) -> Result:
-        return _with_verdict(await fetch(()), "bypass")
+        return _with_cache_status(await fetch(()), "bypass")
 
     def _stale_or_raise(self, key: CacheKey, error: GatewayError) -> Result:
-        """An older response in the place of an error that says that the upstream fails; raises the error
-        where there is none (RFC 5861 section 4)."""
+        """Return a stale response where the error means that the upstream fails; else raise the error
+        (stale-if-error, RFC 5861 section 4).
+        """
         entry = self._find(key) if _is_failing(error) else None
         if entry is None or entry.age() >= entry.freshness.lifetime + entry.freshness.stale_if_error:
             raise error
@@ -201,7 +212,7 @@ class ResponseCache:
         return None
 
     async def _store(self, key: CacheKey, result: Result) -> None:
-        """Cache the response if it may be; otherwise the next calls do not wait for one another."""
+        """Cache the response if allowed; otherwise, let the next calls not wait for one another."""
         freshness = None
         if result.status in _CACHEABLE_STATUSES:
             freshness = freshness_of(relevant_headers(result.upstream_headers), key.rule)
@@ -226,12 +237,12 @@ class ResponseCache:
             self._remove(next(iter(self._entries)))
 
     def _renew(self, key: CacheKey, entry: _Entry, result: Result) -> bool:
-        """Apply the headers of a 304 (RFC 9111 section 4.3.4); False where it may not be cached any more."""
+        """Apply the headers of a 304 (RFC 9111 section 4.3.4); return False if it may no longer be cached."""
         old = {name: value for name, value in entry.freshness.headers.items() if name not in ("age", "date")}
         freshness = freshness_of(old | relevant_headers(result.upstream_headers), key.rule)
         if freshness is None or freshness.private != entry.freshness.private:
             return False
-        # A 304 is about the upstream's own bytes, which are not those of a masked body.
+        # The headers of a 304 describe the upstream's own bytes, not those of a masked body.
         masked = any(name == MASKED_HEADER and "body" in value for name, value in entry.headers)
         dropped = BODY_METADATA_HEADERS if masked else frozenset()
         added = [
@@ -262,14 +273,16 @@ class ResponseCache:
         if entry is not None:
             self.bytes -= entry.size()
 
-    def _count(self, verdict: CacheVerdict, result: Result) -> Result:
-        self.verdicts[verdict] += 1
+    def _count(self, cache_status: CacheStatus, result: Result) -> Result:
+        self.lookups[cache_status] += 1
         return result
 
 
 def credential_identity(plan: Plan) -> bytes:
-    """Return whose responses those of a plan are: the tool, its egress, the slots it needs, each credential
-    and variable in its version, and whether they are masked in it.
+    """Return bytes that identify the tool and the credentials of its calls, as a part of a cache key.
+
+    They consist of the tool, its egress route, the slots that it needs, each credential and variable with its
+    version, and whether secrets are masked in responses.
     """
     parts = [plan.tool_id.bytes, repr(plan.needs).encode(), b"\x01" if plan.mask_responses else b"\x00"]
     if plan.egress is not None:
@@ -283,12 +296,12 @@ def credential_identity(plan: Plan) -> bytes:
 
 
 def _is_failing(error: GatewayError) -> bool:
-    """Whether an error says that the upstream fails now, and nothing about this call or its credential."""
+    """Return whether an error is due to the state of the upstream, not to this call or its credentials."""
     if isinstance(error, UpstreamRejected):
         return error.response is not None and error.response.status >= 500
     return isinstance(error, (Unavailable, UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed))
 
 
-def _with_verdict(result: Result, verdict: CacheVerdict) -> Result:
-    result.headers.append(("X-Cache", verdict))
+def _with_cache_status(result: Result, cache_status: CacheStatus) -> Result:
+    result.headers.append(("X-Cache", cache_status))
     return result

@@ -1,10 +1,10 @@
 """Sending a planned call to its upstream: credentials, the adapter, and retries where that is safe.
 
-A call is retried after a 401 with a token that may be stale, once. Otherwise only where nothing of it was
-sent, or where the tool is `retryable`, or the call by a key that the upstream knows; at most
-`OriginPolicy.max_attempts` times, within the retry budget of its origin, never beyond its deadline, and
-never while the origin's breaker is open. What the HTTP engine sends a second time, because a reused
-connection was closed, counts.
+After a 401, a call whose credentials include a token is sent once more with a new token. Otherwise, a call
+is retried only where nothing of it was sent, where its tool is `retryable`, or where the upstream accepts an
+idempotency key: in at most `OriginPolicy.max_attempts` attempts, within the retry budget of its origin, never
+after its deadline, and never while the origin's breaker is open. A request that the HTTP engine sends again
+because a reused connection was closed counts as an attempt.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from app.calls.arguments import LARGE
+from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
-from app.calls.masking import masked
+from app.calls.masking import await_and_mask
 from app.calls.recorder import CANCELLED
 from app.catalog.plan import Plan
 from app.errors import (
@@ -28,25 +28,26 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.exact_json import without_decimals
 from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
 from app.protocols.base import Call, Result
 from app.telemetry.traces import CallTrace
 
-# "Exponential Backoff And Jitter" (AWS): waiting a random part of the backoff spreads the retries best.
+# "Exponential Backoff And Jitter" (AWS): full jitter, a random part of the backoff, spreads retries best.
 _FIRST_BACKOFF: Final = 0.1
 _MAX_BACKOFF: Final = 2.0
-# With less time left than this, a retry is not worth its while.
-_SHORTEST_TRY: Final = 0.05
-# For a client that takes events, where neither the tool nor a credential says what it takes.
+# With less time left than this, no further attempt is made.
+_MIN_ATTEMPT_SECONDS: Final = 0.05
+# For a client that accepts events, where neither the tool nor a credential sets the header Accept.
 _ACCEPT_EVENTS: Final = (("Accept", "text/event-stream, application/x-ndjson;q=0.9, */*;q=0.5"),)
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 
 
 async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_after: float) -> Result:
-    """Return the upstream's response to a call that has its permit.
+    """Send a call that has its permit, and return the upstream's response.
 
-    `max_retry_after` (seconds) bounds a Retry-After that is waited for. Raises what resolving credentials
-    raises, and what an adapter raises (`protocols.base`).
+    A Retry-After of more than `max_retry_after` seconds is not waited for. Raise what
+    `CredentialResolver.resolve` raises, and what an adapter raises (`protocols.base`).
     """
     plan = context.plan
     recorder = context.recorder
@@ -59,18 +60,18 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         plan, context.request.arguments, credentials, call_id=recorder.call_id, deadline=context.deadline
     )
     call.headers = context.headers
-    call.has_large_arguments = recorder.request_bytes > LARGE
+    call.has_large_arguments = recorder.request_bytes > LARGE_ARGUMENTS_BYTES
     if context.events_deadline is not None:
         call.stream_deadline = context.events_deadline
         call.headers += _ACCEPT_EVENTS
     began = time.perf_counter()
-    recorder.tries = 1
+    recorder.attempts = 1
     try:
         try:
             try:
-                result = await _try(call, context)
+                result = await _attempt(call, context)
             finally:
-                recorder.tries += call.resent
+                recorder.attempts += call.resent
         except UpstreamError as error:
             result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
         if result.stream is None and (result.events is None or result.body is not None):
@@ -84,7 +85,7 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
 
 
 async def _resolve(plan: Plan, resolver: CredentialResolver, *, deadline: float) -> ResolvedCredentials:
-    """What the plan needs, opened; a token is waited for until `deadline`."""
+    """Return the credentials that the plan needs; a token is waited for until `deadline` (`loop.time()`)."""
     return await resolver.resolve(
         plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=deadline
     )
@@ -97,8 +98,8 @@ def prepare_call(
     *,
     call_id: str,
     deadline: float,
-) -> Call:
-    """Return what the adapter of the plan takes; `deadline` is a `loop.time()`."""
+) -> Call[Any]:
+    """Return the `Call` for the adapter of the plan; `deadline` is a `loop.time()`."""
     masker = None
     if plan.mask_responses:
         masker = credentials.masker if isinstance(credentials, ResolvedCredentials) else None
@@ -106,7 +107,7 @@ def prepare_call(
             masker = plan.masker.combined_with(masker)
     return Call(
         target=plan.target,
-        arguments=arguments,
+        arguments=arguments if getattr(plan.adapter, "keeps_digits", False) else without_decimals(arguments),
         credentials=credentials,
         deadline=deadline,
         limits=plan.limits,
@@ -119,25 +120,27 @@ def prepare_call(
     )
 
 
-def _try(call: Call, context: CallContext) -> Coroutine[Any, Any, Result]:
-    """The adapter's call, with a span around it where the call is traced, and its secrets masked."""
+def _attempt(call: Call[Any], context: CallContext) -> Coroutine[Any, Any, Result]:
+    """Return the adapter's call, traced where the call is traced, with its secrets masked in the response."""
     trace = context.recorder.trace
     sending = context.plan.adapter.call(call) if trace is None else _traced(call, context, trace)
-    return sending if call.masker is None else masked(sending, call)
+    return sending if call.masker is None else await_and_mask(sending, call)
 
 
-async def _traced(call: Call, context: CallContext, trace: CallTrace) -> Result:
-    """The adapter's call, with the trace's context for the upstream. The span ends with the head of the
-    response."""
+async def _traced(call: Call[Any], context: CallContext, trace: CallTrace) -> Result:
+    """Make the adapter's call in a CLIENT span, whose context is sent to the upstream.
+
+    The span ends with the head of the response.
+    """
     plan = context.plan
-    span = trace.attempt(plan.adapter.method(plan.target), plan.origin, number=context.recorder.tries)
+    span = trace.attempt(plan.adapter.method(plan.target), plan.origin, number=context.recorder.attempts)
     status, error = None, CANCELLED
     try:
         traced = replace(call, headers=(*call.headers, *span.headers))
         try:
             result = await plan.adapter.call(traced)
         finally:
-            call.resent = traced.resent
+            call.resent, call.masker = traced.resent, traced.masker
     except GatewayError as failed:
         error = failed.slug
         if isinstance(failed, UpstreamError) and failed.response is not None:
@@ -152,18 +155,17 @@ async def _traced(call: Call, context: CallContext, trace: CallTrace) -> Result:
 
 async def _retry(
     error: UpstreamError,
-    call: Call,
+    call: Call[Any],
     context: CallContext,
     *,
     resolver: CredentialResolver,
     max_retry_after: float,
 ) -> Result:
-    """The response to a later try; raises the last error where there is none."""
+    """Return the response of a further attempt; raise the last error where none succeeds."""
     plan = context.plan
     renewed = False
-    tries = 1 + call.resent
-    # Once per call is enough: each connection that turns out to be closed would add one to what is counted
-    # here.
+    attempts = 1 + call.resent
+    # Not in retries: each reused connection that turned out to be closed would add an attempt.
     call.resend = False
     while True:
         context.report_failure(error)
@@ -171,26 +173,28 @@ async def _retry(
             renewed = True
             call = await _with_new_tokens(error, plan, call, resolver=resolver)
         else:
-            backoff = _backoff(error, call.deadline, context, tries=tries, max_retry_after=max_retry_after)
+            backoff = _backoff(
+                error, call.deadline, context, attempts=attempts, max_retry_after=max_retry_after
+            )
             if backoff is None:
                 raise error
-            tries += 1
+            attempts += 1
             await asyncio.sleep(backoff)
             if plan.upstream.breaker.is_tripped:
                 raise error
-        context.recorder.tries += 1
+        context.recorder.attempts += 1
         try:
-            return await _try(call, context)
+            return await _attempt(call, context)
         except UpstreamError as next_error:
             error = next_error
 
 
 async def _with_new_tokens(
-    error: UpstreamError, plan: Plan, call: Call, *, resolver: CredentialResolver
-) -> Call:
-    """The call with new tokens; raises the error where it had none.
+    error: UpstreamError, plan: Plan, call: Call[Any], *, resolver: CredentialResolver
+) -> Call[Any]:
+    """Return the call with new tokens; raise `error` where it had none.
 
-    What is answered with a 401 was not carried out, so every method may be sent again.
+    A call with the response 401 was not processed, so that it may be sent again whatever its method.
     """
     rejected = [credential.token for credential in call.credentials if credential.token is not None]
     if not rejected:
@@ -200,47 +204,62 @@ async def _with_new_tokens(
     credentials = await _resolve(plan, resolver, deadline=call.deadline)
     masker = call.masker
     if masker is not None:
-        # The upstream has seen the token before, too.
+        # The upstream has also received the previous token.
         masker = masker.combined_with(credentials.masker)
     return replace(call, credentials=credentials, masker=masker)
 
 
 def _backoff(
-    error: UpstreamError, deadline: float, context: CallContext, *, tries: int, max_retry_after: float
+    error: UpstreamError, deadline: float, context: CallContext, *, attempts: int, max_retry_after: float
 ) -> float | None:
-    """Seconds until the next try, None where there is none."""
+    """Return the seconds to wait before the next attempt, or None where there must be none."""
     plan = context.plan
     upstream = plan.upstream
     may_repeat = plan.retryable or context.is_repeatable
     if (
-        tries >= upstream.policy.max_attempts
+        attempts >= upstream.policy.max_attempts
+        or error.response_begun
         or upstream.breaker.is_tripped
         or not is_retryable(error, may_repeat)
     ):
         return None
-    backoff = random.uniform(0, min(_FIRST_BACKOFF * 2.0 ** (tries - 1), _MAX_BACKOFF))  # noqa: S311
+    backoff = random.uniform(0, min(_FIRST_BACKOFF * 2.0 ** (attempts - 1), _MAX_BACKOFF))  # noqa: S311
     retry_after = _retry_after(error)
     if retry_after > max_retry_after:
-        # Sooner than it asked for would be no help to the upstream; the client is told when.
+        # The upstream must not be called earlier; the client gets its Retry-After.
         return None
     backoff += retry_after
-    if upstream.now() + backoff > deadline - _SHORTEST_TRY or not upstream.budget.try_spend():
+    if upstream.now() + backoff > deadline - _MIN_ATTEMPT_SECONDS or not upstream.budget.try_spend():
         return None
     return backoff
 
 
 def is_retryable(error: UpstreamError, may_repeat: bool) -> bool:
-    """Whether a call that failed so may be sent again; `may_repeat`: though it may have been carried out."""
+    """Return whether a call that failed with this error may be sent again.
+
+    `may_repeat` says that it may be sent again even though the upstream may have processed it.
+    """
     if isinstance(error, (UpstreamTimeout, UpstreamUnreachable, UpstreamMalformed)):
-        # Malformed is a response, too, that ends before its length.
+        # A response that ends before its Content-Length is malformed, too.
         return may_repeat or not error.request_sent
     if isinstance(error, UpstreamRejected) and error.response is not None:
         return may_repeat and error.response.status in _RETRIED_STATUSES
     return False
 
 
+def is_retryable_by_client(error: UpstreamError, plan: Plan, *, has_idempotency_key: bool) -> bool:
+    """Return whether the client may send the same request again, after all attempts of its call failed.
+
+    Under an idempotency key, the outcome of a call that may have been processed is stored and replayed.
+    """
+    if isinstance(error, UpstreamRejected) and error.response is not None and error.response.status == 429:
+        # The upstream has not processed it, whatever the method.
+        return True
+    return is_retryable(error, plan.retryable and not has_idempotency_key)
+
+
 def _retry_after(error: UpstreamError) -> float:
-    """The seconds that a response asks for, 0 where it asks for none. A date is for clients to read."""
+    """Return the seconds of the response's Retry-After; 0 for none, and for a date."""
     for name, value in error.response.headers.items() if error.response is not None else ():
         if name.lower() == "retry-after":
             return float(value) if value.isascii() and value.isdigit() and len(value) < 10 else 0.0

@@ -1,4 +1,4 @@
-"""Responses under way as events: what they share, and how all of them end when the gateway stops."""
+"""Open streams of events, and how they are ended when the gateway stops."""
 
 import asyncio
 from typing import Protocol
@@ -8,17 +8,18 @@ from app.errors import GatewayError, Stopping
 
 
 class OpenStream(Protocol):
-    """A stream of events that can be told to end."""
+    """A stream of events that can be ended from outside."""
 
     def end(self, cause: GatewayError) -> None:
-        """End at once, with a last event that says why."""
+        """End the stream at once, with a last event that contains the error."""
 
 
 class StreamRegistry:
-    """The open streams of events of a process, whichever interface serves them.
+    """The open streams of events of a process, from all interfaces.
 
-    `heartbeat`: seconds of silence after which one is sent; `stall`: the most seconds that a client may take
-    over 64 KiB. When `stopping` is set, every stream is ended, and one that begins later, at once.
+    After `heartbeat` seconds without an event, a heartbeat is sent; a client that takes more than `stall`
+    seconds to receive 64 KiB is disconnected. When `stopping` is set, every stream is ended; a stream that
+    begins later is ended at once.
     """
 
     def __init__(
@@ -36,13 +37,13 @@ class StreamRegistry:
         return len(self._open)
 
     def add(self, stream: OpenStream) -> None:
-        """Add a stream that begins."""
+        """Add an open stream, to be ended when the gateway stops."""
         self._open.add(stream)
         if self._waiter is None:
             self._waiter = self.clock.loop.create_task(self._end_all())
 
     def discard(self, stream: OpenStream) -> None:
-        """Remove a stream, which cannot be told to end any more; nothing where it was removed before."""
+        """Remove a stream that has ended; do nothing where it was removed before."""
         self._open.discard(stream)
         if not self._open and self._waiter is not None:
             self._waiter.cancel()

@@ -47,7 +47,7 @@ _POSITION = text("SELECT coalesce(max(last), 0) FROM change_counter")
 _SINCE = text(
     "SELECT counter.last, changes.seq, changes.kind, changes.provider_id, changes.object_id"
     " FROM change_counter counter LEFT JOIN changes ON changes.seq > :last"
-    " ORDER BY changes.seq LIMIT :most"
+    " ORDER BY changes.seq LIMIT :limit"
 )
 _PRUNE = text("DELETE FROM changes WHERE at < now() - interval '1 day'")
 
@@ -141,7 +141,7 @@ class ChangeFeed:
         """Take the current position and begin to listen. Subscribers must read what they cache after this
         call.
         """
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             self._last = int((await session.execute(_POSITION)).scalar_one())
         self._tasks = [asyncio.create_task(self._poll(), name="change-feed-poll")]
         if self._listen_dsn is not None:
@@ -178,9 +178,9 @@ class ChangeFeed:
             self._read_at = time.monotonic()
 
     async def _read(self) -> tuple[int, list[ChangeNotice]]:
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             rows: Sequence[Any] = (
-                await session.execute(_SINCE, {"last": self._last, "most": _MAX_CHANGES})
+                await session.execute(_SINCE, {"last": self._last, "limit": _MAX_CHANGES})
             ).all()
         if not rows:
             return self._last, []
@@ -226,7 +226,7 @@ class ChangeFeed:
                 _log.exception("the change feed failed")
 
     async def _prune(self) -> None:
-        async with self._database.writing() as session:
+        async with self._database.transaction() as session:
             await session.execute(_PRUNE)
 
     async def _listen(self, dsn: str) -> None:

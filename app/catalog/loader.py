@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
@@ -15,18 +16,19 @@ from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.database import Database
+from app.decoding.rule import ResponseRule
 from app.errors import FieldError, GatewayError, InvalidInput, NotFound, UnsetVariable
 from app.models import TENANT, Credential, Provider, Tool, Variable
-from app.outbound.credentials import compile_security
 from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
 from app.outbound.scope import connection_scope
-from app.protocols.base import Adapter, PassesOwnSecrets
+from app.protocols.base import Adapter, DescribesResponses, PassesOwnSecrets
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.protocols.variables import variables_of, with_variables
 from app.resilience import Origins
 from app.security.credentials import SealedCredential, SealedVariable, open_credential
 from app.security.rate_limit import RateLimit
+from app.security.requirements import security_json, slot_names
 from app.security.response_masking import ResponseMasker
 from app.security.vault import Vault
 from app.settings import Settings
@@ -46,10 +48,13 @@ _NIL = UUID(int=0)
 
 @dataclass(frozen=True, slots=True)
 class _StoredTool:
-    """The rows of a tool; `fetched` tells whether it comes from a manual that was fetched."""
+    """The rows of a tool; `fetched` tells whether it comes from a manual that was fetched, `shown` are the
+    names of the variables in the public fields of the template that fetched it.
+    """
 
     tool: ToolView
     fetched: bool
+    shown: frozenset[str]
     options: Mapping[str, Any]
     limits: Mapping[str, Any]
     credentials: Sequence[Credential]
@@ -111,7 +116,7 @@ class PlanLoader:
         stored = await self.database.read(lambda session: _read_tool(session, name))
         tool = stored.tool
         try:
-            await self.adapters.ready(protocol_of(tool.call_template))
+            await self.adapters.load(protocol_of(tool.call_template))
             return self.compile(stored)
         except GatewayError as error:
             raise PlanError(error, provider=tool.provider, registrar_tags=tool.registrar_tags) from None
@@ -128,7 +133,7 @@ class PlanLoader:
                 f"This gateway does not serve the protocol {protocol} of the tool {tool.name}."
             )
         finder = VariableFinder(tool.provider, stored.variables, self._environment())
-        template = _with_values(tool.call_template, finder, fetched=stored.fetched)
+        template = _with_values(tool.call_template, finder, stored)
         try:
             target = adapter.prepare(template)
         except InvalidInput as error:
@@ -154,7 +159,9 @@ class PlanLoader:
             tags=tuple(tool.tags),
             registrar_tags=tool.registrar_tags,
             enabled=tool.enabled,
+            provider_enabled=tool.provider_enabled,
             deprecated=tool.deprecated,
+            requires_approval=tool.requires_approval,
             safe=safe,
             retryable=safe or retry_permitted,
             adapter=adapter,
@@ -162,7 +169,7 @@ class PlanLoader:
             origin=origin,
             upstream=upstream,
             inputs=tool.inputs,
-            needs=compile_security(tool.security),
+            needs=tool.security,
             credentials=sealed,
             limits=limits_of(stored.limits, self.settings),
             egress=egress,
@@ -171,9 +178,18 @@ class PlanLoader:
             rate_limit=RateLimit.from_stored(stored.limits.get("rate")),
             cache_rule=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
             idempotency_header=stored.limits.get("idempotency_header"),
+            outputs=tool.outputs,
+            response_spec=adapter.response_spec(target) if isinstance(adapter, DescribesResponses) else None,
+            response_rule=ResponseRule.of(stored.options.get("responses"), tool=tool.name),
             mask_responses=stored.options.get("mask_responses") is not False,
             masker=_masker_of(adapter, target),
+            fingerprint=self._fingerprint(tool, template, origin),
         )
+
+    def _fingerprint(self, tool: ToolView, template: Mapping[str, Any], origin: str) -> bytes:
+        parts = [str(tool.id), origin, template, tool.inputs, security_json(tool.security)]
+        text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        return self.vault.digest("tool-definition", text)
 
     def _environment(self) -> Mapping[str, str]:
         # An empty value counts as no value, as in UTCP's clients.
@@ -216,6 +232,7 @@ def is_from_fetched_manual() -> ColumnElement[bool]:
 async def _read_tool(session: AsyncSession, name: str) -> _StoredTool:
     statement = tool_select(full=True).add_columns(
         is_from_fetched_manual().label("fetched"),
+        col(Provider.call_template).label("provider_template"),
         col(Provider.options).label("options"),
         col(Provider.limits).label("limits"),
     )
@@ -226,14 +243,15 @@ async def _read_tool(session: AsyncSession, name: str) -> _StoredTool:
     credentials = await _credentials(session, tool)
     names = {*variables_of(tool.call_template)}.union(*(row.variable_names for row in credentials))
     variables = await _variables(session, tool, names) if names else []
-    return _StoredTool(tool, row.fetched, row.options, row.limits, credentials, variables)
+    shown = frozenset(variables_of(row.provider_template)) if row.fetched else frozenset()
+    return _StoredTool(tool, row.fetched, shown, row.options, row.limits, credentials, variables)
 
 
 async def _credentials(session: AsyncSession, tool: ToolView) -> Sequence[Credential]:
     """Return the credentials in the slots that the tool names, and egress. Others, such as those of
     discovery, are not for calls.
     """
-    slots = {EGRESS_SLOT} | {need["slot"] for alternative in tool.security for need in alternative}
+    slots = {EGRESS_SLOT} | slot_names(tool.security)
     found = await session.execute(
         select(Credential).where(
             col(Credential.provider_id) == tool.provider_id,
@@ -256,7 +274,7 @@ async def _variables(session: AsyncSession, tool: ToolView, names: Collection[st
     return found.scalars().all()
 
 
-def _with_values(template: dict[str, Any], finder: VariableFinder, *, fetched: bool) -> dict[str, Any]:
+def _with_values(template: dict[str, Any], finder: VariableFinder, stored: _StoredTool) -> dict[str, Any]:
     """Return the template with the values of its variables; one made from OpenAPI has none (`/$count` is
     a path).
     """
@@ -264,7 +282,9 @@ def _with_values(template: dict[str, Any], finder: VariableFinder, *, fetched: b
     secret = [
         name
         for name, variable in found.items()
-        if variable is not None and variable.secret and (fetched or variable.value is None)
+        if variable is not None
+        and variable.secret
+        and (variable.value is None or (stored.fetched and name not in stored.shown))
     ]
     if secret:
         # Every dry run would show a secret in the plain part of a plan.

@@ -6,15 +6,18 @@ from typing import Any
 from uuid import UUID
 
 from app.catalog.cache_rule import CacheRule
+from app.decoding.reader import ResponseReader
+from app.decoding.rule import ResponseRule
 from app.errors import GatewayError
+from app.http_requests.templates import ResponseSpec
 from app.json_schema.validator import ArgumentValidator
-from app.outbound.credentials import SlotRequirement
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.resilience import Origin
 from app.security.credentials import SealedCredential
 from app.security.rate_limit import RateLimit
+from app.security.requirements import SecurityRequirements
 from app.security.response_masking import ResponseMasker
 
 
@@ -34,7 +37,8 @@ class Plan:
 
     `needs` is an OR of ANDs of credential slots. `credentials` are sealed: a plan contains no secret in plain
     text. `origin` is where `target` sends requests, `upstream` the state of its breaker and bulkhead. `safe`
-    tells that its method has no side effects (RFC 9110 section 9.2.1), `retryable` that a request may be
+    tells that its method has no side effects (RFC 9110 section 9.2.1), `requires_approval` that another
+    key must approve each call, `retryable` that a request may be
     sent again though the upstream may have processed it. `scope` and `reuse` are those of its `Call`s.
     """
 
@@ -47,6 +51,7 @@ class Plan:
     registrar_tags: frozenset[str]
     enabled: bool
     deprecated: bool
+    requires_approval: bool
     safe: bool
     retryable: bool
     adapter: Adapter[Any]
@@ -54,7 +59,7 @@ class Plan:
     origin: str
     upstream: Origin = field(repr=False)
     inputs: Mapping[str, Any] = field(repr=False)
-    needs: tuple[tuple[SlotRequirement, ...], ...]
+    needs: SecurityRequirements
     credentials: Mapping[str, SealedCredential] = field(repr=False)
     limits: Limits
     egress: EgressSettings | None = field(repr=False)
@@ -70,13 +75,37 @@ class Plan:
     """Whether the secrets of a call are masked in its response."""
     masker: ResponseMasker | None = field(default=None, repr=False)
     """Masks those of this machine's own secrets that the upstream receives; None where it receives none."""
+    fingerprint: bytes = field(default=b"", repr=False)
+    """A keyed digest of what a call of the tool does: its template, inputs and security."""
+    provider_enabled: bool = True
+    """False where the provider is paused: then `enabled` is False, too."""
+    outputs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    response_spec: ResponseSpec | None = field(default=None, repr=False)
+    """What the call template says of responses beyond `outputs`."""
+    response_rule: ResponseRule = field(default_factory=ResponseRule)
+    """Whether responses are decoded and validated, unless the client of a call says otherwise."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
+    _response_reader: ResponseReader | None = field(default=None, repr=False)
 
     def validate(self, arguments: Any) -> None:
         """Raise InvalidArguments with every error found; InvalidInput where the tool's own schema is
         unusable.
         """
+        self._compiled().check(arguments)
+
+    def is_valid_input(self, name: str, value: Any) -> bool:
+        """Return whether the value is valid for the input `name`; True where its schema cannot be found."""
+        return self._compiled().is_valid_property(name, value)
+
+    def response_reader(self) -> ResponseReader:
+        """Return the reader of the tool's responses, made at the first call that needs it."""
+        reader = self._response_reader
+        if reader is None:
+            reader = self._response_reader = ResponseReader(self.outputs, self.response_spec)
+        return reader
+
+    def _compiled(self) -> ArgumentValidator:
         validator = self._validator
         if validator is None:
             validator = self._validator = ArgumentValidator(self.inputs)
-        validator.check(arguments)
+        return validator

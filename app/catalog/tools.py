@@ -1,5 +1,6 @@
 """Tools as clients see them: the source's definition with a person's overrides; and who may see which."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -11,6 +12,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    any_,
     case,
     cast,
     false,
@@ -21,12 +23,15 @@ from sqlalchemy import (
     select,
     true,
     union,
+    union_all,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from app.models import TENANT, Override, Provider, Tool
+from app.security.requirements import SecurityRequirements, compile_security
 
 _NO_STEPS: Final = literal([], JSONB)
 
@@ -45,7 +50,8 @@ class ToolView:
     """A tool with its overrides applied.
 
     `registrar_tags` are the tags that a registrar set, the only ones that count for the tag limit of a key.
-    `enabled` is also false where its provider is disabled.
+    `enabled` is also false where its provider is disabled. `requires_approval`: another key must approve each
+    call.
     """
 
     id: UUID
@@ -61,14 +67,16 @@ class ToolView:
     enabled: bool
     deprecated: bool
     custom: bool
+    requires_approval: bool
     version: int
     call_template: dict[str, Any] = field(repr=False)
-    security: list[list[dict[str, Any]]]
+    security: SecurityRequirements
     average_response_size: int | None
     created_at: datetime
     updated_at: datetime
-    slimmed: list[str] = field(default_factory=list)
-    """The steps by which a large tool was reduced for models."""
+    slimming_steps: list[str] = field(default_factory=list)
+    """The steps by which a large tool was slimmed for models."""
+    provider_enabled: bool = True
 
 
 def is_custom() -> ColumnElement[bool]:
@@ -81,6 +89,16 @@ def is_enabled() -> ColumnElement[bool]:
     return and_(col(Provider.enabled), func.coalesce(col(Override.enabled), true()))
 
 
+def is_disabled() -> ColumnElement[bool]:
+    """Return the opposite of `is_enabled()`, in a form that reads no more than the disabled tools."""
+    tool, provider = aliased(Tool), aliased(Provider)
+    disabled = select(col(provider.id)).where(~col(provider.enabled))
+    by_provider = select(col(tool.id)).where(col(tool.provider_id).in_(disabled))
+    override = aliased(Override)
+    by_override = select(col(override.tool_id)).where(col(override.enabled).is_(False))
+    return col(Tool.id).in_(union_all(by_provider, by_override))
+
+
 def tool_select(*, full: bool = False) -> Select[Any]:
     """Return a select of the columns that `tool_view()` reads, joined to provider and override, for the one
     tenant.
@@ -88,9 +106,9 @@ def tool_select(*, full: bool = False) -> Select[Any]:
     Description and schemas are those that a model sees, which are slimmed for a large tool; with `full` they
     are those that arguments are validated against.
     """
-    shown = col(Tool.shown)
-    description = (shown["description"].astext,) if not full else ()
-    inputs, outputs = (() if full else (shown[part],) for part in ("inputs", "outputs"))
+    slimmed = col(Tool.slimmed)
+    description = (slimmed["description"].astext,) if not full else ()
+    inputs, outputs = (() if full else (slimmed[part],) for part in ("inputs", "outputs"))
     columns: list[Any] = [
         col(Tool.id).label("id"),
         col(Tool.provider_id).label("provider_id"),
@@ -100,13 +118,15 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         func.coalesce(col(Override.description), *description, col(Tool.description)).label("description"),
         func.coalesce(*inputs, col(Tool.inputs)).label("inputs"),
         func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
-        func.coalesce(shown["steps"], _NO_STEPS).label("slimmed"),
+        func.coalesce(slimmed["steps"], _NO_STEPS).label("slimming_steps"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         col(Provider.tags).label("provider_tags"),
         _registrar_tags().label("registrar_tags"),
         is_enabled().label("enabled"),
+        col(Provider.enabled).label("provider_enabled"),
         col(Tool.deprecated).label("deprecated"),
         is_custom().label("custom"),
+        func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
         col(Tool.version).label("version"),
         col(Tool.call_template).label("call_template"),
         col(Tool.security).label("security"),
@@ -134,15 +154,17 @@ def tool_view(row: Any) -> ToolView:
         description=row.description,
         inputs=row.inputs,
         outputs=row.outputs,
-        slimmed=list(row.slimmed),
+        slimming_steps=list(row.slimming_steps),
         tags=list(row.tags),
         registrar_tags=frozenset(row.provider_tags).union(row.registrar_tags or ()),
         enabled=row.enabled,
+        provider_enabled=row.provider_enabled,
         deprecated=row.deprecated,
         custom=row.custom,
+        requires_approval=row.requires_approval,
         version=row.version,
         call_template=row.call_template,
-        security=row.security,
+        security=compile_security(row.security),
         average_response_size=row.average_response_size,
         created_at=row.created_at,
         updated_at=row.updated_at,
@@ -191,13 +213,42 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
     return and_(*rules)
 
 
-async def visible_providers(session: AsyncSession, principal: Viewer) -> frozenset[str]:
+async def visible_providers(
+    session: AsyncSession, principal: Viewer, *, names: Collection[str] | None = None
+) -> frozenset[str]:
     """Return the names of the providers that a principal may see, through their own tags or those of a
-    tool.
+    tool; with `names`, only those of these names.
     """
     own = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
     by_tool = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
+    if names is not None:
+        is_named = col(Provider.name) == any_(cast(sorted(names), ARRAY(Text)))
+        own, by_tool = own.where(is_named), by_tool.where(is_named)
     return frozenset((await session.execute(union(own, by_tool))).scalars())
+
+
+async def providers_with_tags(session: AsyncSession, tags: Collection[str]) -> frozenset[tuple[str, str]]:
+    """Return each provider with each of the tags by which a principal limited to it sees something of the
+    provider: its own tags, and those that a registrar gave to its tools.
+    """
+    wanted = sorted(tags)
+    own = select(col(Provider.name), func.unnest(col(Provider.tags)).label("tag")).where(
+        col(Provider.tenant_id) == TENANT, _overlaps(col(Provider.tags), wanted)
+    )
+    by_tool = (
+        tool_select()
+        .with_only_columns(col(Provider.name), func.unnest(_registrar_tags()).label("tag"))
+        .where(_overlaps(_registrar_tags(), wanted))
+    )
+    rows = await session.execute(union(own, by_tool))
+    return frozenset((row[0], row[1]) for row in rows if row[1] in tags)
+
+
+async def count_visible(session: AsyncSession, principal: Viewer) -> tuple[int, int]:
+    """Return the number of providers and of tools that a principal may see, disabled ones included."""
+    providers = len(await visible_providers(session, principal))
+    counted = tool_select().with_only_columns(func.count()).where(principal_filter(principal))
+    return providers, (await session.execute(counted)).scalar_one()
 
 
 def call_url(base_url: str, alias: str) -> str:

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from app.access.data_keys import open_vault, rewrap, wrapping_keys
 from app.access.repository import create_key
-from app.cli.operator_commands import DatabaseUrl, operator_errors, settings_with
+from app.cli.operator_commands import operator_errors, settings_with
 from app.database import Database, migrate
 from app.embedded import EmbeddedServers, sealing_key
 from app.security.vault import KeyRing
@@ -21,30 +20,11 @@ from app.settings import Settings
 SEALING_KEY_FILE = "sealing.key"
 
 
-def bootstrap(
-    database_url: DatabaseUrl = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the embedded servers [DATA_DIR, .data].")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Name of the new key.")] = "admin",
-    new_sealing_key: Annotated[
-        bool,
-        typer.Option("--new-sealing-key", help="Print a new entry for SEALING_KEYS and do nothing else."),
-    ] = False,
-    rotate: Annotated[
-        bool,
-        typer.Option("--rotate", help="Wrap all data keys with the first key of SEALING_KEYS instead."),
-    ] = False,
-) -> None:
-    """Create an admin key directly in the database: the first one, or another where it was lost.
+def bootstrap(*, database_url: str | None, data_dir: Path | None, name: str, rotate: bool) -> None:
+    """Create an admin key called `name` and print it, or (`rotate`) wrap all data keys anew.
 
-    Standard output is the key alone. Before --rotate, put the new sealing key in front of SEALING_KEYS on
-    every replica; afterwards the old one may be removed. For the embedded database (no DATABASE_URL) the new
-    key is created and written to its file; stop the gateway first.
+    None leaves a setting to the environment.
     """
-    if new_sealing_key:
-        typer.echo(KeyRing.generate(f"k{int(time.time())}"))
-        return
     settings = settings_with(database_url=database_url, data_dir=data_dir)
     with operator_errors(), database_access(settings, rotate=rotate) as (dsn, ring):
         if rotate:
@@ -97,7 +77,7 @@ async def admin_key(dsn: str, ring: KeyRing, *, name: str) -> str:
     database = Database(dsn, pool_size=1)
     try:
         vault = await open_vault(database, ring)
-        async with database.writing() as session:
+        async with database.transaction() as session:
             minted = await create_key(session, vault, name=name, scopes=("admin",), actor="bootstrap")
         return minted.text.reveal()
     finally:

@@ -4,18 +4,54 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
+import orjson
 import typer
 
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.output import OutputFormat, cell
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
+from app.cli.record_stream import follow
 from app.cli.session import GatewayCommand, SessionContext
 from app.cli.values import parse_time, url_path
 
 commands = typer.Typer(name="calls", help="The record of calls.", no_args_is_help=True)
 
 
+ToolOption = Annotated[str | None, typer.Option("--tool", help="Only calls of this tool.")]
+ProviderOption = Annotated[
+    str | None, typer.Option("--provider", help="Only calls of this provider's tools.")
+]
+KeyIdOption = Annotated[str | None, typer.Option("--key-id", help="Only calls with the key of this id.")]
+OutcomeOption = Annotated[
+    str | None,
+    typer.Option("--outcome", help="Only calls with this outcome: ok, upstream-timeout, unknown..."),
+]
+StatusOption = Annotated[int | None, typer.Option("--status", help="Only calls with this response status.")]
+UpstreamStatusOption = Annotated[
+    int | None,
+    typer.Option("--upstream-status", help="Only calls with this response status of the upstream."),
+]
+SafeOption = Annotated[
+    bool | None,
+    typer.Option("--safe/--effects", help="Only calls of tools without (or with) effects."),
+]
+SlowerThanOption = Annotated[
+    float | None,
+    typer.Option("--slower-than", min=0, help="Only calls of this many milliseconds or more."),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class CallFilter:
-    """Which calls to list; the fields are query parameters of `GET /calls`."""
+    """Which calls to list or to follow; the fields are query parameters of `GET /calls`."""
 
     tool: str | None
     provider: str | None
@@ -25,55 +61,72 @@ class CallFilter:
     upstream_status: int | None
     safe: bool | None
     min_duration_ms: float | None
-    since: str | None
-    until: str | None
 
 
 @commands.command("list", cls=GatewayCommand)
 def list_calls(
     ctx: SessionContext,
     *,
-    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
-    provider: Annotated[str | None, typer.Option(help="Only calls of this provider's tools.")] = None,
-    key_id: Annotated[
-        str | None, typer.Option("--key-id", help="Only calls with the key of this id.")
+    tool: ToolOption = None,
+    provider: ProviderOption = None,
+    key_id: KeyIdOption = None,
+    outcome: OutcomeOption = None,
+    status: StatusOption = None,
+    upstream_status: UpstreamStatusOption = None,
+    safe: SafeOption = None,
+    min_duration_ms: SlowerThanOption = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only calls at or after this time: 2h (ago), or a time.")
     ] = None,
-    outcome: Annotated[
-        str | None, typer.Option(help="Only calls with this outcome: ok, upstream-timeout, unknown...")
+    until: Annotated[
+        str | None, typer.Option(help="Only calls before this time: 30m (ago), or a time.")
     ] = None,
-    status: Annotated[int | None, typer.Option(help="Only calls with this response status.")] = None,
-    upstream_status: Annotated[
-        int | None, typer.Option(help="Only calls with this response status of the upstream.")
-    ] = None,
-    safe: Annotated[
-        bool | None, typer.Option("--safe/--effects", help="Only calls of tools without (or with) effects.")
-    ] = None,
-    min_duration_ms: Annotated[
-        float | None,
-        typer.Option("--slower-than", min=0, help="Only calls of this many milliseconds or more."),
-    ] = None,
-    since: Annotated[str | None, typer.Option(help="Not before: 2h (ago), or a time.")] = None,
-    until: Annotated[str | None, typer.Option(help="Before: 30m (ago), or a time.")] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
-    """List calls, the newest first."""
-    chosen = CallFilter(
-        tool=tool,
-        provider=provider,
-        key_id=key_id,
-        outcome=outcome,
-        status=status,
-        upstream_status=upstream_status,
-        safe=safe,
-        min_duration_ms=min_duration_ms,
-        since=None if since is None else parse_time(since, option="--since", ago=True),
-        until=None if until is None else parse_time(until, option="--until", ago=True),
-    )
-    columns = ("TIME", "TOOL", "KEY", "OUTCOME", "UPSTREAM", "TRIES", "MS", "BYTES", "ID")
-    paging = Paging(limit, everything, cursor)
-    show_list(ctx.obj, "/calls", query=asdict(chosen), paging=paging, columns=columns, row=_row)
+    """List the records of calls, newest first."""
+    chosen = CallFilter(tool, provider, key_id, outcome, status, upstream_status, safe, min_duration_ms)
+    times = {
+        "since": None if since is None else parse_time(since, option="--since", ago=True),
+        "until": None if until is None else parse_time(until, option="--until", ago=True),
+    }
+    paging = Paging(limit, everything, cursor, sort, q)
+    show_list(ctx.obj, "/calls", query=asdict(chosen) | times, paging=paging, columns=_COLUMNS, row=_row)
+
+
+@commands.command("tail", cls=GatewayCommand)
+def tail_calls(
+    ctx: SessionContext,
+    *,
+    tool: ToolOption = None,
+    provider: ProviderOption = None,
+    key_id: KeyIdOption = None,
+    outcome: OutcomeOption = None,
+    status: StatusOption = None,
+    upstream_status: UpstreamStatusOption = None,
+    safe: SafeOption = None,
+    min_duration_ms: SlowerThanOption = None,
+) -> None:
+    """Write each call when it has ended, until Ctrl-C: a line, with `-o json` a JSON object on a line.
+
+    A lost connection is opened again, and continues after the last call.
+    """
+    session = ctx.obj
+    chosen = CallFilter(tool, provider, key_id, outcome, status, upstream_status, safe, min_duration_ms)
+    try:
+        records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)
+        for call in records:
+            if session.output.format is OutputFormat.JSON:
+                session.output.raw(orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE))
+            elif session.output.is_structured:
+                session.output.document([call])
+            else:
+                session.output.text("  ".join(map(cell, _row(call))))
+    except KeyboardInterrupt:
+        return
 
 
 @commands.command("show", cls=GatewayCommand)
@@ -82,7 +135,10 @@ def show_call(
     *,
     call_id: Annotated[str, typer.Argument(metavar="ID", help="The X-Call-Id of the response.")],
     bodies: Annotated[
-        bool, typer.Option("--bodies", help="Arguments and response, where CALL_LOG_BODIES recorded them.")
+        bool,
+        typer.Option(
+            "--bodies", help="Show the arguments and the response, where CALL_LOG_BODIES recorded them."
+        ),
     ] = False,
 ) -> None:
     """Show one call, or the recorded arguments and response (scope calls:bodies; creates an event)."""
@@ -91,7 +147,10 @@ def show_call(
     session.output.document(session.gateway.get(path).json())
 
 
+_COLUMNS = ("TIME", "TOOL", "CALLER", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")
+
+
 def _row(call: Mapping[str, Any]) -> tuple[object, ...]:
     duration = f"{call['duration_ms']:.1f}"
     end = (call["outcome"], call["upstream_status"], call["attempts"], duration, call["response_bytes"])
-    return (call["at"], call["tool"], call["key_id"], *end, call["id"])
+    return (call["at"], call["tool"], call.get("key_name") or call["key_id"], *end, call["id"])

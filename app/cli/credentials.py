@@ -1,5 +1,6 @@
 """`utcp-gateway credentials`: credentials for the APIs of providers. Secrets are never read back."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ import typer
 
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import SECRET_HELP, read_secret, url_path
+from app.cli.values import SECRET_HELP, confirm, read_secret, read_text, url_path
 
 commands = typer.Typer(
     name="credentials", help="Credentials for the APIs of providers.", no_args_is_help=True
@@ -25,6 +26,10 @@ class CredentialKind(StrEnum):
     BEARER = "bearer"
     OAUTH2 = "oauth2"
     STATIC = "static"
+    AWS_SIGV4 = "aws_sigv4"
+    HMAC = "hmac"
+    DIGEST = "digest"
+    GOOGLE_SERVICE_ACCOUNT = "google_service_account"
 
 
 #: The member of the body that --secret fills.
@@ -34,20 +39,35 @@ _SECRET_FIELD = {
     CredentialKind.BEARER: "token",
     CredentialKind.OAUTH2: "client_secret",
     CredentialKind.STATIC: "value",
+    CredentialKind.AWS_SIGV4: "secret_access_key",
+    CredentialKind.HMAC: "secret",
+    CredentialKind.DIGEST: "password",
+    CredentialKind.GOOGLE_SERVICE_ACCOUNT: "key",
 }
+#: The same for the grants of kind oauth2.
+_GRANT_SECRET = {"refresh_token": "refresh_token", "jwt_bearer": "private_key"}
 #: The options of each kind (True: required).
 _FIELDS: Mapping[CredentialKind, Mapping[str, bool]] = {
     CredentialKind.API_KEY: {"location": False, "name": False},
     CredentialKind.BASIC: {"username": True},
     CredentialKind.BEARER: {},
     CredentialKind.OAUTH2: {
-        "client_id": True,
+        "client_id": False,
         "token_url": False,
         "scope": False,
         "audience": False,
         "resource": False,
+        "grant_type": False,
+        "token_endpoint_auth_method": False,
+        "key_id": False,
+        "issuer": False,
+        "subject": False,
     },
     CredentialKind.STATIC: {"location": True, "name": True},
+    CredentialKind.AWS_SIGV4: {"access_key_id": True, "region": True, "service": True},
+    CredentialKind.HMAC: {"key_id": False},
+    CredentialKind.DIGEST: {"username": True},
+    CredentialKind.GOOGLE_SERVICE_ACCOUNT: {"scope": False, "subject": False},
 }
 
 ProviderArgument = Annotated[str, typer.Argument(help="The provider.")]
@@ -66,18 +86,80 @@ class CredentialFields:
     scope: str | None
     audience: str | None
     resource: str | None
+    grant_type: str | None
+    token_endpoint_auth_method: str | None
+    key_id: str | None
+    issuer: str | None
+    subject: str | None
+    access_key_id: str | None
+    region: str | None
+    service: str | None
 
     def body(self, kind: CredentialKind) -> dict[str, Any]:
-        """Return the fields that were given; raise InputError for one that `kind` lacks or does not have."""
+        """Return the fields that are set; raise InputError where `kind` requires another one or lacks one."""
         allowed = _FIELDS[kind]
-        given = asdict(self)
-        for name, value in given.items():
+        options = asdict(self)
+        for name, value in options.items():
             option = "--" + name.replace("_", "-")
             if value is not None and name not in allowed:
-                raise InputError(f"{option} is no option of a credential of kind {kind.value}.")
+                raise InputError(f"{option} is not an option of a credential of kind {kind.value}.")
             if value is None and allowed.get(name):
                 raise InputError(f"A credential of kind {kind.value} needs {option}.")
-        return {name: value for name, value in given.items() if value is not None}
+        if kind is CredentialKind.OAUTH2 and self.client_id is None and self.grant_type != "jwt_bearer":
+            raise InputError("A credential of kind oauth2 needs --client-id.")
+        return {name: value for name, value in options.items() if value is not None}
+
+    def secret_field(self, kind: CredentialKind) -> str:
+        """Return the member of the body that --secret fills."""
+        if kind is CredentialKind.OAUTH2 and self.token_endpoint_auth_method == "private_key_jwt":
+            return _GRANT_SECRET.get(self.grant_type or "", "private_key")
+        if kind is CredentialKind.OAUTH2:
+            return _GRANT_SECRET.get(self.grant_type or "", _SECRET_FIELD[kind])
+        return _SECRET_FIELD[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _OtherSecrets:
+    """The sources of secrets beside --secret, and the file of an HMAC recipe."""
+
+    client_secret: str | None
+    private_key: str | None
+    session_token: str | None
+    recipe: str | None
+
+    def body(self, kind: CredentialKind) -> dict[str, Any]:
+        """Return the members that they give; raise InputError for one that `kind` does not have."""
+        kinds = {
+            "client_secret": CredentialKind.OAUTH2,
+            "private_key": CredentialKind.OAUTH2,
+            "session_token": CredentialKind.AWS_SIGV4,
+            "recipe": CredentialKind.HMAC,
+        }
+        members: dict[str, Any] = {}
+        for name, source in asdict(self).items():
+            if source is None:
+                continue
+            if kinds[name] is not kind:
+                option = "--" + name.replace("_", "-")
+                raise InputError(f"{option} is not an option of a credential of kind {kind.value}.")
+            if name == "recipe":
+                members |= _recipe(source)
+            else:
+                members[name] = read_secret(source, prompt=name.replace("_", " ").capitalize())
+        return members
+
+
+def _recipe(source: str) -> dict[str, Any]:
+    """Return the members of an HMAC recipe; raise InputError for what is no JSON object."""
+    try:
+        recipe = json.loads(
+            source if source.lstrip().startswith("{") else read_text(source.removeprefix("@"))
+        )
+    except ValueError:
+        recipe = None
+    if not isinstance(recipe, dict):
+        raise InputError("--recipe takes a JSON object, or a file that holds one.")
+    return recipe
 
 
 @commands.command("set", cls=GatewayCommand)
@@ -94,12 +176,43 @@ def set_credential(
     name: Annotated[
         str | None, typer.Option(help="api_key, static: name of the header or parameter.")
     ] = None,
-    username: Annotated[str | None, typer.Option(help="basic: the user name.")] = None,
+    username: Annotated[str | None, typer.Option(help="basic, digest: the user name.")] = None,
     client_id: Annotated[str | None, typer.Option(help="oauth2: the client id.")] = None,
     token_url: Annotated[str | None, typer.Option(help="oauth2: the token endpoint.")] = None,
-    scope: Annotated[str | None, typer.Option(help="oauth2: the scopes to request.")] = None,
+    scope: Annotated[
+        str | None, typer.Option(help="oauth2, google_service_account: the scopes to request.")
+    ] = None,
     audience: Annotated[str | None, typer.Option(help="oauth2: the audience to request.")] = None,
     resource: Annotated[str | None, typer.Option(help="oauth2: the resource to request.")] = None,
+    grant_type: Annotated[
+        str | None, typer.Option(help="oauth2: client_credentials (default), refresh_token or jwt_bearer.")
+    ] = None,
+    token_endpoint_auth_method: Annotated[
+        str | None,
+        typer.Option(help="oauth2: client_secret_basic, client_secret_post, private_key_jwt or none."),
+    ] = None,
+    client_secret: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="oauth2: the client secret, where --secret is another one."),
+    ] = None,
+    private_key: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="oauth2: a private key, where --secret is another one."),
+    ] = None,
+    key_id: Annotated[str | None, typer.Option(help="hmac, oauth2: the id of the key.")] = None,
+    issuer: Annotated[str | None, typer.Option(help="oauth2: the issuer of the assertion.")] = None,
+    subject: Annotated[
+        str | None, typer.Option(help="oauth2, google_service_account: the subject of the assertion.")
+    ] = None,
+    access_key_id: Annotated[str | None, typer.Option(help="aws_sigv4: the id of the access key.")] = None,
+    session_token: Annotated[
+        str | None, typer.Option(metavar="SOURCE", help="aws_sigv4: the token of temporary credentials.")
+    ] = None,
+    region: Annotated[str | None, typer.Option(help="aws_sigv4: the region.")] = None,
+    service: Annotated[str | None, typer.Option(help="aws_sigv4: the signing name of the service.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="JSON|FILE", help="hmac: how requests are signed.")
+    ] = None,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
@@ -108,21 +221,41 @@ def set_credential(
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask, wherever the credential is to be sent.")
+        bool, typer.Option("--yes", "-y", help="Do not ask for confirmation of new destinations.")
     ] = False,
 ) -> None:
     """Store a credential; it replaces the stored one of the slot.
 
     Where it would be sent to other origins than the stored one (the first one: than the provider's source),
-    the command shows them and asks first; without a terminal it fails then, unless --yes is given.
+    the command shows them and asks for confirmation; without a terminal it fails, unless --yes is given.
 
     The secret is the key, the password, the token or the client secret; it may contain ${NAME} of a variable.
+    With --grant-type refresh_token it is the refresh token, with jwt_bearer and private_key_jwt the private
+    key, of a Google service account its key file (--secret @key.json).
     A credential of kind static replaces a value of a call template; the API accepts several values.
     """
-    fields = CredentialFields(location, name, username, client_id, token_url, scope, audience, resource)
+    fields = CredentialFields(
+        location=location,
+        name=name,
+        username=username,
+        client_id=client_id,
+        token_url=token_url,
+        scope=scope,
+        audience=audience,
+        resource=resource,
+        grant_type=grant_type,
+        token_endpoint_auth_method=token_endpoint_auth_method,
+        key_id=key_id,
+        issuer=issuer,
+        subject=subject,
+        access_key_id=access_key_id,
+        region=region,
+        service=service,
+    )
     session = ctx.obj
-    secret_field = _SECRET_FIELD[kind]
-    body: dict[str, Any] = {"kind": kind.value, **fields.body(kind)}
+    secret_field = fields.secret_field(kind)
+    others = _OtherSecrets(client_secret, private_key, session_token, recipe)
+    body: dict[str, Any] = {"kind": kind.value, **fields.body(kind), **others.body(kind)}
     body[secret_field] = read_secret(
         secret, prompt=f"{secret_field.replace('_', ' ').capitalize()} of {slot}"
     )
@@ -137,7 +270,7 @@ def set_credential(
     stored = session.gateway.send(
         "PUT", url_path("providers", provider, "credentials", slot), json=body
     ).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(stored or {"slot": slot, "kind": kind.value})
         return
     session.output.note(f"Stored the {kind.value} credential of {provider} in slot {slot}.")
@@ -153,7 +286,7 @@ def list_credentials(ctx: SessionContext, *, provider: ProviderArgument) -> None
     found = session.gateway.get(url_path("providers", provider)).json()
     slots = found.get("slots") or []
     stored = {credential["slot"]: credential for credential in found.get("credentials") or []}
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document({"slots": slots, "credentials": list(stored.values())})
         return
     declared = {slot["slot"]: slot for slot in slots}
@@ -166,10 +299,10 @@ def list_credentials(ctx: SessionContext, *, provider: ProviderArgument) -> None
 
 @commands.command("remove", cls=GatewayCommand)
 def remove(ctx: SessionContext, *, provider: ProviderArgument, slot: SlotArgument) -> None:
-    """Remove a credential: it is sent no more."""
+    """Delete the credential of a slot."""
     session = ctx.obj
     session.gateway.delete(url_path("providers", provider, "credentials", slot))
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document({"removed": slot})
         return
     session.output.note(f"Removed the credential of {provider} in slot {slot}.")
@@ -177,7 +310,7 @@ def remove(ctx: SessionContext, *, provider: ProviderArgument, slot: SlotArgumen
 
 @dataclass(frozen=True, slots=True)
 class _CredentialDestination:
-    """The origins and the token URL that the command line gives; with `yes` nobody is asked."""
+    """The origins and the token URL that the command line gives; with `yes` no confirmation is needed."""
 
     origins: list[str]
     token_url: str | None
@@ -185,25 +318,28 @@ class _CredentialDestination:
 
 
 def _confirm_origins(
-    session: ClientSession, provider: str, slot: str, given: _CredentialDestination
+    session: ClientSession, provider: str, slot: str, requested: _CredentialDestination
 ) -> list[str]:
     """Return the origins to bind the credential to, [] to leave them to the gateway.
 
-    Raise InputError where they must be confirmed and there is no terminal, typer.Abort for a no.
+    Raise InputError where they must be confirmed and there is no terminal, typer.Abort where they are not
+    confirmed.
     """
     known = _known_destination(session, provider, slot)
     if known is None:
-        shown = ["This key may not read where it was sent so far (scope providers:read)."]
-        origins = given.origins
+        warnings = [
+            "This key may not read the current destinations of the credential (scope providers:read)."
+        ]
+        origins = requested.origins
     else:
-        origins = given.origins or list(known["origins"])
-        shown = _differences(known, origins, given.token_url)
-    if shown and not given.yes:
-        for line in shown:
+        origins = requested.origins or list(known["origins"])
+        warnings = _differences(known, origins, requested.token_url)
+    if warnings and not requested.yes:
+        for line in warnings:
             session.output.note(line)
         if not sys.stdin.isatty():
-            raise InputError(" ".join([*shown, "Nothing was stored; give --yes if that is right."]))
-        typer.confirm("Store it?", abort=True, err=True)
+            raise InputError(" ".join([*warnings, "Nothing was stored; confirm with --yes."]))
+        confirm("Store the credential?")
     return origins
 
 
@@ -220,7 +356,7 @@ def _known_destination(session: ClientSession, provider: str, slot: str) -> Mapp
 
 
 def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | None) -> list[str]:
-    """Return sentences on the destinations that are new."""
+    """Return sentences that name the new destinations, [] where there are none."""
     before = known["origins"] if known["stored"] else known["registered"]
     before_normalized = {_normalized(origin) for origin in before}
     lines: list[str] = []
@@ -234,16 +370,16 @@ def _differences(known: Mapping[str, Any], origins: list[str], token_url: str | 
 
 
 def _normalized(origin: str) -> str:
-    """Return an origin in a common spelling; a rarer one costs one question more."""
+    """Return an origin in a common spelling; a difference in a rarer one is confirmed as if it were new."""
     return origin.strip().lower().removesuffix("/")
 
 
 def _row(name: str, slot: Mapping[str, Any], stored: Mapping[str, Any] | None) -> tuple[object, ...]:
     if stored is None:
-        return (name, slot.get("kind"), "no", "", "", "")
+        return (name, slot.get("exact_kind") or slot.get("kind"), "no", "", "", "")
     return (
         name,
-        stored.get("kind"),
+        stored.get("exact_kind") or stored.get("kind"),
         "yes",
         stored.get("fingerprint"),
         stored.get("allowed_origins"),

@@ -20,10 +20,14 @@ EXIT_CODES_HELP = (
 )
 
 
-class CommandFailed(Exception):
-    """A command cannot go on; `problem` has the members of RFC 9457 and is safe to show.
+class OperatorError(Exception):
+    """An error of `serve`, `bootstrap` or `migrate` that the operator can correct; its text is a sentence."""
 
-    `hint` is a sentence that says what to try, set by whoever knows more about the command.
+
+class CommandFailed(Exception):
+    """Raised where a command fails; `problem` has the members of RFC 9457 and is safe to show.
+
+    `hint` is a sentence on what to try, set by the command.
     """
 
     exit_code = ExitCode.FAILED

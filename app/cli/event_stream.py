@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from app.cli.errors import GatewayUnreachable, ProblemResponse
-from app.cli.output import CommandOutput
+from app.cli.output import CommandOutput, OutputFormat
 
 ACCEPT = "application/x-ndjson"
 """The media type to request: one JSON value a line."""
@@ -31,11 +31,11 @@ def print_events(chunks: Iterator[bytes], output: CommandOutput, *, verbose: boo
             end = control.get("end", {})
             output.note(f"{end.get('events')} events, {end.get('bytes')} bytes")
         return
-    raise GatewayUnreachable("The stream broke off before its last event.")
+    raise GatewayUnreachable("The stream ended without its last event.")
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines as bytes: text would be split at characters that JSON may hold (U+2028)."""
+    """Yield the lines as bytes: text would also be split at characters that JSON may contain (U+2028)."""
     pending = bytearray()
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
@@ -50,10 +50,12 @@ def _parse(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
-        raise GatewayUnreachable("The stream holds something else than events: is this a gateway?") from None
+        raise GatewayUnreachable(
+            "The stream contains something other than events: is this a gateway?"
+        ) from None
 
 
 def _rendered(line: bytes, value: Any, output: CommandOutput) -> bytes:
-    if isinstance(value, str) and not output.json:
+    if isinstance(value, str) and output.format is not OutputFormat.JSON:
         return value.encode()
     return line + b"\n"

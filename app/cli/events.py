@@ -1,4 +1,4 @@
-"""`utcp-gateway events`: who changed what on the control plane."""
+"""`utcp-gateway events`: the audit events of the control plane."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -6,10 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
 from app.cli.session import GatewayCommand, SessionContext
 
-commands = typer.Typer(name="events", help="Who changed what.", no_args_is_help=True)
+commands = typer.Typer(name="events", help="Audit events: who changed what.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +40,13 @@ def list_events(
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
-    """List changes, the newest first."""
+    """List audit events, newest first."""
     chosen = EventFilter(actor, object_type, object_name)
     columns = ("TIME", "ACTOR", "ACTION", "OBJECT", "NAME", "DETAIL")
-    paging = Paging(limit, everything, cursor)
+    paging = Paging(limit, everything, cursor, sort, q)
     show_list(ctx.obj, "/events", query=asdict(chosen), paging=paging, columns=columns, row=_row)
 
 

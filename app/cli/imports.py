@@ -4,14 +4,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from app.cli.client import Files
 from app.cli.errors import CommandFailed, GatewayUnreachable, ProblemResponse
 from app.cli.session import ClientSession
-from app.cli.values import url_path
+from app.cli.values import Files, url_path
 
 #: Seconds between two polls: short at first, because most documents take less than a second.
 _FIRST_POLL_SECONDS, _POLL_SECONDS_MAX = 0.05, 2.0
-#: Polls in a row that may fail: a gateway that is being restarted behind a proxy is away for a few seconds.
+#: Consecutive polls that may fail: a restart of a gateway behind a proxy takes a few seconds.
 _FAILED_POLLS_MAX = 5
 
 
@@ -52,7 +51,7 @@ def _poll(session: ClientSession, import_id: str) -> dict[str, Any]:
         except CommandFailed as failed:
             failures += 1
             if failures >= _FAILED_POLLS_MAX or not _is_retryable(failed):
-                failed.hint = f"the import continues all the same: its id is {import_id}."
+                failed.hint = f"the import continues nevertheless: its id is {import_id}."
                 raise
             continue
         failures = 0

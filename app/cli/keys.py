@@ -6,21 +6,44 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.errors import InputError
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
-from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import parse_time, url_path
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
+from app.cli.session import ClientSession, GatewayCommand, SessionContext
+from app.cli.values import parse_duration, parse_time, url_path
 from app.security.rate_limit import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of clients.", no_args_is_help=True)
+
+KeyIdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")]
+OwnerOption = Annotated[
+    str | None, typer.Option("--owner", help="Who answers for the key, e.g. a team or an address.")
+]
+PurposeOption = Annotated[str | None, typer.Option("--purpose", help="What the key is for.")]
+AllowUnknownProvidersOption = Annotated[
+    bool,
+    typer.Option("--allow-unknown-providers", help="Accept providers that do not exist yet."),
+]
+_SHOWN = (
+    "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "rate_limit", "created_at",
+    "expires_at", "revoked_at", "last_used_at", "rotated_from", "successor_id",
+)  # fmt: skip
 
 
 @commands.command("create", cls=GatewayCommand)
 def create(
     ctx: SessionContext,
     *,
-    name: Annotated[str, typer.Argument(help="What or whom the key is for.")],
+    name: Annotated[str, typer.Argument(help="Name of the key, e.g. of the client that uses it.")],
     scope: Annotated[
-        list[str], typer.Option("--scope", "-s", help="What it allows, e.g. tools:call; may be repeated.")
+        list[str], typer.Option("--scope", "-s", help="A scope, e.g. tools:call; may be repeated.")
     ],
     provider: Annotated[
         list[str] | None, typer.Option("--provider", help="Only tools of these providers; may be repeated.")
@@ -41,6 +64,9 @@ def create(
             "--rate", help="Rate limit of its calls, e.g. 100/60 (calls/seconds) or 100/60:20 (with a burst)."
         ),
     ] = None,
+    owner: OwnerOption = None,
+    purpose: PurposeOption = None,
+    allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Create a key and print it, once: the gateway stores only a digest.
 
@@ -48,8 +74,11 @@ def create(
     """
     session = ctx.obj
     body: dict[str, Any] = {"name": name, "scopes": scope}
+    body |= {member: text for member, text in (("owner", owner), ("purpose", purpose)) if text is not None}
     if provider:
         body["providers"] = provider
+    if allow_unknown_providers:
+        body["allow_unknown_providers"] = True
     if tag:
         body["tags"] = tag
     if expires:
@@ -57,44 +86,184 @@ def create(
     if rate:
         body["rate_limit"] = _parse_rate(rate)
     created = session.gateway.send("POST", "/keys", json=body).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(created)
         return
     session.output.note(f"Key {created.get('id')} for {name}; it is shown only now:")
     session.output.text(created["key"])
+    _print_warnings(session, created)
 
 
 @commands.command("list", cls=GatewayCommand)
 def list_keys(
     ctx: SessionContext,
     *,
-    revoked: Annotated[bool, typer.Option("--revoked", help="Revoked keys, too.")] = False,
+    revoked: Annotated[bool, typer.Option("--revoked", help="List revoked keys, too.")] = False,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="Only active, expiring, expired or revoked keys."),
+    ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
     """List the keys; their text is never shown again."""
     session = ctx.obj
-    columns = ("ID", "NAME", "SCOPES", "PROVIDERS", "TAGS", "RATE", "EXPIRES", "LAST USED", "STATE")
-    paging = Paging(limit, everything, cursor)
-    show_list(
-        session, "/keys", query={"include_revoked": revoked or None}, paging=paging, columns=columns, row=_row
+    columns = ("ID", "NAME", "OWNER", "SCOPES", "PROVIDERS", "TAGS", "RATE", "EXPIRES", "LAST USED", "STATE")
+    paging = Paging(limit, everything, cursor, sort, q)
+    query = {"include_revoked": revoked or None, "state": state}
+    show_list(session, "/keys", query=query, paging=paging, columns=columns, row=_row)
+
+
+@commands.command("show", cls=GatewayCommand)
+def show(ctx: SessionContext, *, key_id: KeyIdArgument) -> None:
+    """Show a key: its rights, its owner, and warnings; never its text."""
+    session = ctx.obj
+    _print_key(session, session.gateway.get(url_path("keys", key_id)).json())
+
+
+@commands.command("edit", cls=GatewayCommand)
+def edit(
+    ctx: SessionContext,
+    *,
+    key_id: KeyIdArgument,
+    name: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
+    owner: OwnerOption = None,
+    purpose: PurposeOption = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", "-s", help="Its scopes from now on, all of them; may be repeated."),
+    ] = None,
+    provider: Annotated[
+        list[str] | None,
+        typer.Option("--provider", help="Only tools of these providers, all of them; may be repeated."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="Only tools with one of these tags, all of them; may be repeated."),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", help="12h, 30d, 8w, a time like 2030-01-31T00:00Z, or `never`."),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", help="Rate limit of its calls, e.g. 100/60 or 100/60:20, or `default`."),
+    ] = None,
+    any_provider: Annotated[
+        bool, typer.Option("--any-provider", help="Remove the restriction to providers.")
+    ] = False,
+    any_tag: Annotated[bool, typer.Option("--any-tag", help="Remove the restriction to tags.")] = False,
+    allow_unknown_providers: AllowUnknownProvidersOption = False,
+) -> None:
+    """Change the description or the rights of a key; what is not given stays as it is."""
+    session = ctx.obj
+    if (provider and any_provider) or (tag and any_tag):
+        raise InputError("Give --provider or --any-provider, and --tag or --any-tag, not both.")
+    given = {"name": name, "owner": owner, "purpose": purpose}
+    body: dict[str, Any] = {member: value for member, value in given.items() if value is not None}
+    lists = (("scopes", scope), ("providers", provider), ("tags", tag))
+    body |= {member: values for member, values in lists if values}
+    body |= {member: None for member, chosen in (("providers", any_provider), ("tags", any_tag)) if chosen}
+    if expires is not None:
+        body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
+    if rate is not None:
+        body["rate_limit"] = None if rate == "default" else _parse_rate(rate)
+    if not body:
+        raise InputError("Give what is to be changed, e.g. --owner or --expires.")
+    if allow_unknown_providers:
+        body["allow_unknown_providers"] = True
+    _print_key(session, session.gateway.send("PATCH", url_path("keys", key_id), json=body).json())
+
+
+@commands.command("rotate", cls=GatewayCommand)
+def rotate(
+    ctx: SessionContext,
+    *,
+    key_id: KeyIdArgument,
+    overlap: Annotated[
+        str, typer.Option("--overlap", help="How long the old key remains valid: 0, 30m, 24h, 7d.")
+    ] = "24h",
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            "--expires",
+            help="When the successor expires: 30d, a time, or `never`. Default: as the old key would have.",
+        ),
+    ] = None,
+) -> None:
+    """Create the successor of a key and print it, once; the old key expires after the overlap.
+
+    Standard output holds nothing but the key, so that KEY=$(utcp-gateway keys rotate ...) works.
+    """
+    session = ctx.obj
+    body: dict[str, Any] = {"overlap_seconds": parse_duration(overlap, option="--overlap")}
+    if expires is not None:
+        body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
+    created = session.gateway.send("POST", url_path("keys", key_id, "rotate"), json=body).json()
+    if session.output.is_structured:
+        session.output.document(created)
+        return
+    session.output.note(
+        f"Key {created.get('id')} succeeds {key_id}, which expires after {overlap}; it is shown only now:"
     )
+    session.output.text(created["key"])
+    _print_warnings(session, created)
 
 
 @commands.command("revoke", cls=GatewayCommand)
 def revoke(
     ctx: SessionContext,
     *,
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")],
+    key_id: KeyIdArgument,
 ) -> None:
     """Revoke a key: at once on this worker, everywhere within seconds."""
     session = ctx.obj
     response = session.gateway.delete(url_path("keys", key_id))
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(response.json() or {"revoked": key_id})
         return
     session.output.note(f"Revoked {key_id}.")
+
+
+def me(ctx: SessionContext) -> None:
+    """Show the key in use: its rights, what is left of its rate limit, how much it may see, and warnings."""
+    session = ctx.obj
+    found = session.gateway.get("/me").json()
+    if session.output.is_structured:
+        session.output.document(found)
+        return
+    visible, usage = found["visible"], found.get("rate_limit_usage")
+    _print_fields(
+        session,
+        found,
+        ("may see", f"{visible['tools']} tools of {visible['providers']} providers"),
+        ("calls left", None if usage is None else f"{usage['remaining']} of {_format_rate(usage)}"),
+    )
+    session.output.text("")
+    rows = ((scope["name"], scope["description"]) for scope in found["scope_descriptions"])
+    session.output.table(("SCOPE", "ALLOWS"), rows)
+    _print_warnings(session, found)
+
+
+def _print_key(session: ClientSession, key: Mapping[str, Any]) -> None:
+    if session.output.is_structured:
+        session.output.document(key)
+        return
+    _print_fields(session, key)
+    _print_warnings(session, key)
+
+
+def _print_fields(session: ClientSession, key: Mapping[str, Any], *others: tuple[str, object]) -> None:
+    shown = {**key, "rate_limit": _format_rate(key.get("rate_limit"))}
+    session.output.fields([*((name.replace("_", " "), shown.get(name)) for name in _SHOWN), *others])
+
+
+def _print_warnings(session: ClientSession, key: Mapping[str, Any]) -> None:
+    for warning in key.get("warnings") or ():
+        session.output.warn(f"Warning: {warning.get('detail')} {warning.get('hint')}")
 
 
 def _parse_rate(text: str) -> dict[str, int]:
@@ -110,6 +279,6 @@ def _format_rate(stored: Mapping[str, int] | None) -> str | None:
 
 
 def _row(key: Mapping[str, Any]) -> tuple[object, ...]:
-    first = tuple(key.get(member) for member in ("id", "name", "scopes", "providers", "tags"))
+    first = tuple(key.get(member) for member in ("id", "name", "owner", "scopes", "providers", "tags"))
     last = tuple(key.get(member) for member in ("expires_at", "last_used_at", "state"))
     return (*first, _format_rate(key.get("rate_limit")), *last)

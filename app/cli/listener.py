@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from app.cli.operator_commands import OperatorError
+from app.cli.errors import OperatorError
 
 Listener = socket.socket
 
@@ -23,6 +23,5 @@ def listening(host: str, port: int) -> Iterator[Listener]:
         raise OperatorError(
             f"Cannot listen on {host} port {port}: {reason}. Choose another with --port or PORT."
         ) from None
-    listener.set_inheritable(True)
     with listener:
         yield listener

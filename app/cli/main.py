@@ -1,132 +1,129 @@
-"""`utcp-gateway`: the commands, and the options that all of them share."""
+"""The entry point `utcp-gateway`. It imports nothing that takes time, so that Ctrl-C is handled at once.
+
+While commands are imported, Ctrl-C ends the process by its signal, as it ends a program in C. While one runs,
+it is a KeyboardInterrupt, so that the command can restore the terminal and close its connections. Whatever
+happens, standard error gets a sentence and no traceback; UTCP_GATEWAY_TRACEBACK=1 shows the one of an error
+that no command expected.
+"""
 
 import errno
 import os
+import signal
 import sys
-from importlib import import_module
-from importlib.metadata import version
-from typing import Annotated, Any
 
-import typer
-from typer.core import TyperGroup
-from typer.main import get_command
+#: Exit codes of shells for a program that a signal ended, and of sysexits.h for an internal error.
+INTERRUPTED = 128 + signal.SIGINT
+INTERNAL_ERROR = 70
 
-from app.cli import calls, credentials, events, keys, openapi, providers, tools, transfer, variables
-from app.cli.errors import EXIT_CODES_HELP, CommandFailed, ProblemResponse
-from app.cli.session import (
-    CaFileOption,
-    ClientSession,
-    ConnectionOptions,
-    GatewayCommand,
-    JsonOption,
-    KeyFileOption,
-    KeyOption,
-    UrlOption,
-)
-from app.security.core_dumps import disable_core_dumps
-
-#: Commands that import the whole gateway, each a function in a module of its name. They are imported at
-#: use: `--version` costs 1.4 s of CPU with them and 0.3 s without.
-_OPERATOR_COMMANDS = ("serve", "bootstrap", "migrate")
-
-_NO_KEY_HINT = "give an API key with --key-file or UTCP_GATEWAY_KEY (`utcp-gateway --help`)."
-
-
-class RootCommand(TyperGroup):
-    """All commands: those of the operator, imported at use, and those of the client.
-
-    It shows `CommandFailed` as sentences (or as JSON) and exits with its code.
-    """
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return all names, in the order of the help."""
-        return [*_OPERATOR_COMMANDS, *super().list_commands(ctx)]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of this name, imported now if it is one of the operator's; None for none."""
-        if cmd_name not in _OPERATOR_COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        alone.command(cmd_name)(getattr(import_module(f"app.cli.{cmd_name}"), cmd_name))
-        return get_command(alone)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command line; raise typer.Exit with the code of an error that was shown."""
-        try:
-            return super().invoke(ctx)
-        except CommandFailed as failed:
-            session: ClientSession = ctx.obj
-            session.output.problem(failed.problem)
-            if failed.hint:
-                session.output.note(f"Hint: {failed.hint}")
-            elif isinstance(failed, ProblemResponse) and failed.status == 401 and not session.has_key:
-                session.output.note(f"Hint: {_NO_KEY_HINT}")
-            raise typer.Exit(failed.exit_code) from None
-
-
-app = typer.Typer(
-    name="utcp-gateway",
-    cls=RootCommand,
-    rich_markup_mode="markdown",
-    no_args_is_help=True,
-    # A traceback with local variables could show a key.
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=EXIT_CODES_HELP,
-)
-
-
-def _show_version(given: bool) -> None:
-    if given:
-        typer.echo(version("utcp-gateway"))
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    ctx: typer.Context,
-    url: UrlOption = None,
-    key: KeyOption = None,
-    key_file: KeyFileOption = None,
-    ca_file: CaFileOption = None,
-    json: JsonOption = False,
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """A UTCP registry and proxy: register APIs once, let agents discover, search and call their tools.
-
-    All commands but serve, bootstrap, migrate and openapi talk to a running gateway. Its address and the API
-    key come from --url and --key, before or after the command, or from UTCP_GATEWAY_URL, UTCP_GATEWAY_KEY (or
-    UTCP_GATEWAY_KEY_FILE) and UTCP_GATEWAY_CA_FILE. Without a key, a gateway on this machine
-    gets that of the embedded mode, DATA_DIR/admin.key.
-    """
-    options = ConnectionOptions(url=url, key=key, key_file=key_file, ca_file=ca_file, json=json)
-    ctx.obj = session = ClientSession(options)
-    ctx.call_on_close(session.close)
-
-
-app.add_typer(providers.commands)
-app.add_typer(credentials.commands)
-app.add_typer(variables.commands)
-app.add_typer(tools.commands)
-app.add_typer(calls.commands)
-app.add_typer(events.commands)
-app.add_typer(keys.commands)
-app.add_typer(openapi.commands)
-app.command("export", cls=GatewayCommand)(transfer.export)
-app.command("import", cls=GatewayCommand)(transfer.import_)
+_BROKEN_PIPE = 1
+_USAGE = 2
 
 
 def main() -> None:
-    """Run `utcp-gateway`, the installed command."""
-    # Every command has an API key in its memory, or all secrets of the gateway.
-    disable_core_dumps()
+    """Run `utcp-gateway`, the installed command; exit with its code."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _open_missing_streams()
+    code = _run()
+    # From here on there is nothing to clean up: what the interpreter does at its end cannot fail visibly.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(_flush(code))
+
+
+def _run() -> int:
+    """Run the command line and return its exit code; show every error as a sentence."""
+    if any("\udc80" <= char <= "\udcff" for word in sys.argv for char in word):
+        _say("Error: the command line has bytes that are not UTF-8.")
+        return _USAGE
     try:
+        from app.cli.root import app
+        from app.security.core_dumps import disable_core_dumps
+
+        # Every command has an API key in its memory, or all secrets of the gateway.
+        disable_core_dumps()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         app()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        return INTERRUPTED
     except OSError as error:
-        # What is left in the buffer of standard output must not be tried again at the exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if error.errno != errno.EPIPE:
-            sys.stderr.write(f"Error: standard output cannot be written: {error.strerror}.\n")
-        sys.exit(1)
+        if error.errno == errno.EPIPE:
+            return _BROKEN_PIPE
+        where = "standard output cannot be written" if error.filename is None else f"{error.filename}"
+        _say(f"Error: {where}: {error.strerror or type(error).__name__}.")
+        return 1
+    except Exception as error:  # noqa: BLE001 - the last resort: a traceback helps nobody at a terminal.
+        if _is_interrupt(error):
+            _say("Interrupted.")
+            return INTERRUPTED
+        return _internal_error(error)
+    return 0
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Return whether an error was raised because of a KeyboardInterrupt: Python raises RuntimeError from one
+    in `__set_name__` while a class is created.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
+
+
+def _internal_error(error: Exception) -> int:
+    """Report an error that no command expected. Its message is not shown: it may quote a secret."""
+    if os.environ.get("UTCP_GATEWAY_TRACEBACK") == "1":
+        import traceback
+
+        _say("".join(traceback.format_exception(error)).rstrip())
+    _say(
+        f"Error: utcp-gateway failed unexpectedly ({type(error).__name__}). This is a defect: please report"
+        " it, with the traceback that UTCP_GATEWAY_TRACEBACK=1 shows (it may quote your input)."
+    )
+    return INTERNAL_ERROR
+
+
+def _open_missing_streams() -> None:
+    """Open the standard streams that the parent process has closed, and make all of them take any text.
+
+    A descriptor that is left closed would be taken by the next file or connection, which then gets what is
+    printed. Writing to a closed standard output fails, as it should; standard error is discarded.
+    """
+    for number, name, flags, mode in (
+        (0, "stdin", os.O_RDONLY, "r"),
+        (1, "stdout", os.O_RDONLY, "w"),
+        (2, "stderr", os.O_WRONLY, "w"),
+    ):
+        stream = getattr(sys, name)
+        if stream is None:
+            opened = os.open(os.devnull, flags)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="replace", closefd=False))  # noqa: SIM115
+        elif number and hasattr(stream, "reconfigure"):
+            # A terminal with another encoding than UTF-8 shows a "?" for what it cannot show.
+            stream.reconfigure(errors="replace")
+
+
+def _flush(code: int) -> int:
+    """Flush standard output and return the exit code; 1 instead of 0 where that fails."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError) as error:
+        # What is left in the buffer must not be tried again at the exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if isinstance(error, OSError) and error.errno != errno.EPIPE and not code:
+            _say(f"Error: standard output cannot be written: {error.strerror}.")
+        return code or 1
+    return code
+
+
+def _say(line: str) -> None:
+    """Write a line on standard error, if that can be written."""
+    try:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

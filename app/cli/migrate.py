@@ -1,33 +1,17 @@
-"""`utcp-gateway migrate`: migrates the database's schema to this version, or down."""
+"""`utcp-gateway migrate`: migrates the database's schema to this version, or to an earlier revision."""
 
 import asyncio
 import sys
-from typing import Annotated
 
 import typer
 
-from app.cli.operator_commands import DatabaseUrl, fail, operator_errors, settings_with
+from app.cli.operator_commands import fail, operator_errors, settings_with
 from app.database import MigrationPlan, migration_plan
 from app.database import migrate as migrate_database
 
 
-def migrate(
-    database_url: DatabaseUrl = None,
-    revision: Annotated[
-        str,
-        typer.Option(
-            help="`head`, `base` (drops all tables), a revision's id, or steps from the schema's own (`-1`)."
-        ),
-    ] = "head",
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask before columns and tables are dropped.")
-    ] = False,
-) -> None:
-    """Migrate the database's schema to this version. Several replicas may run it at once.
-
-    A revision below the schema's own reverts migrations, which drops columns and tables with their data: the
-    command asks first, and without a terminal does it with --yes only.
-    """
+def migrate(*, database_url: str | None, revision: str, yes: bool) -> None:
+    """Migrate to `revision`; ask before one below the schema's own, unless `yes` is given."""
     settings = settings_with(database_url=database_url)
     if settings.database_url is None:
         fail("Name the database with --database-url or DATABASE_URL. The embedded one migrates by itself.")
@@ -48,8 +32,10 @@ def _confirm(planned: MigrationPlan) -> None:
     for text in planned.downgrades:
         typer.echo(f"  {text}", err=True)
     if not sys.stdin.isatty():
-        fail("Nothing was changed: there is no terminal to confirm this on. Give --yes to go down.", code=2)
-    typer.confirm("Go on?", abort=True, err=True)
+        fail(
+            "Nothing was changed: there is no terminal for a confirmation. Give --yes to revert them.", code=2
+        )
+    typer.confirm("Continue?", abort=True, err=True)
 
 
 def _summary(moved: MigrationPlan) -> str:

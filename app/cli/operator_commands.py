@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from alembic.util.exc import CommandError
@@ -13,25 +13,14 @@ from pydantic_settings import SettingsError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
+from app.cli.errors import OperatorError
 from app.cli.sample import SampleError
 from app.database import SchemaError, check_dsn
 from app.embedded import EmbeddedError
 from app.errors import GatewayError
 from app.settings import Settings
 
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option("--database-url", help="PostgreSQL DSN [DATABASE_URL].", show_default=False),
-]
-RedisUrl = Annotated[
-    str | None, typer.Option("--redis-url", help="Redis or Valkey URL [REDIS_URL].", show_default=False)
-]
-
 _MESSAGE_MAX = 500
-
-
-class OperatorError(Exception):
-    """An error that the operator can correct; its text is a sentence."""
 
 
 def fail(sentence: str, *, code: int = 1) -> NoReturn:
@@ -50,9 +39,9 @@ def settings_with(**options: Any) -> Settings:
 
     Exit with 2 and a sentence where a setting is not valid.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    overrides = {name: value for name, value in options.items() if value is not None}
     try:
-        settings = Settings(**given)
+        settings = Settings(**overrides)
         if settings.database_url is not None:
             check_dsn(settings.database_url.get_secret_value())
     except ValidationError as error:

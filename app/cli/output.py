@@ -1,21 +1,24 @@
-"""The output of commands: tables, sentences, JSON.
+"""The output of commands: tables and sentences for people, and the formats for programs.
 
-With `--json` standard output is pure JSON; otherwise it has tables. Everything else goes to standard error.
+In every format but `table`, standard output holds nothing but the value; all else goes to standard error.
 Control characters are removed from text that came over the wire, so that the description of an imported tool
 cannot send escape sequences to a terminal.
 """
 
+import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: C0 and C1 controls but for tab and newline, and the bidirectional overrides that reorder what is read.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -23,6 +26,23 @@ _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _PIPE_WIDTH = 100_000
 #: Seconds between two lines of progress where there is no terminal.
 _PROGRESS_SECONDS = 2.0
+
+
+_BOLD_RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[33m", "\x1b[0m"
+#: Members that hold the items of a list, and those that name an item; the first that is there counts.
+_ITEMS = ("items", "entries", "removed", "slots", "series")
+_NAMES = ("slot", "id", "name", "value")
+#: Those that name what an object without a name of its own is about.
+_SUBJECTS = ("provider", "tool")
+
+
+class OutputFormat(StrEnum):
+    """The formats of standard output, as `-o` names them."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
 
 
 def clean(value: object) -> str:
@@ -49,17 +69,40 @@ def shortened(text: object, *, length: int = 80) -> str:
     return line if len(line) <= length else line[: length - 1].rstrip() + "…"
 
 
-class CommandOutput:
-    """The two output streams of one command, taken from `sys` when it starts: tests replace them."""
+def names_of(value: Any) -> list[str]:
+    """Return what `-o name` writes of a JSON value, a line each: what commands take for each item of a list,
+    or for the object itself. That is its id where it has one, else its name, else its provider or tool.
+    """
+    if isinstance(value, Mapping):
+        items = next((value[member] for member in _ITEMS if isinstance(value.get(member), list)), None)
+        if items is not None and not any(isinstance(value.get(member), str) for member in _NAMES):
+            return names_of(items)
+        members = (*_NAMES, *_SUBJECTS)
+        return [str(value[member]) for member in members if isinstance(value.get(member), str)][:1]
+    if isinstance(value, list):
+        return [name for item in value for name in names_of(item)]
+    return [] if value is None else [str(value)]
 
-    def __init__(self, *, json: bool) -> None:
-        self.json = json
-        self._out = _console(sys.stdout)
-        self._err = _console(sys.stderr)
+
+class CommandOutput:
+    """The two output streams of one command, taken from `sys` when they are used: tests replace them."""
+
+    def __init__(self, output_format: OutputFormat) -> None:
+        self.format = output_format
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether standard output is for a program: `document` is to be used, and neither tables nor text."""
+        return self.format is not OutputFormat.TABLE
 
     def document(self, value: Any) -> None:
-        """Write a JSON document on standard output."""
-        self.raw(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        """Write a JSON value on standard output in the chosen format; as JSON where that is a table."""
+        if self.format is OutputFormat.YAML:
+            self.raw(_yaml(value))
+        elif self.format is OutputFormat.NAME:
+            self.raw("".join(f"{clean(name)}\n" for name in names_of(value)).encode())
+        else:
+            self.raw(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def raw(self, content: bytes) -> None:
         """Write bytes on standard output unchanged, and flush it."""
@@ -68,18 +111,21 @@ class CommandOutput:
 
     def text(self, line: str) -> None:
         """Write a line on standard output, without control characters."""
-        self._out.print(Text(clean(line)), soft_wrap=True)
+        _write(sys.stdout, clean(line))
 
     def note(self, line: str) -> None:
         """Write a line on standard error, without control characters."""
-        self._err.print(Text(clean(line)), soft_wrap=True)
+        _write(sys.stderr, clean(line))
 
     def warn(self, line: str) -> None:
         """Write a line on standard error in yellow, without control characters."""
-        self._err.print(Text(clean(line), style="yellow"), soft_wrap=True)
+        _write(sys.stderr, _coloured(sys.stderr, clean(line), _YELLOW))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Write a table on standard output, or a note on standard error where there are no rows."""
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in columns:
             table.add_column(Text(column), overflow="fold")
@@ -92,6 +138,9 @@ class CommandOutput:
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values on standard output, a pair a line; leave out pairs without a value."""
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=None, pad_edge=False, show_header=False)
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
@@ -101,22 +150,24 @@ class CommandOutput:
         self._out.print(table)
 
     def problem(self, problem: Mapping[str, Any]) -> None:
-        """Write problem details as sentences on standard error, with `--json` also as JSON on stdout."""
-        if self.json:
+        """Write problem details as sentences on standard error, with `-o json` and `yaml` on stdout, too."""
+        if self.format in (OutputFormat.JSON, OutputFormat.YAML):
             self.document(problem)
         first, *others = sentences(problem)
-        self._err.print(Text.assemble(("Error: ", "bold red"), clean(first)), soft_wrap=True)
+        _write(sys.stderr, _coloured(sys.stderr, "Error: ", _BOLD_RED) + clean(first))
         for line in others:
-            self._err.print(Text(f"  {clean(line)}"), soft_wrap=True)
+            _write(sys.stderr, f"  {clean(line)}")
 
     @contextmanager
     def waiting(self, activity: str) -> Iterator[None]:
         """Show `activity` on standard error during a block: a spinner on a terminal, a line elsewhere."""
-        if self._err.is_terminal:
+        if sys.stderr.isatty():
+            from rich.text import Text
+
             with self._err.status(Text(clean(activity))):
                 yield
         else:
-            if not self.json:
+            if not self.is_structured:
                 self.note(activity)
             yield
 
@@ -124,7 +175,9 @@ class CommandOutput:
     def progress(self, activity: str) -> Iterator[Callable[[int, int], None]]:
         """Yield a function of (done, total) that shows progress on standard error."""
         shown_at = time.monotonic()
-        if self._err.is_terminal:
+        if sys.stderr.isatty():
+            from rich.text import Text
+
             with self._err.status(Text(clean(activity))) as status:
                 yield lambda done, total: status.update(Text(clean(f"{activity}: {done:,} of {total:,}")))
             return
@@ -136,6 +189,14 @@ class CommandOutput:
                 self.note(f"{activity}: {done:,} of {total:,}")
 
         yield report
+
+    @cached_property
+    def _out(self) -> "Console":
+        return _console(sys.stdout)
+
+    @cached_property
+    def _err(self) -> "Console":
+        return _console(sys.stderr)
 
 
 def sentences(problem: Mapping[str, Any]) -> list[str]:
@@ -164,7 +225,29 @@ def _field_error(error: Mapping[str, Any]) -> str:
     return line
 
 
-def _console(stream: Any) -> Console:
+def _yaml(value: Any) -> bytes:
+    """Return a JSON value as one YAML 1.1 document, members in their order, text in UTF-8."""
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(value, Dumper=dumper, sort_keys=False, allow_unicode=True, width=_PIPE_WIDTH)
+    return text.removesuffix("...\n").encode()
+
+
+def _write(stream: Any, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()
+
+
+def _coloured(stream: Any, text: str, colour: str) -> str:
+    """Return a text in a colour, where the stream is a terminal that takes colours (https://no-color.org)."""
+    plain = not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") in ("dumb", "unknown")
+    return text if plain else f"{colour}{text}{_PLAIN}"
+
+
+def _console(stream: Any) -> "Console":
+    from rich.console import Console
+
     if stream.isatty():
         return Console(file=stream, highlight=False)
     return Console(

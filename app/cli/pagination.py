@@ -11,21 +11,27 @@ from app.cli.session import ClientSession
 #: The largest page that the gateway returns.
 _PAGE_MAX = 200
 
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="How many at most.")]
-AllOption = Annotated[bool, typer.Option("--all", help="Everything, whatever --limit says.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Maximum number of items.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All items; --limit is ignored.")]
 CursorOption = Annotated[
-    str | None, typer.Option("--cursor", help="Where to continue: `next_cursor` of the previous response.")
+    str | None, typer.Option("--cursor", help="Start of the page: `next_cursor` of the previous response.")
 ]
+SortOption = Annotated[
+    str | None, typer.Option("--sort", help="Order: a field such as name, or -name for descending.")
+]
+QueryOption = Annotated[str | None, typer.Option("--query", "-q", help="Only items that contain this text.")]
 LIMIT_DEFAULT = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """The values of `--limit`, `--all` and `--cursor`."""
+    """The values of `--limit`, `--all`, `--cursor`, `--sort` and `--query`."""
 
     limit: int
     everything: bool
     cursor: str | None
+    sort: str | None = None
+    q: str | None = None
 
 
 def fetch_list(
@@ -39,12 +45,13 @@ def fetch_list(
     cursor = paging.cursor
     while True:
         limit = _PAGE_MAX if paging.everything else min(_PAGE_MAX, paging.limit - len(items))
-        page = session.gateway.get(path, query={**query, "limit": limit, "cursor": cursor}).json()
+        selected = {**query, "sort": paging.sort, "q": paging.q, "limit": limit, "cursor": cursor}
+        page = session.gateway.get(path, query=selected).json()
         items += page["items"]
         cursor = page.get("next_cursor")
         full = not paging.everything and len(items) >= paging.limit
         if cursor is None or not page["items"] or full:
-            return {"items": items, "next_cursor": cursor}
+            return {**page, "items": items, "next_cursor": cursor}
 
 
 def show_list(
@@ -56,11 +63,16 @@ def show_list(
     columns: Sequence[str],
     row: Callable[[Mapping[str, Any]], Sequence[object]],
 ) -> None:
-    """Write a list as JSON or as a table, with a note on standard error where there are more items."""
+    """Write a list as JSON or as a table with `columns`, whose rows `row` makes of the items.
+
+    Where there are more items, a note on standard error says how to get them.
+    """
     page = fetch_list(session, path, query=query, paging=paging)
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(page)
         return
     session.output.table(columns, (row(item) for item in page["items"]))
     if page.get("next_cursor"):
-        session.output.note(f"There is more: --all, a larger --limit, or --cursor {page['next_cursor']}")
+        session.output.note(
+            f"There are more items: --all, a larger --limit, or --cursor {page['next_cursor']}"
+        )

@@ -2,21 +2,44 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import orjson
 import typer
 
-from app.cli.client import Files
+from app.cli import provider_changes, provider_checks
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.imports import send_import
 from app.cli.output import shortened
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
 from app.cli.reports import finish_import, show_pending
 from app.cli.session import GatewayCommand, SessionContext
-from app.cli.values import OverlayOption, RootOption, read_bytes, read_text, url_path
+from app.cli.values import (
+    Files,
+    OverlayOption,
+    RootOption,
+    ServerOption,
+    ServerVariableOption,
+    confirm,
+    read_bytes,
+    read_text,
+    server_options,
+    url_path,
+)
 
 commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_help=True)
+commands.add_typer(provider_checks.commands)
+commands.add_typer(provider_changes.commands)
 
 NameArgument = Annotated[str, typer.Argument(help="The provider.")]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
@@ -56,6 +79,8 @@ def add(
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="The API's address, if its document has no full one.")
     ] = None,
+    server: ServerOption = None,
+    server_variable: ServerVariableOption = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag for all its tools; may be repeated.")
     ] = None,
@@ -67,7 +92,8 @@ def add(
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
-    """Register an API: an OpenAPI document, a UTCP manual or a UTCP provider, told apart by the gateway.
+    """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, or the configuration of an MCP
+    client (`mcpServers`); the gateway detects which.
 
     The source is a URL that the gateway fetches, or a file that is sent unchanged; a zip archive may hold a
     document of several files. Operations that cannot become tools are listed; the others are registered.
@@ -76,7 +102,8 @@ def add(
     reading = ReadOptions(overlay, root, follow_references)
     path = "/providers/preview" if preview else "/providers"
     activity = f"{'Previewing' if preview else 'Registering'} {_without_secrets(source)}"
-    settings: dict[str, Any] = {"options": {"base_url": base_url} if base_url else None, "tags": tag}
+    options = {**({"base_url": base_url} if base_url else {}), **server_options(server, server_variable)}
+    settings: dict[str, Any] = {"options": options, "tags": tag}
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
@@ -129,10 +156,12 @@ def list_providers(
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
-    """List the providers."""
+    """List the registered providers."""
     session = ctx.obj
-    paging = Paging(limit, everything, cursor)
+    paging = Paging(limit, everything, cursor, sort, q)
     show_list(
         session,
         "/providers",
@@ -148,7 +177,7 @@ def show_provider(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a provider: the source of its tools, its credential slots, its pending changes."""
     session = ctx.obj
     found = session.gateway.get(url_path("providers", name)).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(found)
         return
     hidden = ("report", "credentials", "slots", "source", "pending")
@@ -165,11 +194,38 @@ def show_provider(ctx: SessionContext, *, name: NameArgument) -> None:
 
 
 @commands.command("refresh", cls=GatewayCommand)
-def refresh(ctx: SessionContext, *, name: NameArgument) -> None:
-    """Fetch and convert a provider's source again, and show the difference."""
+def refresh(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    server: ServerOption = None,
+    server_variable: ServerVariableOption = None,
+) -> None:
+    """Fetch and convert a provider's source again, and show the difference.
+
+    Its server and the values of its variables stay as they are, unless others are given: these are stored,
+    but not if the document does not have them.
+    """
     session = ctx.obj
+    options = server_options(server, server_variable)
+    before: dict[str, Any] = {}
+    if options:
+        stored = session.gateway.get(url_path("providers", name)).json()["options"]
+        before = {option: stored.get(option) for option in options}
+        if "server_variables" in options:
+            options["server_variables"] = {
+                **(stored.get("server_variables") or {}),
+                **options["server_variables"],
+            }
+        session.gateway.send("PATCH", url_path("providers", name), json={"options": options})
     path = url_path("providers", name, "refresh")
-    finish_import(session, send_import(session, path, activity=f"Refreshing {name}"))
+    try:
+        result = send_import(session, path, activity=f"Refreshing {name}")
+    except ProblemResponse as error:
+        if before and error.status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            session.gateway.send("PATCH", url_path("providers", name), json={"options": before})
+        raise
+    finish_import(session, result)
 
 
 @commands.command("approve", cls=GatewayCommand)
@@ -177,22 +233,22 @@ def approve(
     ctx: SessionContext,
     *,
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Approve changes that refreshes held back: other origins, token URLs and security.
+    """Approve the pending changes of refreshes: other origins, token URLs and security.
 
     Only what is shown is approved: if the provider changes in between, the gateway responds with 412.
     """
     session = ctx.obj
     response = session.gateway.get(url_path("providers", name))
     found = response.json()
-    if not session.output.json:
+    if not session.output.is_structured:
         show_pending(session.output, found)
     if not yes and found.get("pending"):
-        typer.confirm("Approve these changes?", abort=True, err=True)
+        confirm("Approve these changes?")
     headers = {"If-Match": response.headers.get("etag", "*")}
     approved = session.gateway.send("POST", url_path("providers", name, "approve"), headers=headers).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(approved)
         return
     session.output.note(f"Approved. {name} calls {', '.join(approved['origins'])}.")
@@ -203,16 +259,16 @@ def remove(
     ctx: SessionContext,
     *,
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The providers.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove providers with their tools and credentials; their calls and events stay recorded."""
     session = ctx.obj
     paths = [url_path("providers", name) for name in names]
     if not yes:
-        typer.confirm(f"Remove {', '.join(names)} with all tools and credentials?", abort=True, err=True)
+        confirm(f"Remove {', '.join(names)} with all tools and credentials?")
     for path in paths:
         session.gateway.delete(path)
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document({"removed": names})
         return
     session.output.note(f"Removed {', '.join(names)}.")

@@ -1,4 +1,4 @@
-"""Reports of imports as tables and sentences, and the exit code that says whether all of an import worked."""
+"""Reports of imports as tables and sentences, and the exit code of an import that failed in part."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from app.cli.session import ClientSession
 Json = Mapping[str, Any]
 
 _COUNTS = ("operations", "accepted", "renamed", "skipped")
-_CHANGES = ("added", "changed", "unchanged", "removed", "held")
+_CHANGES = ("added", "changed", "unchanged", "removed", "pending_approval")
 
 
 def finish_import(session: ClientSession, result: Json, *, strict: bool = False) -> None:
@@ -22,13 +22,13 @@ def finish_import(session: ClientSession, result: Json, *, strict: bool = False)
     """
     output = session.output
     entries = result.get("entries")
-    if output.json:
+    if output.is_structured:
         output.document(result)
     elif entries is not None:
         _show_entries(output, entries)
     else:
         show_import(output, result)
-    failed = [entry["verdict"] == "failed" for entry in entries or ()]
+    failed = [entry["outcome"] == "failed" for entry in entries or ()]
     if failed and all(failed):
         raise typer.Exit(ExitCode.FAILED)
     if any(failed) or (strict and _has_skipped(result)):
@@ -65,24 +65,50 @@ def _show_report(output: CommandOutput, report: Json) -> None:
     remarkable = [
         one
         for one in report.get("operations") or ()
-        if one["verdict"] == "skipped" or one["notes"] or one.get("slimmed")
+        if one["outcome"] == "skipped" or one["notes"] or one.get("slimmed")
     ]
     if remarkable:
-        output.table(("VERDICT", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in remarkable])
+        output.table(("OUTCOME", "OPERATION", "TOOL", "REMARKS"), [operation_row(one) for one in remarkable])
     show_lint(output, report)
+    show_unread(output, report.get("unread") or ())
+    show_servers(output, report)
     for warning in report.get("warnings") or ():
         output.warn("Warning: " + ": ".join(filter(None, (warning["pointer"], warning["detail"]))))
 
 
+def show_unread(output: CommandOutput, unread: Sequence[Json]) -> None:
+    """Show on one line which fields of an OpenAPI document have no effect on its tools, and how often."""
+    names = (f"{one['object'].removesuffix(' Object')} {one['field']} ({one['count']})" for one in unread)
+    output.fields([("no effect", ", ".join(names) or None)])
+
+
+def show_servers(output: CommandOutput, report: Json) -> None:
+    """Show the servers of a document whose URLs have variables, or of which there are several."""
+    servers = report.get("servers") or ()
+    if servers:
+        rows = [(one["url"], one["description"], _variables(one)) for one in servers]
+        output.text("")
+        output.table(("SERVER", "DESCRIPTION", "VARIABLES"), rows)
+
+
+def _variables(server: Json) -> str:
+    """Return what the variables of a server can be: `region=eu (eu, us); tenant (no default)`."""
+    texts = []
+    for name, one in server["variables"].items():
+        default = f"{name} (no default)" if one["default"] is None else f"{name}={one['default']}"
+        texts.append(f"{default} ({', '.join(one['enum'])})" if one["enum"] else default)
+    return shortened("; ".join(texts), length=200)
+
+
 def operation_row(operation: Json) -> tuple[object, ...]:
-    """Return verdict, operation, tool and remarks of one operation of a report."""
+    """Return outcome, operation, tool and remarks of one operation of a report."""
     slimmed = f"slimmed: {', '.join(operation['slimmed'])}" if operation.get("slimmed") else None
     text = "; ".join([*filter(None, [operation.get("reason"), slimmed]), *operation["notes"]])
-    return (operation["verdict"], operation["source_key"], operation["name"], shortened(text, length=200))
+    return (operation["outcome"], operation["source_key"], operation["name"], shortened(text, length=200))
 
 
 def show_lint(output: CommandOutput, report: Json, *, each: bool = False) -> None:
-    """Show what makes tools hard for a model: the number of tools by rule, or (`each`) every finding."""
+    """Show lint findings on tools that are hard for a model to use: their number by rule, or (`each`) all."""
     found = [(one, finding) for one in report.get("operations") or () for finding in one.get("lint") or ()]
     if not found:
         return
@@ -97,7 +123,7 @@ def show_lint(output: CommandOutput, report: Json, *, each: bool = False) -> Non
     summary = [
         (rule, len(pairs), pairs[0][0]["name"], pairs[0][1]["suggestion"]) for rule, pairs in rules.items()
     ]
-    output.table(("HARD FOR A MODEL", "TOOLS", "SUCH AS", "SUGGESTION"), summary)
+    output.table(("LINT RULE", "TOOLS", "EXAMPLE", "SUGGESTION"), summary)
 
 
 def _show_difference(output: CommandOutput, difference: Mapping[str, Any] | None) -> None:
@@ -106,7 +132,7 @@ def _show_difference(output: CommandOutput, difference: Mapping[str, Any] | None
     output.fields((what, str(len(difference[what]))) for what in _CHANGES if what in difference)
     operations = difference.get("operations")
     if operations:
-        output.fields([("verdict", difference.get("verdict"))])
+        output.fields([("compatibility", difference.get("compatibility"))])
         show_operations(output, operations)
         return
     rows = [(what, key) for what in _CHANGES if what != "unchanged" for key in difference.get(what, ())]
@@ -115,16 +141,16 @@ def _show_difference(output: CommandOutput, difference: Mapping[str, Any] | None
 
 
 def show_operations(output: CommandOutput, operations: Sequence[Json]) -> None:
-    """Show the change of each operation, with its verdict on compatibility."""
+    """Show the change of each operation, and whether it is compatible."""
     rows = []
     for one in operations:
         details = [
             " ".join(filter(None, (f["aspect"], f["pointer"], f["detail"]))) for f in one["differences"]
         ]
-        pending = "pending approval" if one["held"] else None
+        pending = "pending approval" if one["pending_approval"] else None
         remarks = shortened("; ".join(filter(None, [pending, *details])), length=400)
-        rows.append((one["change"], one["verdict"], one["source_key"], remarks))
-    output.table(("CHANGE", "VERDICT", "OPERATION", "REMARKS"), rows)
+        rows.append((one["change"], one["compatibility"], one["source_key"], remarks))
+    output.table(("CHANGE", "COMPATIBILITY", "OPERATION", "REMARKS"), rows)
 
 
 def show_pending(output: CommandOutput, provider: Json) -> None:
@@ -136,7 +162,7 @@ def show_pending(output: CommandOutput, provider: Json) -> None:
 
 
 def _show_consent(output: CommandOutput, name: object, consents: Sequence[Json]) -> None:
-    """Show what a document asks for and what is not granted without the operator's consent."""
+    """Show the origins and token URLs of a document that are not used without the operator's consent."""
     for consent in consents:
         if consent.get("token_url"):
             output.warn(f"Its token URL {consent['token_url']} is not used for slot {consent['slot']}.")
@@ -149,7 +175,7 @@ def _show_consent(output: CommandOutput, name: object, consents: Sequence[Json])
 
 
 def _show_entries(output: CommandOutput, entries: Sequence[Json]) -> None:
-    output.table(("VERDICT", "PROVIDER", "TOOLS", "REMARKS"), [_entry_row(entry) for entry in entries])
+    output.table(("OUTCOME", "PROVIDER", "TOOLS", "REMARKS"), [_entry_row(entry) for entry in entries])
     for entry in entries:
         _show_consent(output, entry["name"], entry.get("needs_consent") or ())
 
@@ -159,7 +185,7 @@ def _entry_row(entry: Json) -> tuple[object, ...]:
     counts = (entry.get("report") or {}).get("counts") or {}
     skipped = f"{counts['skipped']} operations skipped" if counts.get("skipped") else ""
     remark = " ".join(sentences(problem)) if problem else skipped
-    return (entry["verdict"], entry["name"], entry.get("tool_count"), shortened(remark, length=400))
+    return (entry["outcome"], entry["name"], entry.get("tool_count"), shortened(remark, length=400))
 
 
 def _has_skipped(result: Json) -> bool:
@@ -168,4 +194,5 @@ def _has_skipped(result: Json) -> bool:
 
 
 def _kind(slot: Json) -> str:
-    return str(slot["kind"]) if slot["kind"] in ("api_key", "basic", "bearer", "oauth2", "static") else "..."
+    kind = slot.get("exact_kind") or slot["kind"]
+    return "..." if kind in ("any", "unsupported") else str(kind)

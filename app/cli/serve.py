@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -10,22 +11,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
+from app.cli.errors import OperatorError
 from app.cli.listener import Listener, listening
-from app.cli.operator_commands import (
-    DatabaseUrl,
-    OperatorError,
-    RedisUrl,
-    fail,
-    operator_errors,
-    settings_with,
-    warn,
-)
+from app.cli.operator_commands import fail, operator_errors, settings_with, warn
 from app.cli.sample import checkout, sample_api
 from app.cli.server import GatewayServer, server_config
 from app.cli.welcome import Welcome, welcome
@@ -35,7 +27,7 @@ from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.redis_client import REDIS_ERRORS, connect
 from app.security.vault import KeyRing
 from app.settings import Settings
-from app.telemetry.tracing import require_tracing
+from app.telemetry.tracing import tracer_class
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 _REDIS_SECONDS = 3.0
@@ -43,22 +35,16 @@ _OPEN_FILES_MAX = 65_536
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [HOST, 127.0.0.1].")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on [PORT, 8000].")] = None,
-    workers: Annotated[int | None, typer.Option(help="Worker processes [WORKERS, 1].")] = None,
-    database_url: DatabaseUrl = None,
-    redis_url: RedisUrl = None,
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of the embedded servers [DATA_DIR, .data].")
-    ] = None,
-    sample: Annotated[
-        bool | None,
-        typer.Option(
-            "--sample/--no-sample", help="Serve and register the sample API (embedded, from a checkout)."
-        ),
-    ] = None,
+    *,
+    host: str | None,
+    port: int | None,
+    workers: int | None,
+    database_url: str | None,
+    redis_url: str | None,
+    data_dir: Path | None,
+    sample: bool | None,
 ) -> None:
-    """Serve the gateway; without --database-url and --redis-url on an embedded PostgreSQL and Valkey."""
+    """Serve until a signal ends it. The parameters are settings; None leaves one to the environment."""
     settings = settings_with(
         host=host, port=port, workers=workers, database_url=database_url, redis_url=redis_url,
         data_dir=data_dir, sample=sample,
@@ -66,7 +52,7 @@ def serve(
     if (settings.database_url is None) != (settings.redis_url is None):
         fail("Give both --database-url and --redis-url, or neither for the embedded pair.", code=2)
     with operator_errors(), exit_on_sigterm(), ExitStack() as stack:
-        require_tracing(settings)
+        tracer_class(settings)
         listener = stack.enter_context(listening(settings.host, settings.port))
         settings = settings.model_copy(update={"port": listener.getsockname()[1]})
         greeting = (
@@ -204,6 +190,7 @@ def run(settings: Settings, listener: Listener) -> None:
     grace, seconds = settings.effective_grace_seconds, settings.shutdown_timeout
     server: Workers | GatewayServer
     if settings.workers > 1:
+        gc.enable()
         server = Workers(config, [listener], grace=grace, seconds=seconds)
         server.run()
     else:
@@ -226,7 +213,7 @@ def raise_file_limit() -> None:
 def exit_on_sigterm() -> Iterator[None]:
     """Raise SystemExit for SIGTERM during a block.
 
-    uvicorn raises its signal again after its shutdown; the embedded servers must be stopped all the same.
+    uvicorn raises its signal again after its shutdown; the embedded servers must be stopped nevertheless.
     """
 
     def stop(_number: int, _frame: object) -> None:

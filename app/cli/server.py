@@ -31,9 +31,9 @@ _LAST_REQUEST_SECONDS = 0.5
 def server_config(application: Any, settings: Settings, **options: Any) -> uvicorn.Config:
     """Return the configuration with which `serve` runs an application (or its import string).
 
-    `options` are further options of uvicorn.Config, or replace those given here.
+    `options` are further options of uvicorn.Config, or override the defaults here.
     """
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "loop": "uvloop",
         "http": HttpProtocol,
         "ws": "none",
@@ -45,7 +45,7 @@ def server_config(application: Any, settings: Settings, **options: Any) -> uvico
         "forwarded_allow_ips": settings.forwarded_allow_ips,
         "root_path": settings.root_path,
     }
-    return uvicorn.Config(application, **(given | options))
+    return uvicorn.Config(application, **(defaults | options))
 
 
 class GatewayServer(uvicorn.Server):

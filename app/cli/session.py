@@ -5,93 +5,114 @@ accepts the same options after its name, too. Options after the command take pre
 and those over the environment.
 """
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 import typer
-from pydantic_settings import BaseSettings, SettingsConfigDict
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
-from app.cli.client import GatewayClient
 from app.cli.errors import InputError
-from app.cli.output import CommandOutput
+from app.cli.output import CommandOutput, OutputFormat
+
+if TYPE_CHECKING:
+    from app.cli.client import GatewayClient
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_PANEL = "Connection"
 
 UrlOption = Annotated[
     str | None,
     typer.Option(
         "--url",
         metavar="URL",
-        rich_help_panel=_PANEL,
         help=f"Address of the gateway, {DEFAULT_URL} by default.",
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option("--key", metavar="KEY", rich_help_panel=_PANEL, help="API key; better in UTCP_GATEWAY_KEY."),
+    typer.Option("--key", metavar="KEY", help="API key; better in UTCP_GATEWAY_KEY."),
 ]
-KeyFileOption = Annotated[
-    Path | None, typer.Option("--key-file", rich_help_panel=_PANEL, help="File that holds the API key.")
+KeyFileOption = Annotated[Path | None, typer.Option("--key-file", help="File that holds the API key.")]
+CaFileOption = Annotated[Path | None, typer.Option("--ca-file", help="CA bundle for an https address.")]
+FormatOption = Annotated[
+    OutputFormat | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="table|json|yaml|name",
+        help="Format of standard output; table by default. All but table are for programs.",
+    ),
 ]
-CaFileOption = Annotated[
-    Path | None, typer.Option("--ca-file", rich_help_panel=_PANEL, help="CA bundle for an https address.")
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Pure JSON on standard output, everything else on standard error.")
-]
+JsonOption = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """The values of the shared options, None for what is not given."""
+    """The values of the shared options; None where an option is absent."""
 
     url: str | None = None
     key: str | None = None
     key_file: Path | None = None
     ca_file: Path | None = None
-    json: bool = False
+    output: OutputFormat | None = None
 
-    def over(self, outer: "ConnectionOptions") -> "ConnectionOptions":
-        """Return these options, completed with `outer`; a key or key file here hides both of `outer`."""
-        keyed = self if self.key or self.key_file else outer
+    def with_defaults(self, defaults: "ConnectionOptions") -> "ConnectionOptions":
+        """Return these options, completed with `defaults`; a key or key file here overrides both there."""
+        keyed = self if self.key or self.key_file else defaults
         return ConnectionOptions(
-            url=self.url or outer.url,
+            url=self.url or defaults.url,
             key=keyed.key,
             key_file=keyed.key_file,
-            ca_file=self.ca_file or outer.ca_file,
-            json=self.json or outer.json,
+            ca_file=self.ca_file or defaults.ca_file,
+            output=self.output or defaults.output,
         )
 
 
-class _Environment(BaseSettings):
-    """The environment variables of the client; of `.env` only DATA_DIR is read, as by the gateway itself."""
-
-    model_config = SettingsConfigDict(extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
-
-    utcp_gateway_url: str | None = None
-    utcp_gateway_key: str | None = None
-    utcp_gateway_key_file: Path | None = None
-    utcp_gateway_ca_file: Path | None = None
-
-    def options(self) -> ConnectionOptions:
-        """Return the variables as options."""
-        return ConnectionOptions(
-            url=self.utcp_gateway_url,
-            key=self.utcp_gateway_key,
-            key_file=self.utcp_gateway_key_file,
-            ca_file=self.utcp_gateway_ca_file,
-        )
+def format_parameters(output: OutputFormat | None, *, json: bool) -> OutputFormat | None:
+    """Return the format that `-o` or `--json` chooses, None for neither; raise BadParameter for two."""
+    if json and output not in (None, OutputFormat.JSON):
+        raise typer.BadParameter("give --json or -o, not both.")
+    return OutputFormat.JSON if json else output
 
 
-class _DataDir(BaseSettings):
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore", env_ignore_empty=True)
+def options_of_environment() -> ConnectionOptions:
+    """Return the environment variables of the client as options; None where one is unset or empty."""
+    key_file, ca_file = os.environ.get("UTCP_GATEWAY_KEY_FILE"), os.environ.get("UTCP_GATEWAY_CA_FILE")
+    return ConnectionOptions(
+        url=os.environ.get("UTCP_GATEWAY_URL") or None,
+        key=os.environ.get("UTCP_GATEWAY_KEY") or None,
+        key_file=Path(key_file) if key_file else None,
+        ca_file=Path(ca_file) if ca_file else None,
+    )
 
-    data_dir: Path = Path(".data")
+
+def data_dir() -> Path:
+    """Return the folder of the embedded servers: DATA_DIR of the environment, else of `.env`, as the gateway
+    reads it; .data by default.
+    """
+    return Path(_data_dir_in(os.environ) or _data_dir_in(_env_file()) or ".data")
+
+
+def _data_dir_in(variables: Mapping[str, str | None]) -> str | None:
+    """Return DATA_DIR in any case, as the settings read it."""
+    return next((value for name, value in variables.items() if name.upper() == "DATA_DIR" and value), None)
+
+
+def _env_file() -> Mapping[str, str | None]:
+    """Return the variables of `.env` in the working directory; none where it cannot be read."""
+    path = Path(".env")
+    try:
+        if not path.is_file():
+            return {}
+        from dotenv import dotenv_values
+
+        return dotenv_values(path)
+    except (OSError, UnicodeDecodeError):
+        return {}
 
 
 class ClientSession:
@@ -106,16 +127,18 @@ class ClientSession:
 
     @property
     def output(self) -> CommandOutput:
-        """Both output streams, in the form that `--json` chooses."""
+        """Both output streams, in the format that `-o` chooses."""
         if self._output is None:
-            self._output = CommandOutput(json=self.options.json)
+            self._output = CommandOutput(self.options.output or OutputFormat.TABLE)
         return self._output
 
     @property
-    def gateway(self) -> GatewayClient:
+    def gateway(self) -> "GatewayClient":
         """The client of the gateway; raise InputError where the address or the key file cannot be used."""
         if self._gateway is None:
-            chosen = self.options.over(_Environment().options())
+            from app.cli.client import GatewayClient
+
+            chosen = self.options.with_defaults(options_of_environment())
             url = chosen.url or DEFAULT_URL
             key = api_key(chosen, url)
             self.has_key = key is not None
@@ -143,7 +166,7 @@ def api_key(options: ConnectionOptions, url: str) -> str | None:
             raise InputError(f"The key file {options.key_file} cannot be read.") from None
     if urlsplit(url).hostname in _LOOPBACK:
         try:
-            return (_DataDir().data_dir / "admin.key").read_text().strip() or None
+            return (data_dir() / "admin.key").read_text().strip() or None
         except (OSError, UnicodeDecodeError):
             return None
     return None
@@ -158,7 +181,7 @@ class SessionContext(typer.Context):
 class GatewayCommand(TyperCommand):
     """A command that accepts the shared options of the root command after its own name, too."""
 
-    shared: ClassVar[frozenset[str]] = frozenset({"url", "key", "key_file", "ca_file", "json"})
+    shared: ClassVar[frozenset[str]] = frozenset({"url", "key", "key_file", "ca_file", "output", "json"})
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the command's own parameters and the shared ones, as the root command declares them."""
@@ -166,16 +189,29 @@ class GatewayCommand(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command with the shared options merged into the session; they are no arguments of it."""
-        given = {param.name: ctx.params.pop(param.name) for param in self._shared_params(ctx)}
+        values = {param.name: ctx.params.pop(param.name) for param in self._shared_params(ctx)}
+        values["output"] = format_parameters(values["output"], json=values.pop("json"))
         session: ClientSession = ctx.obj
-        session.options = ConnectionOptions(**given).over(session.options)
+        session.options = ConnectionOptions(**values).with_defaults(session.options)
         return super().invoke(ctx)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the command's arguments and options, then the shared options in a section of their own."""
+        shared = self._shared_params(ctx)
+        own = [param for param in self.get_params(ctx) if param not in shared]
+        arguments = [param for param in own if not isinstance(param, TyperOption)]
+        options = [param for param in own if isinstance(param, TyperOption)]
+        for title, params in (("Arguments", arguments), ("Options", options), ("Shared options", shared)):
+            records = [record for param in params if (record := param.get_help_record(ctx))]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
     def _shared_params(self, ctx: Any) -> list[Any]:
         return [param for param in ctx.find_root().command.params if param.name in self.shared]
 
 
 class OfflineCommand(GatewayCommand):
-    """A command that needs no gateway: of the shared options it accepts `--json` only."""
+    """A command that needs no gateway: of the shared options it accepts only those of the output."""
 
-    shared: ClassVar[frozenset[str]] = frozenset({"json"})
+    shared: ClassVar[frozenset[str]] = frozenset({"output", "json"})

@@ -2,19 +2,33 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
 
+from app.cli import tool_changes
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
-from app.cli.output import shortened
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.output import OutputFormat, shortened
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import tool_arguments, url_path
 
+# The status of a call that waits for approval.
+_WAITS: Final = 202
+
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
+commands.add_typer(tool_changes.commands)
 
 NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
 
@@ -31,11 +45,13 @@ def list_tools(
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
     """List the tools that this key may see."""
     session = ctx.obj
     query = {"provider": provider, "tag": tag, "enabled": enabled}
-    paging = Paging(limit, everything, cursor)
+    paging = Paging(limit, everything, cursor, sort, q)
     show_list(
         session,
         "/tools",
@@ -53,13 +69,13 @@ def search(
     words: Annotated[list[str], typer.Argument(help="What the tool should do, in any words.")],
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="How many at most.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of results.")] = 10,
 ) -> None:
     """Search the tools that this key may call, the best match first."""
     session = ctx.obj
     query = {"q": " ".join(words), "provider": provider, "tag": tag, "limit": limit}
     found = session.gateway.get("/tools/search", query=query).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(found)
         return
     hits = found["items"]
@@ -74,10 +90,13 @@ def show_tool(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a tool and its arguments."""
     session = ctx.obj
     tool = session.gateway.get(url_path("tools", name)).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(tool)
         return
-    names = ("name", "alias", "description", "provider", "tags", "enabled", "deprecated", "call_url")
+    names = (
+        "name", "alias", "description", "provider", "tags", "enabled", "deprecated", "requires_approval",
+        "call_url",
+    )  # fmt: skip
     session.output.fields((name.replace("_", " "), tool.get(name)) for name in names)
     inputs = tool.get("inputs") or {}
     properties = inputs.get("properties") or {}
@@ -115,22 +134,32 @@ def call(
     stream: Annotated[
         bool, typer.Option("--stream", help="Write each event of the response as it arrives.")
     ] = False,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="XML, forms and text as JSON, by the tool's output schema.")
+    ] = False,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Warn of values that do not fit the tool's output schema.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="The call's id, status and timing on standard error.")
     ] = False,
 ) -> None:
     """Call a tool; standard output is the body of the response, unchanged.
 
-    With --json the response is always JSON: text as a JSON string, binary as an object with base64. With
-    --stream it is a line for each event: JSON, but for plain text (with --json all of it is).
+    With -o json the response is always JSON: text as a JSON string, binary as an object with base64. With
+    --stream it is one line for each event: JSON, or plain text where the event is text (with -o json, JSON).
     """
     session = ctx.obj
+    if not dry_run and session.output.format in (OutputFormat.YAML, OutputFormat.NAME):
+        raise InputError("The response of a tool is written as it is, or with -o json as JSON.")
     body = tool_arguments(items or [], base=arguments)
     if stream and dry_run:
         raise InputError("Give --stream or --dry-run, not both.")
-    headers = {
-        "Accept": ACCEPT if stream else "application/json" if session.output.json or dry_run else "*/*"
-    }
+    as_json = session.output.is_structured or dry_run
+    headers = {"Accept": ACCEPT if stream else "application/json" if as_json else "*/*"}
+    preferences = [name for name, given in (("decode", decode), ("validate", validate)) if given]
+    if preferences:
+        headers["Prefer"] = ", ".join(f"{name}-response" for name in preferences)
     query = {"dry_run": True} if dry_run else None
     path = url_path("tools", name, "call")
     try:
@@ -142,7 +171,7 @@ def call(
         _stream(session, path, body, headers=headers, verbose=verbose)
     except ProblemResponse as error:
         if error.slug == "invalid-arguments" and any(":=" not in item for item in items or []):
-            error.hint = "name=value gives text; for numbers, true, lists and objects write name:=value."
+            error.hint = "name=value passes text; for numbers, true, lists and objects write name:=value."
         raise
 
 
@@ -156,12 +185,18 @@ def _stream(
             for header in ("X-Call-Id", "X-Upstream-Status", "Server-Timing", "Content-Type"):
                 if header in response.headers:
                     session.output.note(f"{header}: {response.headers[header]}")
-        if headers["Accept"] == ACCEPT:
+        violations = response.headers.get("X-Response-Violations", "count=0")
+        if not violations.startswith("count=0"):
+            session.output.warn(f"The response does not fit the output schema of the tool: {violations}")
+        if headers["Accept"] == ACCEPT and response.status_code != _WAITS:
             print_events(response.iter_bytes(), session.output, verbose=verbose)
             return
         for chunk in response.iter_bytes():
             session.output.raw(chunk)
             last = chunk or last
+        if response.status_code == _WAITS:
+            where = response.headers.get("Location", "").rpartition("/")[2]
+            session.output.warn(f"The call waits for approval: utcp-gateway approvals result {where}")
     if sys.stdout.isatty() and not last.endswith(b"\n"):
         session.output.raw(b"\n")
 
@@ -175,7 +210,7 @@ def _member(schema: Any, name: str) -> Any:
 
 
 def _type(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return a JSON schema in a word or two; references are resolved in the `$defs` of `root`."""
+    """Return the type of a JSON schema in a few words; references are resolved in the `$defs` of `root`."""
     if not isinstance(schema, Mapping):
         return "any"
     if "$ref" in schema:

@@ -27,7 +27,7 @@ def export(
         Path(file).write_bytes(content)
     except OSError as error:
         raise InputError(f"{file} cannot be written: {error.strerror}.") from None
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document({"written": file, "bytes": len(content)})
         return
     session.output.note(f"Wrote {file} ({len(content):,} bytes).")

@@ -1,12 +1,13 @@
 """Values and shared options of the command line: secrets, files, arguments, times, URL paths."""
 
+import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, NoReturn
 from urllib.parse import quote
 
 import orjson
@@ -17,6 +18,13 @@ from app.cli.errors import InputError
 #: `name=text` or `name:=json`; the first of both that appears splits.
 _ITEM = re.compile(r"([^=]*?)(:=|=)(.*)", re.DOTALL)
 
+Files = Sequence[tuple[str, tuple[str | None, bytes, str]]]
+"""Parts of multipart/form-data: each a name with a file name (None for a field), content and media type."""
+
+_SAFE_DIGITS: Final = 18
+"""Integers of so many characters fit into 64 bits."""
+
+_DURATION = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 OverlayOption = Annotated[
@@ -25,10 +33,46 @@ OverlayOption = Annotated[
 RootOption = Annotated[
     str | None, typer.Option("--root", metavar="PATH", help="The document in a zip that holds several.")
 ]
+ServerOption = Annotated[
+    str | None,
+    typer.Option("--server", help="Which of the document's servers: its index, name, description or URL."),
+]
+ServerVariableOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--server-variable",
+        metavar="NAME=VALUE",
+        help="The value of a variable in the server's URL; may be repeated.",
+    ),
+]
 SECRET_HELP = (
     "Where the secret comes from: '-' (a hidden prompt on a terminal, else standard input), '@FILE' or "
     "'env:NAME'. Never the secret itself: command lines are visible to every user of the machine."
 )
+
+
+def server_options(server: str | None, variables: Sequence[str] | None) -> dict[str, Any]:
+    """Return the options of a registration that say which server is called; raise InputError for a variable
+    without a value.
+    """
+    values: dict[str, str] = {}
+    for written in variables or ():
+        name, mark, value = written.partition("=")
+        if not mark or not name:
+            raise InputError(f"--server-variable {written!r}: write NAME=VALUE.")
+        values[name] = value
+    options: dict[str, Any] = {} if server is None else {"server": server}
+    return {**options, **({"server_variables": values} if values else {})}
+
+
+def confirm(question: str, *, option: str = "--yes") -> None:
+    """Ask a question on the terminal; raise typer.Abort for no.
+
+    Without a terminal nobody can answer: raise InputError, which names the option that does.
+    """
+    if not sys.stdin.isatty():
+        raise InputError(f"There is no terminal to ask on: {question} Confirm with {option}.")
+    typer.confirm(question, abort=True, err=True)
 
 
 def read_secret(source: str, *, prompt: str) -> str:
@@ -46,7 +90,7 @@ def read_secret(source: str, *, prompt: str) -> str:
         raise InputError("A secret is not given on the command line: use '-', '@FILE' or 'env:NAME'.")
     secret = secret.removesuffix("\n").removesuffix("\r")
     if not secret:
-        raise InputError(f"{prompt}: nothing was given.")
+        raise InputError(f"{prompt}: the value is empty.")
     return str(secret)
 
 
@@ -68,15 +112,16 @@ def read_text(path: str) -> str:
         raise InputError(f"{path} is not text in UTF-8.") from None
 
 
-def read_json(text: str, *, option: str) -> Any:
-    """Return the JSON value of `text`, or of the file for `@FILE`, or of standard input for `-`.
+def read_json(text: str, *, option: str, loads: Callable[[bytes], Any] = orjson.loads) -> Any:
+    """Return the JSON value of `text`, or of the file for `@FILE`, or of standard input for `-`, as `loads`
+    gives it.
 
     Raise InputError, which names `option`, for anything else.
     """
     content = read_bytes(text.removeprefix("@")) if text.startswith("@") or text == "-" else text.encode()
     try:
-        return orjson.loads(content)
-    except orjson.JSONDecodeError as error:
+        return loads(content)
+    except ValueError as error:
         raise InputError(f"{option} is not JSON: {error}.") from None
 
 
@@ -85,25 +130,50 @@ def tool_arguments(items: Sequence[str], *, base: str | None = None) -> dict[str
 
     A value is never read from a file, whatever it begins with: it may come from somebody else.
     """
-    arguments = {} if base is None else read_json(base, option="--arguments")
+    arguments = {} if base is None else read_json(base, option="--arguments", loads=_as_written)
     if not isinstance(arguments, dict):
         raise InputError("--arguments must be a JSON object.")
-    given: set[str] = set()
+    names: set[str] = set()
     for item in items:
         match = _ITEM.fullmatch(item)
         if match is None or not match[1]:
             raise InputError(f"'{item}' is neither name=text nor name:=json.")
         name, separator, value = match.groups()
-        if name in given:
+        if name in names:
             raise InputError(f"The argument '{name}' is given twice; write a list as name:='[1, 2]'.")
-        given.add(name)
+        names.add(name)
         try:
-            arguments[name] = orjson.loads(value) if separator == ":=" else value
-        except orjson.JSONDecodeError:
+            arguments[name] = _as_written(value.encode()) if separator == ":=" else value
+        except ValueError:
             raise InputError(
                 f"The value of '{name}' is not JSON; for text write {name}=... instead."
             ) from None
     return arguments
+
+
+def _as_written(content: bytes) -> Any:
+    """Return the value of JSON text, to be sent; raise ValueError for other text.
+
+    Numbers that parsing would alter are sent as they are written, so that all of their digits arrive.
+    """
+    try:
+        value = json.loads(content, parse_float=_float, parse_int=_integer, parse_constant=_no_constant)
+        orjson.dumps(value)
+    except (RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _float(text: str) -> float | orjson.Fragment:
+    return number if repr(number := float(text)) == text else orjson.Fragment(text)
+
+
+def _integer(text: str) -> int | orjson.Fragment:
+    return int(text) if len(text) <= _SAFE_DIGITS else orjson.Fragment(text)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
 
 
 def url_path(*segments: str) -> str:
@@ -114,12 +184,24 @@ def url_path(*segments: str) -> str:
     return "/" + "/".join(quote(segment, safe="") for segment in segments)
 
 
+def parse_duration(text: str, *, option: str) -> int:
+    """Return the seconds of `0`, `30m`, `24h`, `7d` or `2w`; raise InputError, which names `option`, for any
+    other text.
+    """
+    if text == "0":
+        return 0
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise InputError(f"{option} takes 0, 30m, 24h, 7d or 2w.")
+    return int(timedelta(**{_UNITS[match[2]]: int(match[1])}).total_seconds())
+
+
 def parse_time(text: str, *, option: str, ago: bool = False) -> str:
     """Return an RFC 3339 time for `30d` from now (or ago; also m, h, w) or for an ISO 8601 time.
 
     A time without an offset is in UTC. Raise InputError, which names `option`, for any other text.
     """
-    match = re.fullmatch(r"(\d{1,5})([mhdw])", text)
+    match = _DURATION.fullmatch(text)
     try:
         if match:
             duration = timedelta(**{_UNITS[match[2]]: int(match[1])})

@@ -1,4 +1,4 @@
-"""`utcp-gateway variables`: what `${NAME}` stands for in providers and credentials."""
+"""`utcp-gateway variables`: the values of `${NAME}` in providers and credentials."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -6,11 +6,24 @@ from typing import Annotated, Any
 import typer
 
 from app.cli.errors import InputError
-from app.cli.pagination import LIMIT_DEFAULT, AllOption, CursorOption, LimitOption, Paging, show_list
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
 from app.cli.session import GatewayCommand, SessionContext
 from app.cli.values import SECRET_HELP, read_bytes, read_secret, url_path
 
-commands = typer.Typer(name="variables", help="What ${NAME} stands for.", no_args_is_help=True)
+commands = typer.Typer(
+    name="variables",
+    help="Variables: the values of ${NAME} in providers and credentials.",
+    no_args_is_help=True,
+)
 
 ProviderOption = Annotated[
     str | None, typer.Option("--provider", help="The variable of this provider, not the shared one.")
@@ -30,10 +43,12 @@ def list_variables(
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
 ) -> None:
     """List variables; secret ones without their value."""
     session = ctx.obj
-    paging = Paging(limit, everything, cursor)
+    paging = Paging(limit, everything, cursor, sort, q)
     show_list(
         session,
         _variables_path(provider),
@@ -60,7 +75,7 @@ def set_variable(
     text = value if secret is None else read_secret(secret, prompt=f"Value of {name}")
     body = {"value": text, "secret": secret is not None}
     response = session.gateway.send("PUT", _variables_path(provider) + url_path(name), json=body)
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(response.json() or {"name": name, "secret": secret is not None})
         return
     session.output.note(f"Set {name}{' (secret)' if secret else ''}.")
@@ -68,10 +83,10 @@ def set_variable(
 
 @commands.command("remove", cls=GatewayCommand)
 def remove(ctx: SessionContext, *, name: NameArgument, provider: ProviderOption = None) -> None:
-    """Remove a variable."""
+    """Delete a variable."""
     session = ctx.obj
     session.gateway.delete(_variables_path(provider) + url_path(name))
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document({"removed": name})
         return
     session.output.note(f"Removed {name}.")
@@ -89,7 +104,7 @@ def import_env(
     result = session.gateway.send(
         "POST", "/variables/import", content=content, headers={"Content-Type": "text/plain"}
     ).json()
-    if session.output.json:
+    if session.output.is_structured:
         session.output.document(result)
         return
     stored, created = result["stored"], result["created"]

@@ -63,7 +63,7 @@ async def _first_key(settings: Settings) -> str | None:
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
         vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
-        async with database.writing() as session:
+        async with database.transaction() as session:
             if await has_keys(session):
                 return None
             minted = await create_key(session, vault, name="first admin", scopes=("admin",), actor="serve")

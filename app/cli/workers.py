@@ -4,10 +4,12 @@ It imports little, since each worker imports it before it can respond to a ping.
 """
 
 import contextlib
+import gc
 import os
 import signal
 import time
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 
 import structlog
 import uvicorn
@@ -52,7 +54,14 @@ class Worker(Process):
 
     def target(self, sockets: list[Listener] | None = None) -> None:
         """Run in the worker process: serve until a signal."""
+        gc.disable()
         disable_core_dumps()
+        for listener in sockets or []:
+            # It was inherited by this process, and must not be by the programs that this process starts.
+            listener.set_inheritable(False)
+        # The parent process has blocked it for the imports, see `Workers._new`; it stops this process itself.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         signal.signal(signal.SIGQUIT, lambda *_: self.server.stop_now())
         super().target(sockets)
 
@@ -89,7 +98,7 @@ class Worker(Process):
 
 @dataclass(slots=True)
 class _Backoff:
-    """The backoff of restarts, in seconds: a worker that cannot start must not take the others' time."""
+    """The backoff of restarts, in seconds: a worker that cannot start must not use the others' CPU time."""
 
     seconds: float = 0.0
     next_restart: float = 0.0
@@ -115,7 +124,7 @@ class Workers(Multiprocess):
         """Whether the first workers could start."""
 
     def init_processes(self) -> None:
-        """Start all workers."""
+        """Start as many worker processes as configured."""
         self.processes = [self._new() for _ in range(self.processes_num)]
 
     def run(self) -> None:
@@ -167,7 +176,14 @@ class Workers(Multiprocess):
 
     def _new(self) -> Worker:
         worker = Worker(self.config, self.sockets, grace=self._grace, seconds=self._seconds)
-        worker.start()
+        # Its own start ends with SIGINT unblocked (multiprocessing.resource_tracker), so it comes first.
+        resource_tracker.ensure_running()
+        # Ctrl-C reaches all processes of a terminal: one that is importing would end with a traceback.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            worker.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return worker
 
     def _stop(self) -> None:

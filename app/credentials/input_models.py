@@ -1,16 +1,25 @@
-"""The credentials that a client may send, and the field types of names, origins and secrets.
+"""The input models of credentials, and the field types of names, origins and secrets.
 
-Secrets go in here and never come out.
+Secrets are write-only: no response contains them.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+from typing_extensions import TypeAliasType
 
-from app.credentials.origins import checked_origin
+from app.credentials.origins import normalize_origin
 from app.schemas import ShortText, StrictModel, Tag, UrlText
 from app.security.credentials import CredentialDraft
+from app.security.secret import Secret
+from app.text import pointer
+from app.utcp.auth import hmac_draft
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
+from app.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
+from app.utcp.signature_recipe import SignatureRecipe, key_bytes
+from app.utcp.variables import BRACED
 
 MASKS: Final = frozenset({"***", "****", "*****", "********", "<redacted>", "[redacted]", "••••••••"})
 
@@ -22,9 +31,10 @@ VariableName = Annotated[str, Field(pattern=VARIABLE_NAME, examples=["API_TOKEN"
 
 
 def secret_line(secret: SecretStr) -> SecretStr:
+    """Return a secret of one line; raise ValueError for a mask, control characters and lone surrogates."""
     value = secret.get_secret_value()
     if value.strip() in MASKS or (len(value) >= 3 and not value.strip("*")):
-        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        msg = "is a mask, not a value: send the secret itself, not the masked value that a response shows"
         raise ValueError(msg)
     if any(ord(char) < 0x20 or ord(char) == 0x7F or "\ud800" <= char <= "\udfff" for char in value):
         msg = "must not contain control characters"
@@ -33,17 +43,19 @@ def secret_line(secret: SecretStr) -> SecretStr:
 
 
 def secret_text(secret: SecretStr) -> SecretStr:
+    """Return a secret of any number of lines; raise ValueError for a mask, NUL and lone surrogates."""
     value = secret.get_secret_value()
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         msg = "must not contain NUL or lone surrogates"
         raise ValueError(msg)
     if value.strip() in MASKS:
-        msg = "is a mask, not a value: a masked value that was read cannot be stored back"
+        msg = "is a mask, not a value: send the secret itself, not the masked value that a response shows"
         raise ValueError(msg)
     return secret
 
 
 def stored_text(value: str) -> str:
+    """Return a text that PostgreSQL can store; raise ValueError for NUL and lone surrogates."""
     if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
         msg = "must not contain NUL or lone surrogates"
         raise ValueError(msg)
@@ -51,7 +63,7 @@ def stored_text(value: str) -> str:
 
 
 def _origin(value: str) -> str:
-    origin = checked_origin(value)
+    origin = normalize_origin(value)
     if origin is None:
         msg = "must be an origin such as https://api.example.com"
         raise ValueError(msg)
@@ -63,7 +75,8 @@ NO_NUL: Final = {"pattern": r"^[^\x00]*$"}
 # Beside the pattern of the names, which pydantic writes.
 NO_OTHER_KEYS: Final = {"additionalProperties": False}
 _PORT: Final = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|[1-9]\d{0,3})"
-# The spelling that is stored; others of the same origin (upper case, a trailing slash, IDN) are taken, too.
+# The normalised form; other spellings of the same origin (upper case, a trailing slash, IDN) are accepted,
+# too.
 _ORIGIN: Final = {
     "pattern": rf"^(?:https?|wss?|tcp|udp|grpcs?)://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
 }
@@ -86,13 +99,14 @@ OverlayText = Annotated[
 Tags = Annotated[list[Tag], Field(max_length=64)]
 
 _USERINFO: Final = ("username", "password")
+_AWS_NAME: Final = r"^[A-Za-z0-9-]{1,63}$"
 
 
 class _CredentialInput(StrictModel):
     allowed_origins: Annotated[list[Origin], Field(min_length=1, max_length=50)] | None = Field(
         default=None,
-        description="Where the credential may be sent. Default: where the stored one goes; of the first one "
-        "the origin named at registration.",
+        description="Origins to which the credential may be sent. Default: those of the stored credential; "
+        "for the first credential, the origin given at registration.",
     )
 
 
@@ -102,24 +116,21 @@ class ApiKeyInput(_CredentialInput):
     kind: Literal["api_key"]
     value: SecretText
     location: Literal["header", "query", "cookie"] | None = Field(
-        default=None, description="Default: as the security scheme of the slot says, else header."
+        default=None, description="Default: that of the slot's security scheme, else header."
     )
     name: Annotated[ShortText, Field(min_length=1)] | None = Field(
-        default=None, description="Default: as the security scheme of the slot says, else X-Api-Key."
+        default=None, description="Default: that of the slot's security scheme, else X-Api-Key."
     )
 
-    def to_draft(self) -> CredentialDraft:
-        """Return the credential with its secrets apart from what may be shown."""
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
         public = {"location": self.location, "name": self.name}
         return CredentialDraft(
             "api_key", public, {"value": self.value.get_secret_value()}, _tuple(self.allowed_origins)
         )
 
 
-class BasicInput(_CredentialInput):
-    """User name and password, RFC 7617."""
-
-    kind: Literal["basic"]
+class _PasswordInput(_CredentialInput):
     username: Annotated[SecretText, Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f:]+$"})]
     password: Annotated[
         SecretStr,
@@ -135,13 +146,107 @@ class BasicInput(_CredentialInput):
             raise ValueError(msg)
         return value
 
-    def to_draft(self) -> CredentialDraft:
-        """Return the credential with its secrets apart from what may be shown."""
-        secrets = {
+    def _secrets(self) -> dict[str, str]:
+        return {
             "username": self.username.get_secret_value(),
             "password": self.password.get_secret_value(),
         }
-        return CredentialDraft("basic", {}, secrets, _tuple(self.allowed_origins))
+
+
+class BasicInput(_PasswordInput):
+    """User name and password, RFC 7617."""
+
+    kind: Literal["basic"]
+
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
+        return CredentialDraft("basic", {}, self._secrets(), _tuple(self.allowed_origins))
+
+
+class DigestInput(_PasswordInput):
+    """User name and password of HTTP Digest, RFC 7616: sent as a digest with the server's nonce."""
+
+    kind: Literal["digest"]
+
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
+        return CredentialDraft("digest", {}, self._secrets(), _tuple(self.allowed_origins))
+
+
+class AwsSigV4Input(_CredentialInput):
+    """An AWS access key, which signs each request (Signature Version 4) for one region and service."""
+
+    kind: Literal["aws_sigv4"]
+    access_key_id: SecretText
+    secret_access_key: SecretText
+    session_token: SecretText | None = Field(
+        default=None, description="Of temporary credentials; these expire, and are then stored again."
+    )
+    region: Annotated[str, Field(pattern=_AWS_NAME, examples=["eu-central-1"])]
+    service: Annotated[
+        str,
+        Field(
+            pattern=_AWS_NAME, examples=["execute-api"], description="Its signing name: s3, execute-api, ..."
+        ),
+    ]
+
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
+        public = {"region": self.region, "service": self.service}
+        secrets = _revealed(self, ("access_key_id", "secret_access_key", "session_token"))
+        return CredentialDraft("aws_sigv4", public, secrets, _tuple(self.allowed_origins))
+
+
+class HmacInput(_CredentialInput, SignatureRecipe):
+    """A key that signs each request with HMAC, and the recipe by which it does."""
+
+    kind: Literal["hmac"]
+    secret: SecretText
+    key_id: SecretText | None = Field(default=None, description="What `{key_id}` of the recipe stands for.")
+
+    @model_validator(mode="after")
+    def _is_encoded(self) -> "HmacInput":
+        secret = self.secret.get_secret_value()
+        if BRACED.search(secret) is None:
+            key_bytes(Secret(secret), self.secret_encoding)
+        return self
+
+    def to_draft(self, *, at: str = "") -> CredentialDraft:
+        """Return the credential with its secrets separated from its public members.
+
+        Raise InvalidInput, with a pointer below `at`, for a recipe that names an absent key id.
+        """
+        secrets = _revealed(self, ("secret", "key_id"))
+        draft = hmac_draft(self, secret=secrets["secret"], key_id=secrets.get("key_id"), at=at)
+        return replace(draft, allowed_origins=_tuple(self.allowed_origins))
+
+
+class GoogleServiceAccountInput(_CredentialInput):
+    """The key of a Google service account: tokens are requested at its `token_uri` (RFC 7523)."""
+
+    kind: Literal["google_service_account"]
+    key: Annotated[
+        SecretStr,
+        Field(min_length=1, max_length=16_384, json_schema_extra=dict(NO_NUL)),
+        AfterValidator(secret_text),
+    ] = Field(description="The text of its JSON key file.")
+    scope: Annotated[str, Field(max_length=2000, json_schema_extra=dict(NO_NUL))] | None = Field(
+        default=None,
+        description="Scopes, with blanks between them. Default: those that the operation requires.",
+        examples=["https://www.googleapis.com/auth/cloud-platform"],
+    )
+    subject: ShortText | None = Field(
+        default=None, description="The user on whose behalf it acts (domain-wide delegation)."
+    )
+
+    def to_draft(self, *, at: str = "") -> CredentialDraft:
+        """Return the credential with its secrets separated from its public members.
+
+        Raise InvalidInput, with a pointer below `at`, for what is no key file.
+        """
+        key = self.key.get_secret_value()
+        draft = google_draft(key, scope=self.scope, subject=self.subject, at=pointer(at, "key"))
+        return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
 class BearerInput(_CredentialInput):
@@ -150,56 +255,76 @@ class BearerInput(_CredentialInput):
     kind: Literal["bearer"]
     token: SecretText
 
-    def to_draft(self) -> CredentialDraft:
-        """Return the credential with its secrets apart from what may be shown."""
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
         return CredentialDraft(
             "bearer", {}, {"token": self.token.get_secret_value()}, _tuple(self.allowed_origins)
         )
 
 
-class OAuth2Input(_CredentialInput):
-    """Client credentials, RFC 6749 section 4.4."""
+class OAuth2Input(_CredentialInput, OAuth2Grant):
+    """A client of OAuth 2.0, and the grant by which it gets tokens: client credentials (RFC 6749, section
+    4.4), a refresh token (section 6), or an assertion (RFC 7523, section 2.1).
+    """
 
     kind: Literal["oauth2"]
-    client_id: SecretText
-    client_secret: SecretText
+    client_id: SecretText | None = Field(
+        default=None, description="Required, except for jwt_bearer with `issuer`."
+    )
+    client_secret: SecretText | None = Field(
+        default=None, description="Required by client_credentials, unless there is a `private_key`."
+    )
+    refresh_token: SecretText | None = Field(
+        default=None,
+        description="Of the grant refresh_token. Where the token endpoint issues a new one with each token, "
+        "that is stored in its place, sealed.",
+    )
+    private_key: (
+        Annotated[
+            SecretStr,
+            Field(min_length=1, max_length=16_384, json_schema_extra=dict(NO_NUL)),
+            AfterValidator(secret_text),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="PEM, not encrypted: RSA of 2048 to 4096 bits, P-256, P-384, P-521 or Ed25519. It signs "
+        "the assertion of jwt_bearer, or of the client itself (private_key_jwt).",
+    )
     token_url: UrlText | None = Field(
         default=None,
-        description="Default: that of the stored credential; of the first one the security scheme's, if it "
-        "lies at the origin named at registration.",
+        description="Default: that of the stored credential; for the first credential, that of the security "
+        "scheme, if it is at the origin given at registration.",
         examples=["https://auth.example.com/token"],
     )
     scope: ShortText | None = None
     audience: ShortText | None = None
     resource: ShortText | None = None
-    token_endpoint_auth_method: Literal["auto", "client_secret_basic", "client_secret_post"] = "auto"
 
-    def to_draft(self) -> CredentialDraft:
-        """Return the credential with its secrets apart from what may be shown."""
-        names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
-        secrets = {
-            "client_id": self.client_id.get_secret_value(),
-            "client_secret": self.client_secret.get_secret_value(),
-        }
-        return CredentialDraft(
-            "oauth2", {name: getattr(self, name) for name in names}, secrets, _tuple(self.allowed_origins)
-        )
+    def to_draft(self, *, at: str = "") -> CredentialDraft:
+        """Return the credential with its secrets separated from its public members.
+
+        Raise InvalidInput, with pointers below `at`, where a member is absent that the grant needs.
+        """
+        names = ("client_id", "client_secret", "refresh_token", "private_key")
+        draft = oauth2_draft(self, secrets=_revealed(self, names), at=at)
+        return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
 class StaticValue(StrictModel):
-    """One value of a call template: of a header, of the URL's query, of its userinfo, or of a field."""
+    """One value of a call template: in a header, in the query or userinfo of its URL, or in a field."""
 
     location: Literal["header", "query", "userinfo", "field"]
     name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=dict(PRINTABLE))] = Field(
-        description="Of the header or parameter; in the userinfo, username or password; of a field, its JSON "
-        "pointer.",
+        description="Name of the header or parameter; `username` or `password` in the userinfo; JSON pointer "
+        "of a field.",
         examples=["X-Key"],
     )
     value: Annotated[
         SecretStr,
         Field(max_length=65_536, json_schema_extra=dict(NO_NUL)),
         AfterValidator(secret_text),
-    ] = Field(description="Without control characters, but in a field.")
+    ] = Field(description="The value; control characters are allowed in fields only.")
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> "StaticValue":
@@ -207,7 +332,7 @@ class StaticValue(StrictModel):
             secret_line(self.value)
         problem = header_problem(self.location, self.name)
         if self.location == "userinfo" and self.name not in _USERINFO:
-            problem = "must be called username or password"
+            problem = "must have the name username or password"
         if self.location == "field" and not self.name.startswith("/"):
             problem = "must be a JSON pointer into the call template"
         if problem:
@@ -216,7 +341,7 @@ class StaticValue(StrictModel):
 
 
 class StaticInput(_CredentialInput):
-    """What a call template itself held: a slot of kind `static` names the values that belong to it."""
+    """Secret values of a call template; the slot of kind `static` lists their locations and names."""
 
     kind: Literal["static"]
     values: Annotated[list[StaticValue], Field(min_length=1, max_length=100)]
@@ -230,12 +355,12 @@ class StaticInput(_CredentialInput):
             if one.location != "query"
         ]
         if len(set(named)) < len(named):
-            msg = "only a parameter of the query may stand there twice"
+            msg = "only query parameters may be given more than once"
             raise ValueError(msg)
         return values
 
-    def to_draft(self) -> CredentialDraft:
-        """Return the credential with its secrets apart from what may be shown."""
+    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
+        """Return the credential with its secrets separated from its public members."""
         query: dict[str, list[str]] = {}
         for one in self.values:
             if one.location == "query":
@@ -252,18 +377,39 @@ class StaticInput(_CredentialInput):
         return {one.name: one.value.get_secret_value() for one in self.values if one.location == location}
 
 
-CredentialInput = Annotated[
-    ApiKeyInput | BasicInput | BearerInput | OAuth2Input | StaticInput, Field(discriminator="kind")
-]
+CredentialInput = TypeAliasType(
+    "CredentialInput",
+    Annotated[
+        ApiKeyInput
+        | BasicInput
+        | BearerInput
+        | OAuth2Input
+        | StaticInput
+        | AwsSigV4Input
+        | HmacInput
+        | DigestInput
+        | GoogleServiceAccountInput,
+        Field(discriminator="kind"),
+    ],
+)
+"""A credential, by its `kind`. With a name, so that it is one component of the OpenAPI document."""
+
+
+def _revealed(model: StrictModel, names: Iterable[str]) -> dict[str, str]:
+    """Return the secret members that are set, as text."""
+    found = ((name, getattr(model, name)) for name in names)
+    return {name: value.get_secret_value() for name, value in found if value is not None}
 
 
 def header_problem(location: str, name: str) -> str | None:
-    """Why an API key cannot be sent under this name, or None."""
+    """Return why an API key cannot be sent under this name, or None if it can; `location` is header, query or
+    cookie.
+    """
     if location == "header" and (not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name)):
         return "This header cannot carry a key."
     if location == "cookie" and not COOKIE_NAME.fullmatch(name):
-        return "This is not a legal cookie name (RFC 6265, section 4.1.1)."
-    return None if name.isprintable() else "The name holds control characters."
+        return "This is not a valid cookie name (RFC 6265, section 4.1.1)."
+    return None if name.isprintable() else "The name has control characters."
 
 
 def _tuple(origins: list[str] | None) -> tuple[str, ...] | None:

@@ -1,15 +1,21 @@
-"""Credential slots, what tools need of them, and what a registration puts into them.
+"""Credential slots, the requirements of tools, and the credentials of a registration.
 
 A credential has three shapes: `CredentialInput` as a client sends it (or the `auth` of a call template),
-`CredentialDraft` with its secrets apart, and the sealed row `Credential`.
+`CredentialDraft` with its secrets separated from its public members, and the sealed row `Credential`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.outbound.credentials import SecurityRequirements, SlotRequirement, compile_security
-from app.security.credentials import CredentialDraft
+from app.security.credentials import CredentialDraft, CredentialKind
+from app.security.requirements import (
+    SecurityRequirements,
+    SlotRequirement,
+    compile_security,
+    security_json,
+    slot_names,
+)
 
 __all__ = [
     "DEFAULT_SLOT",
@@ -32,20 +38,22 @@ __all__ = [
 ]  # fmt: skip
 
 Json = dict[str, Any]
-"""A JSON object of members that are not ours: a JSON Schema, a call template, options as they are stored."""
+"""A JSON object without a class of its own: a JSON Schema, a call template, stored options."""
 
 DEFAULT_SLOT = "default"
 DISCOVERY_STATIC = "discovery-static"
 DISCOVERY_SLOTS = ("discovery", DISCOVERY_STATIC)
 EGRESS_SLOT = "egress"
 
-SlotKind = Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "unsupported"]
+SlotKind = CredentialKind | Literal["any", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueLocation:
-    """Where one value of a credential of kind `static` belongs: `location` is header, query, userinfo or
-    field; `name` that of the header or parameter, username or password, or a JSON pointer into the template.
+    """The location of one value of a credential of kind `static`.
+
+    `location` is header, query, userinfo or field. `name` is the name of the header or parameter, `username`
+    or `password`, or a JSON pointer into the template.
     """
 
     location: str
@@ -60,9 +68,9 @@ class ValueLocation:
 class CredentialSlot:
     """A named place for a credential that tools of a provider need, as its source describes it.
 
-    `scheme` is the name of the security scheme in an OpenAPI document; `location` and `parameter` say where
-    an API key goes; `scopes` are OAuth2 scopes, None where the source has no such list; `values` say what a
-    credential of kind `static` consists of. `fingerprint` is that of the credential that stood in a manual
+    `scheme` is the name of the security scheme in an OpenAPI document; `location` and `parameter` are those
+    of an API key; `scopes` are OAuth2 scopes, None where the source has no such list; `values` are the
+    locations of a credential of kind `static`. `fingerprint` is that of a credential that was in the manual
     itself; `is_fallback` marks the slot of tools without auth of their own.
     """
 
@@ -79,25 +87,27 @@ class CredentialSlot:
     is_fallback: bool = False
 
     @classmethod
-    def from_json(cls, form: Mapping[str, Any]) -> "CredentialSlot":
-        """Return the slot of a provider's stored `slots`, of an export, or of a converted document."""
-        scopes = form.get("scopes")
+    def from_json(cls, stored: Mapping[str, Any]) -> "CredentialSlot":
+        """Return the slot from its JSON form (see `to_json`), which provider rows, exports and converted
+        documents have.
+        """
+        scopes = stored.get("scopes")
         return cls(
-            name=str(form["slot"]),
-            kind=form["kind"],
-            scheme=form.get("scheme") or None,
-            location=form.get("location") or None,
-            parameter=form.get("name") or None,
-            token_url=form.get("token_url") or None,
+            name=str(stored["slot"]),
+            kind=stored["kind"],
+            scheme=stored.get("scheme") or None,
+            location=stored.get("location") or None,
+            parameter=stored.get("name") or None,
+            token_url=stored.get("token_url") or None,
             scopes=None if scopes is None else tuple(scopes),
-            description=form.get("description") or None,
-            values=tuple(ValueLocation(one["location"], one["name"]) for one in form.get("values") or ()),
-            fingerprint=form.get("inline"),
-            is_fallback=bool(form.get("fallback")),
+            description=stored.get("description") or None,
+            values=tuple(ValueLocation(one["location"], one["name"]) for one in stored.get("values") or ()),
+            fingerprint=stored.get("inline"),
+            is_fallback=bool(stored.get("fallback")),
         )
 
     def to_json(self) -> Json:
-        """Return the slot as a member of a provider's stored `slots`, without what is not set."""
+        """Return the slot as a JSON object, without members that are not set; the inverse of `from_json`."""
         members = {
             "slot": self.name,
             "kind": self.kind,
@@ -107,7 +117,7 @@ class CredentialSlot:
             "token_url": self.token_url,
             "scopes": None if self.scopes is None else list(self.scopes),
             "description": self.description,
-            "values": [place.to_json() for place in self.values] or None,
+            "values": [one.to_json() for one in self.values] or None,
             "inline": self.fingerprint,
             "fallback": self.is_fallback or None,
         }
@@ -116,9 +126,9 @@ class CredentialSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotAssignment:
-    """A credential that stood in a call template, the slot that it was given, and the origins of its tools.
+    """A credential from a call template, the slot that it was assigned, and the origins of its tools.
 
-    `is_shared`: it is that of `auth_tools`, the registrar's own, whether or not it stood at tools as well.
+    `is_shared` says that it is the registrar's `auth_tools`; it may also be in the templates of tools.
     """
 
     slot: str
@@ -130,9 +140,7 @@ class SlotAssignment:
 
 @dataclass(frozen=True, slots=True)
 class VariableDraft:
-    """The value of a variable before it is sealed; where it came with a registration, it becomes the
-    provider's own.
-    """
+    """The value of a variable before it is sealed. In a registration, it is a variable of the provider."""
 
     value: str = field(repr=False)
     secret: bool = True
@@ -140,10 +148,10 @@ class VariableDraft:
 
 @dataclass(frozen=True, slots=True)
 class MissingConsent:
-    """What the source asks of a slot and its credential does not do until its owner says so.
+    """Destinations of a slot's credential in the source, for which the consent of its owner is missing.
 
-    `origins` are those of tools that need the slot and do not get its credential; `token_url` is one of the
-    source that is not used.
+    `origins` are those of tools that need the slot, but to which its credential is not sent; `token_url` is a
+    token URL in the source that is not used.
     """
 
     slot: str
@@ -153,15 +161,3 @@ class MissingConsent:
     def to_json(self) -> Json:
         """Return `{"slot", "origins", "token_url"}`."""
         return {"slot": self.slot, "origins": list(self.origins), "token_url": self.token_url}
-
-
-def security_json(needs: SecurityRequirements) -> list[list[Json]]:
-    """Return the needs of a tool as its stored `security`; the inverse of `compile_security`."""
-    return [
-        [{"slot": need.slot, "scopes": list(need.scopes)} for need in alternative] for alternative in needs
-    ]
-
-
-def slot_names(needs: Iterable[Sequence[SlotRequirement]]) -> set[str]:
-    """Return all slots that a tool's needs name."""
-    return {need.slot for alternative in needs for need in alternative}

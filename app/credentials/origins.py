@@ -12,9 +12,9 @@ from app.utcp.paths import HTTP_SCHEMES, compile_url
 
 
 def origin_of(url: str) -> str | None:
-    """The origin of an absolute http(s) URL (or template), or None where it has none that is fixed and legal.
+    """Return the origin of an absolute http(s) URL or URL template, None where it has no fixed, valid one.
 
-    It is the very origin that a compiled call has, so that what is allowed here is what is compared there.
+    It is the same as the origin of a compiled call, with which allowed origins are compared.
     """
     try:
         return compile_url(url).origin
@@ -23,7 +23,9 @@ def origin_of(url: str) -> str | None:
 
 
 def origin_of_template(fields: Mapping[str, Any]) -> str | None:
-    """The origin of a call template of any protocol, its variables written out; None where it has none."""
+    """Return the origin of a call template of any protocol, None where it has none; its variables have been
+    replaced by their values.
+    """
     try:
         return template_origin(fields)
     except InvalidInput:
@@ -31,8 +33,9 @@ def origin_of_template(fields: Mapping[str, Any]) -> str | None:
 
 
 def named_origins(fields: Mapping[str, Any]) -> tuple[str, ...]:
-    """The origins that a provider's own template names, its variables written out: of each of its servers,
-    and none of what is a document itself.
+    """Return the origins of the servers in a provider's own template; () where it contains a document.
+
+    Its variables have been replaced by their values.
     """
     if is_content(fields):
         return ()
@@ -40,10 +43,8 @@ def named_origins(fields: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(origin for origin in found if origin))
 
 
-def checked_origin(text: str) -> str | None:
-    """An origin of any protocol as a registrar writes it, in the spelling that is stored; None for what is
-    none.
-    """
+def normalize_origin(text: str) -> str | None:
+    """Return an origin of any protocol in the normalised form that is stored; None where it is not valid."""
     scheme, _, rest = text.strip().partition("://")
     scheme = scheme.lower()
     if scheme in HTTP_SCHEMES:
@@ -58,19 +59,19 @@ def checked_origin(text: str) -> str | None:
 
 
 def is_origin(text: str) -> bool:
-    """Whether the text is an origin and nothing more (one trailing slash is tolerated)."""
+    """Return whether the text is an http(s) origin only; one trailing slash is accepted."""
     rest = text.strip().partition("://")[2].removesuffix("/")
     return origin_of(text) is not None and not any(mark in rest for mark in "/?#@{")
 
 
 def origins_of(urls: Iterable[str]) -> tuple[str, ...]:
-    """The distinct origins of the URLs that have one, in order of first appearance."""
+    """Return the distinct origins of the URLs that have one, in order of first appearance."""
     found = (origin_of(url) for url in urls)
     return tuple(dict.fromkeys(origin for origin in found if origin is not None))
 
 
 def is_loopback(url: str) -> bool:
-    """Whether the URL's host is `localhost` or a loopback address."""
+    """Return whether the URL's host is `localhost`, below it, or a loopback address."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -1,15 +1,16 @@
-"""What an API key may do in a registration: store credentials, and name secrets that belong to all.
+"""The permissions of an API key in a registration: storing credentials, and using shared secret variables.
 
-One rule (decision 35): only a key with `credentials:write` changes where, or over what trust, a credential
-travels. Every option of a provider stands in exactly one of the three tables below; one that stands in none
-needs the scope, and fails the test that enumerates them.
+The rule (decision 35): only a key with `credentials:write` may change the destination of a credential, or the
+trust settings (proxy, CA bundle, client certificate, masking) of the connections on which it is sent. Every
+option of a provider is in exactly one of the three tables below; an option that is in none requires the
+scope, and a test that enumerates the options fails.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.errors import FieldError, Forbidden
+from app.errors import FieldError, Forbidden, scopes_missing
 from app.security.principal import Principal
 from app.text import pointer
 
@@ -21,25 +22,28 @@ CREDENTIALS_WRITE_OPTIONS: Final[Mapping[str, Any]] = {
     "ca_bundle": None,
     "client_certificate": None,
     "client_key": None,
+    "unix_socket": None,
     "mask_responses": True,
 }
-"""Options that only a key with `credentials:write` sets or changes, at a registration, too: they decide over
-what trust every request of the provider travels, those with credentials that are stored later included, and
-whether its secrets are masked in responses. The value is what holds where the option is not set.
+"""Options that only a key with `credentials:write` may set or change, also at registration, with their
+defaults. They determine how every request of the provider is sent, including requests with credentials that
+are stored later, and whether its secrets are masked in responses.
 """
-DESTINATION_OPTIONS: Final = frozenset({"base_url"})
-"""Options that name a destination: free for `providers:write` while the provider holds no secret, and never
-part of where a credential goes by default before a key with `credentials:write` has set them.
+DESTINATION_OPTIONS: Final = frozenset({"base_url", "server", "server_variables"})
+"""Options that name a destination. A key with `providers:write` may set them while the provider has no
+secret; a destination that such a key has set is not a default destination of credentials.
 """
-HARMLESS_OPTIONS: Final = frozenset({"direct", "reuse"})
-"""Options that move no credential and no trust."""
+HARMLESS_OPTIONS: Final = frozenset({"allow_empty", "direct", "http_version", "responses", "reuse"})
+"""Options that affect neither the destination of a credential nor the trust settings of its connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationPermissions:
-    """What one API key may do. `seals`: store credentials. `shared`: it is not limited to providers or tags.
+    """The permissions of one API key. `may_use_shared_secrets` is True for a key without restrictions to
+    providers or tags.
 
-    `used` are the names of variables that the provider uses already, which a refresh may repeat.
+    `used_variables` are the names of shared secret variables that the provider already uses, and which are
+    therefore permitted in a refresh.
     """
 
     may_write_credentials: bool
@@ -47,46 +51,49 @@ class RegistrationPermissions:
     used_variables: frozenset[str] = frozenset()
 
     def require_credentials_write(self) -> None:
-        """Raise Forbidden for a key that may not store credentials, wherever they stand."""
+        """Raise Forbidden for a key that may not store credentials, whether in a slot or in a template."""
         if not self.may_write_credentials:
-            raise Forbidden(
-                f"The API key lacks the scope `{_SCOPE}`, which credentials and variables need, "
+            raise scopes_missing(
+                f"The API key lacks the scope `{_SCOPE}`, which is required for credentials and variables, "
                 "also those in auth, headers, userinfo and query values of a template.",
-                extra={"missing_scopes": [_SCOPE]},
+                [_SCOPE],
             )
 
     def require_options_write(
-        self, given: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
+        self, options: Mapping[str, Any], *, stored: Mapping[str, Any] | None = None, at: str
     ) -> None:
-        """Raise Forbidden, with pointers below `at`, for options that take the scope and would change.
+        """Raise Forbidden, with pointers below `at`, for options whose change requires the scope.
 
-        `stored` are the present ones; what equals them, or the default of a new provider, is no change.
+        An option is changed where it differs from the stored one, or from the default where none is stored.
         """
         if self.may_write_credentials:
             return
-        present = stored or {}
-        changed = [name for name, value in given.items() if _takes_scope(name, value, present.get(name))]
+        current = stored or {}
+        changed = [name for name, value in options.items() if _requires_scope(name, value, current.get(name))]
         if changed:
             raise destination_denied([pointer(at, name) for name in changed])
 
     def require_destination_write(self, at: str) -> None:
-        """Raise Forbidden, pointing `at` the field, for a key that may not say where credentials go."""
+        """Raise Forbidden, with the pointer `at`, for a key that may not change the destination of
+        credentials.
+        """
         if not self.may_write_credentials:
             raise destination_denied([at])
 
     def require_deletion(self, provider: str) -> None:
-        """Raise Forbidden for a key that may not delete what is stored for a provider."""
+        """Raise Forbidden for a key that may not delete credentials and secret variables of a provider."""
         if not self.may_write_credentials:
-            raise Forbidden(
-                f"Credentials or secret variables of {provider!r} would be deleted with it, which takes the "
-                f"scope `{_SCOPE}`.",
-                extra={"missing_scopes": [_SCOPE]},
+            raise scopes_missing(
+                f"Credentials or secret variables of {provider!r} would be deleted with it, which requires "
+                f"the scope `{_SCOPE}`.",
+                [_SCOPE],
             )
 
     def require_shared_secret(self, name: str, *, environment: bool) -> None:
-        """Raise Forbidden where a limited key names a secret that belongs to all providers.
+        """Raise Forbidden for a key that may not use the secret variable `name`, which all providers share.
 
-        To name one of the environment takes the scope, too: it may stand where it is shown.
+        A variable of the `environment` also requires the scope, since it may be used in fields that are
+        shown.
         """
         if name in self.used_variables:
             return
@@ -94,12 +101,12 @@ class RegistrationPermissions:
             self.require_credentials_write()
         if not self.may_use_shared_secrets:
             raise Forbidden(
-                "The API key is limited to certain providers or tags; "
-                f"the secret variable {name} belongs to all. Give the provider a variable of its own."
+                "The API key is restricted to some providers or tags, and "
+                f"the secret variable {name} is shared by all. Give the provider a variable of its own."
             )
 
     def with_used_variables(self, names: Iterable[str]) -> "RegistrationPermissions":
-        """Return the permissions for a provider that uses these variables already."""
+        """Return these permissions for a provider that already uses these variables."""
         return replace(self, used_variables=frozenset(names))
 
 
@@ -107,7 +114,7 @@ UNRESTRICTED: Final = RegistrationPermissions(may_write_credentials=True, may_us
 
 
 def permissions_of(principal: Principal) -> RegistrationPermissions:
-    """Return what the scopes and limits of the API key allow."""
+    """Return the permissions that the scopes and restrictions of the API key grant."""
     return RegistrationPermissions(
         may_write_credentials=principal.has_scope(_SCOPE),
         may_use_shared_secrets=principal.providers is None and principal.tags is None,
@@ -115,18 +122,21 @@ def permissions_of(principal: Principal) -> RegistrationPermissions:
 
 
 def destination_denied(pointers: Iterable[str]) -> Forbidden:
-    """Return the error for fields that decide where a credential goes, for a key without the scope."""
-    faults = [FieldError(at, f"To change this takes the scope `{_SCOPE}`.") for at in pointers]
-    return Forbidden(
-        f"The API key lacks the scope `{_SCOPE}`: without it, nothing is changed that decides where, or over "
-        "what trust, credentials travel.",
-        errors=faults,
-        extra={"missing_scopes": [_SCOPE]},
+    """Return the error for a key that lacks the scope for changing these fields, which determine the
+    destination of a credential.
+    """
+    errors = [FieldError(at, f"Changing this requires the scope `{_SCOPE}`.") for at in pointers]
+    denied = scopes_missing(
+        f"The API key lacks the scope `{_SCOPE}`: it is required for changing the destination of "
+        "credentials, or the trust settings of the connections on which they are sent.",
+        [_SCOPE],
     )
+    denied.errors = tuple(errors)
+    return denied
 
 
-def _takes_scope(name: str, value: Any, present: Any) -> bool:
+def _requires_scope(name: str, value: Any, current: Any) -> bool:
     if name in DESTINATION_OPTIONS or name in HARMLESS_OPTIONS:
         return False
     default = CREDENTIALS_WRITE_OPTIONS.get(name)
-    return bool((default if value is None else value) != (default if present is None else present))
+    return bool((default if value is None else value) != (default if current is None else current))

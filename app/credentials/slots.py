@@ -1,4 +1,4 @@
-"""Credential slots: which credential a tool needs, where it may go, and what lacks its owner's consent."""
+"""Credential slots: which credential a tool needs, to which origins it may be sent, and missing consents."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,28 +16,29 @@ from app.credentials.model import (
 )
 from app.credentials.origins import is_loopback, origin_of
 from app.errors import FieldError, InvalidInput
+from app.security.credentials import TOKEN_KINDS
 from app.text import pointer
 
 Fingerprint = Callable[[CredentialDraft], str]
 
 
 class SecuredTool(Protocol):
-    """The parts of a tool that decide over its credentials."""
+    """The part of a tool that determines its credentials."""
 
     @property
     def origin(self) -> str:
-        """`scheme://host[:port]`, "" where there is none."""
+        """The origin of its calls, `scheme://host[:port]`; "" where there is none."""
 
     @property
     def security(self) -> SecurityRequirements:
-        """An OR of ANDs of slots."""
+        """Alternatives (OR) of slots that are all needed (AND)."""
 
 
 class SlotAllocator:
-    """Gives each distinct credential of a manual a slot: `default`, `default-2`, ...; `static-1`, ...
+    """Assigns a slot to each distinct credential of a manual: `default`, `default-2`, ...; `static-1`, ...
 
-    `known` are the slots of an earlier import by fingerprint, which stay with their content; `taken` are
-    further names that mean something already.
+    `known` maps the fingerprint of a credential of an earlier import to its slot, which it keeps; `taken` are
+    further names that are already used.
     """
 
     def __init__(
@@ -49,9 +50,9 @@ class SlotAllocator:
         self._assigned: dict[str, SlotAssignment] = {}
 
     def assign(self, credential: CredentialDraft, *, origin: str = "") -> str:
-        """Return the slot of this credential, after noting the origin of the tool that it stood at.
+        """Return the slot of a credential, and add the origin of the tool in whose template it was.
 
-        Without an origin it is that of `auth_tools`.
+        Without an origin, it is the credential of `auth_tools`.
         """
         key = self._fingerprint(credential)
         found = self._assigned.get(key)
@@ -83,87 +84,94 @@ class SlotAllocator:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What decides where a credential of a provider goes by default.
+    """What determines the default destinations of a credential of a provider.
 
-    `named` are origins that the registrar named, `tools` those of the tools that need the slot.
+    `registrar_origins` are origins that the registrar named, `tool_origins` those of the tools that need the
+    slot. With `loopback_tokens`, a token URL at a loopback address may be http.
     """
 
-    named: tuple[str, ...]
-    tools: tuple[str, ...]
+    registrar_origins: tuple[str, ...]
+    tool_origins: tuple[str, ...]
     loopback_tokens: bool = False
 
 
 def complete(
-    given: CredentialDraft, *, slot: CredentialSlot | None, binding: Binding, at: str
+    draft: CredentialDraft, *, slot: CredentialSlot | None, binding: Binding, at: str
 ) -> CredentialDraft:
     """Return the credential with location, name, token URL and allowed origins filled in.
 
-    `slot` is None for a credential that its owner wrote into a template. Raises InvalidInput, pointing below
-    `at`, where one of these cannot be told without the owner's word.
+    `slot` is None for a credential that its owner wrote into a template. Raise InvalidInput, with pointers
+    below `at`, where one of these cannot be determined and must be given by the owner.
     """
-    if given.kind == "static" and slot is not None and slot.kind != "static":
-        fault = FieldError(pointer(at, "kind"), "This slot takes no values of a template.")
-        raise InvalidInput("The credential is of a kind that does not fit.", errors=[fault])
-    public = {key: value for key, value in given.public.items() if value is not None}
-    if given.kind == "api_key":
+    if draft.kind == "static" and slot is not None and slot.kind != "static":
+        error = FieldError(pointer(at, "kind"), "This slot does not accept a credential of kind `static`.")
+        raise InvalidInput("The kind of the credential is not that of the slot.", errors=[error])
+    public = {key: value for key, value in draft.public.items() if value is not None}
+    if draft.kind == "api_key":
         documented = slot if slot is not None and slot.kind == "api_key" else CredentialSlot("", "api_key")
         public.setdefault("location", documented.location or "header")
         public.setdefault("name", documented.parameter or "X-Api-Key")
         problem = header_problem(public["location"], public["name"])
         if problem:
-            fault = FieldError(pointer(at, "name"), problem)
-            raise InvalidInput("The API key cannot be sent like this.", errors=[fault])
-    if given.kind == "oauth2":
+            error = FieldError(pointer(at, "name"), problem)
+            raise InvalidInput("The API key cannot be sent under this name.", errors=[error])
+    if draft.kind in TOKEN_KINDS:
         public["token_url"] = _token_url(
             public.get("token_url"),
-            None if slot is None else slot.token_url,
+            None if slot is None or draft.kind != "oauth2" else slot.token_url,
             binding,
             at=pointer(at, "token_url"),
         )
-    origins = given.allowed_origins or _default_origins(binding, at=pointer(at, "allowed_origins"))
-    return CredentialDraft(given.kind, public, given.secrets, origins)
+    origins = draft.allowed_origins or _default_origins(binding, at=pointer(at, "allowed_origins"))
+    return CredentialDraft(draft.kind, public, draft.secrets, origins)
 
 
 def _default_origins(binding: Binding, *, at: str) -> tuple[str, ...]:
-    if binding.named:
-        return binding.named
-    if len(binding.tools) == 1:
-        return binding.tools
+    if binding.registrar_origins:
+        return binding.registrar_origins
+    if len(binding.tool_origins) == 1:
+        return binding.tool_origins
     detail = (
-        "The tools of this provider go to several origins: say which of them may get the credential."
-        if binding.tools
-        else "No tool uses this slot: say which origins may get the credential."
+        "The tools of this provider have several origins: give those to which the credential may be sent."
+        if binding.tool_origins
+        else "No tool uses this slot: give the origins to which the credential may be sent."
     )
-    fault = FieldError(at, detail, expected=list(binding.tools) or "array of origins")
-    raise InvalidInput("It is not clear where the credential may be sent.", errors=[fault])
+    error = FieldError(at, detail, expected=list(binding.tool_origins) or "array of origins")
+    raise InvalidInput("The allowed origins of the credential must be given.", errors=[error])
 
 
-def _token_url(given: str | None, documented: str | None, binding: Binding, *, at: str) -> str:
-    if given is None:
+def _token_url(requested: str | None, documented: str | None, binding: Binding, *, at: str) -> str:
+    if requested is None:
         if documented is None:
-            fault = FieldError(at, "Give the URL of the token endpoint.", expected="uri")
-            raise InvalidInput("The token endpoint is not known.", errors=[fault])
-        if origin_of(documented) not in binding.named:
-            detail = "The document names this token URL at another origin. Give it here if it is right."
+            error = FieldError(at, "Give the URL of the token endpoint.", expected="uri")
+            raise InvalidInput("The token endpoint is not known.", errors=[error])
+        if origin_of(documented) not in binding.registrar_origins:
+            detail = "The token URL in the document has another origin. Give it here if it is correct."
             raise InvalidInput(
                 "The token endpoint needs your consent.", errors=[FieldError(at, detail, expected=documented)]
             )
-        given = documented
-    if origin_of(given) is None or "@" in given.partition("://")[2].partition("/")[0] or "#" in given:
-        fault = FieldError(at, "Give an absolute URL without userinfo and fragment.", expected="uri")
-        raise InvalidInput("The token URL cannot be used.", errors=[fault])
-    if not given.lower().startswith("https://") and not (binding.loopback_tokens and is_loopback(given)):
+        requested = documented
+    if _has_userinfo_or_fragment(requested) or origin_of(requested) is None:
+        error = FieldError(at, "Give an absolute URL without userinfo and fragment.", expected="uri")
+        raise InvalidInput("The token URL cannot be used.", errors=[error])
+    if not requested.lower().startswith("https://") and not (
+        binding.loopback_tokens and is_loopback(requested)
+    ):
         raise InvalidInput(
             "A client secret is sent over https only.", errors=[FieldError(at, "Give an https:// URL.")]
         )
-    return given
+    return requested
+
+
+def _has_userinfo_or_fragment(url: str) -> bool:
+    return "@" in url.partition("://")[2].partition("/")[0] or "#" in url
 
 
 def matching_slots(auth: CredentialDraft, slots: Iterable[CredentialSlot]) -> list[str]:
-    """Return the slots of an OpenAPI document that a template's `auth_tools` fits.
+    """Return the names of the slots of an OpenAPI document that a template's `auth_tools` matches.
 
-    As UTCP's converter does: the same kind, and for keys the same location and name, whatever its case; a
-    key `Bearer ...` in the header Authorization fits a bearer scheme.
+    The rules are those of UTCP's converter: the same kind and, for API keys, the same location and name
+    (case-insensitive); an API key `Bearer ...` in the header Authorization matches a bearer scheme.
     """
     return [slot.name for slot in slots if _matches(auth, slot)]
 
@@ -190,11 +198,11 @@ def missing_consents(
     *,
     slots: Sequence[CredentialSlot],
     credentials: Mapping[str, CredentialDraft],
-    named: tuple[str, ...],
+    registrar_origins: tuple[str, ...],
 ) -> list[MissingConsent]:
-    """Return what the source asks of credentials and these do not do, slot by slot.
+    """Return, slot by slot, the destinations in the source to which its credential may not be sent yet.
 
-    `credentials` are those of the slots that have one, `named` the origins that the registrar named.
+    `credentials` are the stored ones by slot, `registrar_origins` the origins that the registrar named.
     """
     found: list[MissingConsent] = []
     documented_urls = {slot.name: slot.token_url for slot in slots}
@@ -204,11 +212,11 @@ def missing_consents(
             needed.setdefault(slot, {})[tool.origin] = None
     for slot, origins in needed.items():
         stored = credentials.get(slot)
-        allowed = named if stored is None else (stored.allowed_origins or ())
+        allowed = registrar_origins if stored is None else (stored.allowed_origins or ())
         others = tuple(origin for origin in origins if origin and allowed and origin not in allowed)
         documented = documented_urls.get(slot)
         is_unused = documented is not None and (
-            origin_of(documented) not in named and bool(named)
+            origin_of(documented) not in registrar_origins and bool(registrar_origins)
             if stored is None
             else stored.kind == "oauth2" and stored.public.get("token_url") != documented
         )

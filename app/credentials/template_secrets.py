@@ -1,8 +1,8 @@
-"""What of a call template is shown, and what is sealed.
+"""Splitting a call template into its public part and the secrets that are sealed.
 
-Header values, URL userinfo and query values are often keys, whatever they are called; so all of them become
-a credential of kind `static`, but for a few headers that never hold one. So do the environments of programs,
-and any other text of a template that may hold a secret and names a secret variable.
+Header values, URL userinfo and query values are often secrets, whatever their names; so all of them become a
+credential of kind `static`, except for a few headers that never contain a secret. So do the environments of
+programs, and any other field that may be secret and refers to a secret variable.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,10 @@ PLAIN_HEADERS: Final = frozenset({"accept", "accept-language", "content-type", "
 
 @dataclass(frozen=True, slots=True)
 class SplitTemplate:
-    """A template's open part, and what was taken out of it to be sealed."""
+    """The public part of a call template (`fields`), and the credentials that were taken out of it.
+
+    `auth` is for the template itself, `auth_tools` for the tools of its document, `static` for its values.
+    """
 
     fields: dict[str, Any]
     auth: CredentialDraft | None = None
@@ -36,16 +39,16 @@ class SplitTemplate:
 
 
 def split_template(template: CallTemplate, *, scope: VariableScope, at: str = "") -> SplitTemplate:
-    """Return a call template with its secrets apart.
+    """Return a call template split into its public part and its secrets.
 
-    Raises UnsetVariable for variables without a value, MisplacedSecret for a secret one in an open field and
-    InvalidInput for what cannot be sent; pointers are below `at`.
+    Raise UnsetVariable for variables without a value, MisplacedSecret for a secret variable in a public
+    field, and InvalidInput for a header or URL that cannot be sent; pointers are below `at`.
     """
     stored = scope.rewritten(template.stored(), at=at)
-    given = ((key, getattr(template, key, None)) for key in ("auth", "auth_tools"))
+    auth_objects = ((key, getattr(template, key, None)) for key in ("auth", "auth_tools"))
     auths = {
         key: scope.rewritten(auth.model_dump(exclude_none=True), at=pointer(at, key))
-        for key, auth in given
+        for key, auth in auth_objects
         if auth is not None
     }
     secrets: dict[str, Any] = {"headers": {}, "query": {}, "basic": None}
@@ -60,14 +63,14 @@ def split_template(template: CallTemplate, *, scope: VariableScope, at: str = ""
     scope.reject_secrets(stored, at=at)
     return SplitTemplate(
         fields={**stored, "headers": plain} if plain else stored,
-        auth=_given(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
-        auth_tools=_given(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
+        auth=_draft_of(auths.get("auth"), scope=scope, at=pointer(at, "auth")),
+        auth_tools=_draft_of(auths.get("auth_tools"), scope=scope, at=pointer(at, "auth_tools")),
         static=CredentialDraft("static", {}, secrets) if any(secrets.values()) else None,
     )
 
 
-def holds_secrets_in_the_open(template: CallTemplate) -> bool:
-    """Return whether a template holds what is stored sealed only: auth, keys in headers, environments."""
+def has_plaintext_secrets(template: CallTemplate) -> bool:
+    """Return whether a template contains values that are stored only sealed: auth, headers, environments."""
     headers = getattr(template, "headers", {})
     auths = (template.auth, getattr(template, "auth_tools", None))
     stored = template.stored()
@@ -79,24 +82,29 @@ def holds_secrets_in_the_open(template: CallTemplate) -> bool:
 
 
 def _sealed_texts(stored: Json, model: type[CallTemplate], scope: VariableScope) -> dict[str, str]:
-    """Return by pointer the texts that are always secret, and those that name a secret variable legally."""
+    """Return, by JSON pointer, the texts that are always secret, and those that may refer to a secret
+    variable and do.
+    """
     sealed = {at: text for at, text in strings_at(stored, model.sealed) if text}
     may_be = dict(strings_at(stored, model.may_be_secret))
     for at, name in locations_of(stored) if may_be else ():
         known = scope.find(name) if at in may_be else None
-        if known is not None and not known.may_be_shown(fetched=scope.is_fetched):
+        if known is not None and not scope.is_readable(known):
             sealed[at] = may_be[at]
     return sealed
 
 
 def draft_from_auth(auth: Auth, *, scope: VariableScope, at: str) -> CredentialDraft:
-    """Return the credential of an auth object, with its variables spelled as they are stored."""
-    given = _given(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
-    assert given is not None  # noqa: S101 - there was one
-    return given
+    """Return the credential of an auth object, with the stored names of its variables.
+
+    Raise as `split_template` does; pointers are below `at`.
+    """
+    draft = _draft_of(scope.rewritten(auth.model_dump(exclude_none=True), at=at), scope=scope, at=at)
+    assert draft is not None  # noqa: S101 - `auth` is not None.
+    return draft
 
 
-def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> CredentialDraft | None:
+def _draft_of(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> CredentialDraft | None:
     if auth is None:
         return None
     draft = credential_from_auth(auth, at=at)
@@ -105,7 +113,7 @@ def _given(auth: Mapping[str, Any] | None, *, scope: VariableScope, at: str) -> 
 
 
 def static_locations(secrets: Mapping[str, Any]) -> tuple[ValueLocation, ...]:
-    """Return where the values of a credential of kind `static` belong: what may be shown of it."""
+    """Return the locations and names of the values of a credential of kind `static`, which are public."""
     query: Mapping[str, list[str]] = secrets.get("query") or {}
     userinfo = ("username", "password") if secrets.get("basic") else ()
     return (
@@ -116,9 +124,9 @@ def static_locations(secrets: Mapping[str, Any]) -> tuple[ValueLocation, ...]:
     )
 
 
-def with_origins(given: CredentialDraft, origins: tuple[str, ...]) -> CredentialDraft:
-    """Return the credential with these allowed origins, unless its owner named some."""
-    return given if given.allowed_origins is not None else replace(given, allowed_origins=origins)
+def with_origins(draft: CredentialDraft, origins: tuple[str, ...]) -> CredentialDraft:
+    """Return the credential with these allowed origins, unless it already has some."""
+    return draft if draft.allowed_origins is not None else replace(draft, allowed_origins=origins)
 
 
 def _split_headers(headers: Mapping[str, str], *, at: str) -> tuple[dict[str, str], dict[str, str]]:
@@ -126,22 +134,26 @@ def _split_headers(headers: Mapping[str, str], *, at: str) -> tuple[dict[str, st
     sealed: dict[str, str] = {}
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name) or forbidden_in_credentials(name):
-            fault = FieldError(pointer(at, name), "This header is not set by a call template.")
-            raise InvalidInput("A header of the call template cannot be sent.", errors=[fault])
+            error = FieldError(pointer(at, name), "A call template must not set this header.")
+            raise InvalidInput("A header of the call template cannot be sent.", errors=[error])
         if any(ord(char) < 0x20 or ord(char) == 0x7F for char in value):
-            fault = FieldError(pointer(at, name), "Remove line breaks and other control characters.")
-            raise InvalidInput("A header value cannot be sent.", errors=[fault])
+            error = FieldError(pointer(at, name), "Remove line breaks and other control characters.")
+            raise InvalidInput("A header value cannot be sent.", errors=[error])
         is_plain = name.lower() in PLAIN_HEADERS and VARIABLE.search(value) is None
         (plain if is_plain else sealed)[name] = value
     return plain, sealed
 
 
 def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[str] | None]:
-    """Return the URL without userinfo and query values, these values, and the userinfo."""
+    """Return the URL without userinfo and query values, the query values, and user name and password (or
+    None).
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
-        raise InvalidInput("The URL cannot be read.", errors=[FieldError(at, "Give a legal URL.")]) from None
+        raise InvalidInput(
+            "The URL cannot be parsed.", errors=[FieldError(at, "Give a valid URL.")]
+        ) from None
     rest, query = _split_query(parts.query)
     basic = None
     netloc = parts.netloc
@@ -150,7 +162,7 @@ def _split_url(url: str, *, at: str) -> tuple[str, dict[str, list[str]], list[st
         username, _, password = userinfo.partition(":")
         basic = [unquote(username), unquote(password)]
     bare = SplitResult(parts.scheme, netloc, parts.path, rest, "")
-    # A URL that a variable begins has no authority that could be told apart; its text stays as it is.
+    # The authority of a URL that begins with a variable is unknown; only its query is removed.
     return (urlunsplit(bare) if parts.netloc else _without_query(url, parts.query, rest)), query, basic
 
 
@@ -160,9 +172,9 @@ def _split_query(query: str) -> tuple[str, dict[str, list[str]]]:
     for pair in query.split("&"):
         name, equals, value = pair.partition("=")
         key = unquote_plus(name)
-        # `{term}` is a path parameter of UTCP wherever it stands in the URL: it stays to be filled.
-        filled = "{" in VARIABLE.sub("", pair)
-        if not pair or not equals or filled:
+        # `{term}` is a parameter of UTCP anywhere in the URL, and is replaced at the call.
+        has_parameter = "{" in VARIABLE.sub("", pair)
+        if not pair or not equals or has_parameter:
             rest += [pair] if pair else []
         else:
             sealed.setdefault(key, []).append(unquote_plus(value))

@@ -1,40 +1,54 @@
-"""Errors of pydantic as InvalidInput, with pointers into what was sent."""
+"""Validation of inputs by pydantic models, whose errors become InvalidInput with JSON pointers."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from app.errors import FieldError, InvalidInput
+from app.field_names import unknown_member
+from app.schemas import PATTERN_MESSAGES
 from app.text import pointer
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: Any, *, at: str = "") -> Model:
-    """Return the value as the model; raise InvalidInput with pointers below `at`, without any input value."""
+    """Return the value as an instance of the model.
+
+    Raise InvalidInput with pointers below `at`; the errors do not contain the input, which may be secret.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        faults = [
-            FieldError(at + pointer("", *_place(one["loc"], value)), one["msg"].removeprefix("Value error, "))
-            for one in found
+        details = error.errors(include_url=False, include_input=False)
+        errors = [
+            FieldError(at + pointer("", *_path(one["loc"], value)), _message(one, model)) for one in details
         ]
-        raise InvalidInput("The request does not fit what is expected here.", errors=faults) from None
+        raise InvalidInput("The request is not valid.", errors=errors) from None
 
 
-def _place(location: Sequence[str | int], value: Any) -> list[str | int]:
-    """Return the path within `value`, without what pydantic adds for a member of a union."""
-    place: list[str | int] = []
+def _message(error: ErrorDetails, model: type[BaseModel]) -> str:
+    if error["type"] == "extra_forbidden":
+        return unknown_member(model, error["loc"])
+    pattern = str(error.get("ctx", {}).get("pattern"))
+    if error["type"] == "string_pattern_mismatch" and pattern in PATTERN_MESSAGES:
+        return PATTERN_MESSAGES[pattern]
+    return error["msg"].removeprefix("Value error, ")
+
+
+def _path(location: Sequence[str | int], value: Any) -> list[str | int]:
+    """Return the path within `value`, without the tags that pydantic adds for members of a union."""
+    path: list[str | int] = []
     for index, part in enumerate(location):
-        inside, member = _member(value, part)
-        if inside:
+        exists, member = _member(value, part)
+        if exists:
             value = member
         elif index < len(location) - 1 or not isinstance(value, dict):
             continue
-        place.append(part)
-    return place
+        path.append(part)
+    return path
 
 
 def _member(value: Any, part: str | int) -> tuple[bool, Any]:

@@ -1,10 +1,12 @@
-"""Which variable a `${NAME}` means: the provider's own, then the tenant's, then those of the environment.
+"""Resolution of `${NAME}`: first the provider's own variables, then the tenant's, then the environment's.
 
-A manual that was fetched is the upstream's text, not the registrar's: it may name the provider's own
-variables and those with its namespace (`my__gw_KEY`), and no others.
+A fetched manual is the upstream's text, not the registrar's: it may refer only to the provider's own
+variables, to those with its namespace (`my__gw_KEY`), and to those that the template which fetched it gives
+to the upstream anyway.
 
-An environment value is not marked as secret or public, so all are secret: they are opened at the call only,
-and masked. But the registrar may name one in an open field, too (`${BASE_URL}/pets`).
+A variable of the environment is not marked as secret or public, so all of them are treated as secret: they
+are resolved only at the call, and masked. The registrar may nevertheless use one in a field that is shown
+(`${BASE_URL}/pets`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +21,7 @@ from app.utcp.variables import candidates
 
 
 class MisplacedSecret(InvalidInput):
-    """A secret variable stands in a field that is shown."""
+    """A field that clients can read contains a secret variable."""
 
 
 Layer = Literal["provider", "tenant", "environment"]
@@ -33,34 +35,45 @@ class KnownVariable:
     secret: bool
     value: str | None = field(default=None, repr=False)
 
-    def may_be_shown(self, *, fetched: bool) -> bool:
-        """Return whether it may stand in a field that is shown, of a text that was fetched or not."""
-        return not self.secret or (self.value is not None and not fetched)
-
 
 @dataclass(frozen=True, slots=True)
 class VariableScope:
-    """The variables that a provider's texts may name."""
+    """The variables that the templates of a provider may refer to, by layer.
+
+    `is_fetched` says that the templates were fetched from an upstream. `given` are then the variables that
+    the provider's own template sends to this upstream, `shown` those in its public fields, by name.
+    """
 
     provider: str
     layers: Mapping[Layer, Mapping[str, KnownVariable]]
     permissions: RegistrationPermissions
     is_fetched: bool = False
+    given: frozenset[str] = frozenset()
+    shown: frozenset[str] = frozenset()
 
-    def narrowed(self) -> "VariableScope":
-        """Return the scope for text that came from an upstream."""
-        return replace(self, is_fetched=True)
+    def for_fetched_text(
+        self, *, given: frozenset[str] = frozenset(), shown: frozenset[str] = frozenset()
+    ) -> "VariableScope":
+        """Return this scope for text that was fetched from an upstream."""
+        return replace(self, is_fetched=True, given=given, shown=shown)
+
+    def is_readable(self, variable: KnownVariable) -> bool:
+        """Return whether a field that clients can read may contain the variable."""
+        if not variable.secret:
+            return True
+        return variable.value is not None and (not self.is_fetched or variable.name in self.shown)
 
     def find(self, name: str) -> KnownVariable | None:
-        """Return the variable that a name as written means, if it has a value.
+        """Return the variable that a name in a template refers to, None where it has no value.
 
-        Raises Forbidden for a shared secret that the API key may not use.
+        Raise Forbidden for a shared secret that the API key may not use.
         """
         spellings = candidates(name, self.provider)
         for layer in ("provider", "tenant", "environment"):
             known = self.layers.get(layer, {})
             for index, spelling in enumerate(spellings):
-                if index and self.is_fetched and layer != "provider":
+                is_foreign = index and self.is_fetched and layer != "provider"
+                if is_foreign and spelling not in self.given | self.shown:
                     break
                 if spelling in known:
                     if layer != "provider" and known[spelling].secret:
@@ -71,54 +84,56 @@ class VariableScope:
         return None
 
     def rewritten(self, value: Any, *, at: str = "") -> Any:
-        """Return the value with each reference spelled `${NAME}` under the name that is stored.
+        """Return a JSON value with each reference written as `${NAME}` with the stored name of the variable.
 
-        Raises UnsetVariable naming every one that has no value, with pointers below `at`.
+        Raise UnsetVariable for all variables without a value, with pointers below `at`.
         """
 
-        def spelled(name: str) -> str | None:
+        def stored_reference(name: str) -> str | None:
             known = self.find(name)
             return None if known is None else f"${{{known.name}}}"
 
         try:
-            return with_variables(value, spelled)
+            return with_variables(value, stored_reference)
         except UnsetVariable as error:
             raise UnsetVariable(
                 error.detail + self._advice(),
-                errors=[FieldError(at + fault.pointer, fault.detail) for fault in error.errors],
+                errors=[FieldError(at + one.pointer, one.detail) for one in error.errors],
                 extra=error.extra,
             ) from None
 
     def resolved(self, value: Any) -> Any:
-        """Return the value with variables that are not secret written out; secret ones stay `${NAME}`."""
+        """Return a JSON value with public variables replaced by their values; secret ones remain."""
 
-        def shown(name: str) -> str:
+        def public_value(name: str) -> str:
             known = self.find(name)
             return f"${{{name}}}" if known is None or known.value is None else known.value
 
-        return with_variables(value, shown)
+        return with_variables(value, public_value)
 
     def reject_secrets(self, value: Any, *, at: str) -> None:
-        """Raise MisplacedSecret where a secret variable stands in a field that is shown."""
-        faults = [
+        """Raise MisplacedSecret, with pointers below `at`, for secret variables in a JSON value that is
+        shown.
+        """
+        errors = [
             FieldError(
-                at + place, f"The variable {name} may be secret; here stand only variables that are not."
+                at + location, f"The variable {name} is secret; only public variables are allowed here."
             )
-            for place, name in locations_of(value)
-            if (known := self.find(name)) is not None and not known.may_be_shown(fetched=self.is_fetched)
+            for location, name in locations_of(value)
+            if (known := self.find(name)) is not None and not self.is_readable(known)
         ]
-        if faults:
+        if errors:
             raise MisplacedSecret(
-                "Secret variables may stand in auth, in header values and in query values only.",
-                errors=faults,
+                "Secret variables are allowed in auth, in header values and in query values only.",
+                errors=errors,
             )
 
     def _advice(self) -> str:
         if not self.is_fetched:
             return ""
         return (
-            ". A fetched manual may use only variables of its own provider (give them in `variables`) "
-            "and variables that carry its namespace"
+            ". A fetched manual may use only variables of its own provider (give them in `variables`), "
+            "variables with its namespace, and those that the provider's call template names"
         )
 
 
@@ -130,7 +145,9 @@ def scope_of(
     permissions: RegistrationPermissions,
     is_fetched: bool = False,
 ) -> VariableScope:
-    """Return the scope over variables (stored or not yet); `environment` holds what the operator listed."""
+    """Return the scope with these variables, stored or not yet; `environment` has the environment variables
+    that the operator allows (VARIABLE_ENV_NAMES).
+    """
     layers: dict[Layer, dict[str, KnownVariable]] = {"provider": {}, "tenant": {}}
     for row in rows:
         layer: Layer = "tenant" if row.provider_id is None else "provider"

@@ -1,4 +1,4 @@
-"""PostgreSQL: the engine, its sessions, and what errors mean."""
+"""PostgreSQL: the connection pool, its sessions, and the classification of errors."""
 
 import asyncio
 import contextlib
@@ -37,6 +37,7 @@ __all__ = [
     "check_dsn",
     "is_row_error",
     "is_unavailable",
+    "json_text",
     "migrate",
     "migration_plan",
     "schema_state",
@@ -47,7 +48,7 @@ __all__ = [
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
-# With the probe, less than a second: after that, a request is rejected if PostgreSQL is unavailable.
+# Together with the probe less than a second, after which a request is rejected if PostgreSQL is unavailable.
 _CONNECT_WAIT_SECONDS = 0.2
 _CHECK_SECONDS = 1.0
 # SQLSTATE classes: connection exceptions; sessions ended by an operator, a crash or a restart of the server.
@@ -55,19 +56,19 @@ _CONNECTION_LOST_STATES = ("08", "57P")
 _TOO_MANY_CONNECTIONS = "53300"
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
     """Return a jsonb value as JSON; orjson takes a tenth of the standard library's time."""
     try:
         return orjson.dumps(value).decode()
     except TypeError:
-        # Integers beyond 64 bits, and texts with lone surrogates, which PostgreSQL is to reject.
+        # Integers beyond 64 bits, and texts with lone surrogates, which PostgreSQL rejects.
         return json.dumps(value)
 
 
 def is_unavailable(error: BaseException) -> bool:
     """Return whether an error means that PostgreSQL is unavailable.
 
-    An error of a statement does not, nor does a timeout of the pool: its connections are in use.
+    False for an error of a statement, and for a timeout of the pool, all of whose connections are in use.
     """
     if isinstance(error, PoolTimeout):
         return False
@@ -117,7 +118,8 @@ async def store_valid_rows(
     """Store rows by `store`, except those that PostgreSQL rejects because of a value; return the rejected
     rows.
 
-    Each attempt is a savepoint; a rejected batch is halved until single rows remain.
+    Each attempt is a savepoint; a rejected batch is halved until single rows remain. Raise any DBAPIError
+    that is not due to a value.
     """
     if not rows:
         return []
@@ -137,10 +139,10 @@ async def store_valid_rows(
 
 @dataclass(slots=True)
 class Database:
-    """The connection pool of a worker. Sessions are opened only by its methods.
+    """The connection pool of a worker; `dsn` is a PostgreSQL URL. Sessions are opened by its methods only.
 
     They raise Unavailable within a second where PostgreSQL cannot be reached or does not respond. While it is
-    available, a connection of an exhausted pool is waited for longer (5 s), and then DatabasePoolExhausted is
+    available, a connection of an exhausted pool is waited for up to 5 s, and then DatabasePoolExhausted is
     raised.
     """
 
@@ -148,7 +150,7 @@ class Database:
     pool_size: int = 10
     engine: AsyncEngine = field(init=False)
     _sessions: async_sessionmaker[AsyncSession] = field(init=False)
-    _committing: async_sessionmaker[AsyncSession] = field(init=False)
+    _autocommit_sessions: async_sessionmaker[AsyncSession] = field(init=False)
     _probe: DatabaseProbe = field(init=False)
     _has_connected: bool = field(init=False, default=False)
     _closing: set[asyncio.Task[None]] = field(init=False, default_factory=set)
@@ -166,22 +168,22 @@ class Database:
             pool_timeout=5,
             hide_parameters=True,
             connect_args=connect,
-            json_serializer=_json,
+            json_serializer=json_text,
             json_deserializer=orjson.loads,
         )
         event.listen(self.engine.sync_engine, "checkout", _check_connection)
         self._sessions = async_sessionmaker(self.engine, expire_on_commit=False)
         autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._committing = async_sessionmaker(autocommit, expire_on_commit=False)
+        self._autocommit_sessions = async_sessionmaker(autocommit, expire_on_commit=False)
         self._probe = DatabaseProbe(self.dsn)
 
-    def reading(self) -> AbstractAsyncContextManager[AsyncSession]:
-        """Return a session for reads, as a context manager."""
+    def read_session(self) -> AbstractAsyncContextManager[AsyncSession]:
+        """Return a session that is rolled back at the end, as a context manager: for reads."""
         return self._session(self._sessions)
 
-    def autocommitting(self) -> AbstractAsyncContextManager[AsyncSession]:
+    def autocommit_session(self) -> AbstractAsyncContextManager[AsyncSession]:
         """Return a session in autocommit mode, as a context manager: each statement is one round trip."""
-        return self._session(self._committing)
+        return self._session(self._autocommit_sessions)
 
     @asynccontextmanager
     async def _session(self, sessions: async_sessionmaker[AsyncSession]) -> AsyncIterator[AsyncSession]:
@@ -207,9 +209,9 @@ class Database:
 
         A server may end its sessions and remain available (a failover, a pooler, an operator). `work` must
         have no effects; with `autocommit`, its statements are transactions of their own, which saves two
-        round trips. Raise what `reading` raises.
+        round trips. Raise what `read_session` raises.
         """
-        sessions = self._committing if autocommit else self._sessions
+        sessions = self._autocommit_sessions if autocommit else self._sessions
         with contextlib.suppress(_ConnectionLost):
             async with self._session(sessions) as session:
                 return await work(session)
@@ -223,9 +225,9 @@ class Database:
         return not self._probe.is_unavailable and await self._probe.responds()
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncSession]:
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
         """Open a session with one transaction: committed when the block ends, rolled back when it raises."""
-        async with self.reading() as session:
+        async with self.read_session() as session:
             yield session
             await session.commit()
 
@@ -236,7 +238,7 @@ class Database:
         return pool.checkedout(), pool.checkedin()
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close all connections of the pool and the probe."""
         await self._probe.aclose()
         await self.engine.dispose()
 
@@ -245,37 +247,37 @@ class Database:
         if self._probe.is_unavailable:
             raise _unavailable()
         session = sessions()
-        getting = asyncio.create_task(session.connection(), name="database-connection")
+        connecting = asyncio.create_task(session.connection(), name="database-connection")
         try:
             # The first connection of a process may take longer: no request waits for it yet.
             timeout = _CONNECT_WAIT_SECONDS if self._has_connected else None
-            while not (await asyncio.wait((getting,), timeout=timeout))[0]:
+            while not (await asyncio.wait((connecting,), timeout=timeout))[0]:
                 if not await self._probe.responds():
                     break
         except asyncio.CancelledError:
-            self._close_later(session, getting)
+            self._close_later(session, connecting)
             raise
-        if getting.done() and getting.exception() is None:
+        if connecting.done() and connecting.exception() is None:
             self._has_connected = True
             return session
-        self._close_later(session, getting)
+        self._close_later(session, connecting)
         # InvalidRequestError: a new connection was lost, too, before it could be used.
-        if not getting.done():
+        if not connecting.done():
             raise _unavailable()
-        if isinstance(getting.exception(), InvalidRequestError):
+        if isinstance(connecting.exception(), InvalidRequestError):
             raise _unavailable(lost=True)
-        getting.result()
+        connecting.result()
         return session
 
-    def _close_later(self, session: AsyncSession, getting: "asyncio.Task[Any]") -> None:
+    def _close_later(self, session: AsyncSession, connecting: "asyncio.Task[Any]") -> None:
         """Close a session in the background once its connection was opened: cancelling that would take as
         long.
         """
 
         async def close() -> None:
-            await asyncio.wait((getting,))
-            if not getting.cancelled():
-                getting.exception()
+            await asyncio.wait((connecting,))
+            if not connecting.cancelled():
+                connecting.exception()
             await session.close()
 
         task = asyncio.create_task(close(), name="database-leave")

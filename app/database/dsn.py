@@ -32,7 +32,7 @@ def asyncpg_dsn(dsn: str) -> str:
 
 def check_dsn(dsn: str) -> None:
     """Raise ValueError, without any part of a password, for a DSN that cannot be used to connect."""
-    how = "give postgresql://user:password@host:port/database, with special characters percent-encoded"
+    advice = "give postgresql://user:password@host:port/database, with special characters percent-encoded"
     try:
         scheme = urlsplit(dsn).scheme
         url = make_url(sqlalchemy_url(dsn))
@@ -40,11 +40,9 @@ def check_dsn(dsn: str) -> None:
         _, options = dialect().create_connect_args(url)
     except (ArgumentError, ValueError):
         # Their messages may contain a part of a password that has a `/` or an `@` in it.
-        raise ValueError(f"DATABASE_URL cannot be read: {how}.") from None
+        raise ValueError(f"DATABASE_URL cannot be read: {advice}.") from None
     if scheme not in _SCHEMES:
-        raise ValueError(f"DATABASE_URL is not a PostgreSQL URL: {how}.")
+        raise ValueError(f"DATABASE_URL is not a PostgreSQL URL: {advice}.")
     for name in options:
         if name not in _OPTIONS:
-            raise ValueError(
-                f"DATABASE_URL has an option that PostgreSQL's driver does not know: {name[:100]!r}."
-            )
+            raise ValueError(f"DATABASE_URL has an option that asyncpg does not support: {name[:100]!r}.")

@@ -39,10 +39,10 @@ Result = TypeVar("Result")
 
 
 class DatabaseUnavailable(Exception):
-    """PostgreSQL cannot be written to. `maybe_committed` says that the statement may have been executed."""
+    """PostgreSQL does not accept writes. `maybe_committed` says that the statement may have been executed."""
 
     def __init__(self, *, maybe_committed: bool) -> None:
-        super().__init__("PostgreSQL cannot be written to.")
+        super().__init__("PostgreSQL does not accept writes.")
         self.maybe_committed = maybe_committed
 
 
@@ -51,7 +51,7 @@ class CommitConnection:
 
     It is opened at first use, to a server that accepts writes, with commits that are flushed to disk. While
     PostgreSQL is unavailable, `run` raises at once, and a task reconnects. `statement_timeout` is in seconds,
-    `purpose` is its name in the log.
+    `purpose` names it in the log.
     """
 
     def __init__(self, dsn: str, *, statement_timeout: float, purpose: str) -> None:
@@ -136,16 +136,16 @@ class CommitConnection:
             self._tasks.append(asyncio.create_task(self._reconnect(), name="commit-connection"))
 
     async def _reconnect(self) -> None:
-        _log.warning("calls are rejected: PostgreSQL cannot be written to", purpose=self._purpose)
-        pause = _MIN_BACKOFF
+        _log.warning("calls are rejected: PostgreSQL does not accept writes", purpose=self._purpose)
+        backoff = _MIN_BACKOFF
         while True:
             try:
                 await self._connect(_CONNECT_SECONDS)
                 break
             except DatabaseUnavailable:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _MAX_BACKOFF)
-        _log.info("PostgreSQL can be written to again", purpose=self._purpose)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, _MAX_BACKOFF)
+        _log.info("PostgreSQL accepts writes again", purpose=self._purpose)
         self._tasks.clear()
 
 
@@ -174,7 +174,7 @@ class CommitQueue(Generic[Item, Result]):
         self._failed = failed
         self._max_batch, self._max_waiting, self._max_bytes = max_batch, max_waiting, max_bytes
         self._size_of = size_of
-        self._abandoned = on_abandoned
+        self._on_abandoned = on_abandoned
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -201,7 +201,7 @@ class CommitQueue(Generic[Item, Result]):
         """
         loop = asyncio.get_running_loop()
         if max_wait is not None and self._task is not None:
-            expected = self._expected(loop.time())
+            expected = self._expected_wait(loop.time())
             if expected > max_wait or len(self._waiting) >= self._max_waiting:
                 self.rejected += 1
                 raise Overloaded(
@@ -222,26 +222,26 @@ class CommitQueue(Generic[Item, Result]):
         """
         if not future.done():
             future.cancel()
-        elif not future.cancelled() and self._abandoned is not None:
-            self._abandoned(item, future.result())
+        elif not future.cancelled() and self._on_abandoned is not None:
+            self._on_abandoned(item, future.result())
 
     async def drain(self) -> None:
         """Wait until every queued item has been committed or has failed."""
         while self._task is not None:
             await asyncio.wait({self._task})
 
-    def _expected(self, now: float) -> float:
+    def _expected_wait(self, now: float) -> float:
         """Return the expected seconds until an item added now is committed: the current batch, then its own.
 
-        A batch that is late is expected to take as long again as it is late. The number of items is not
-        considered: a large batch costs little more than one item, and while commits are slow, items should
-        not be admitted one by one.
+        A batch that takes longer than average is expected to take that much longer again. The number of items
+        is not considered: a large batch costs little more than one item, and while commits are slow, items
+        should not be admitted one by one.
         """
         age = now - self._began if self._began else 0.0
         batches = len(self._waiting) // self._max_batch + 1
         return abs(self._average - age) + batches * self._average
 
-    def _batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
+    def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
         """Remove and return the next batch; drop the items whose future was cancelled."""
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         size = 0
@@ -261,7 +261,7 @@ class CommitQueue(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
-                batch = self._batch()
+                batch = self._next_batch()
                 if not batch:
                     continue
                 self._began, self._sent = loop.time(), len(batch)
@@ -286,5 +286,5 @@ class CommitQueue(Generic[Item, Result]):
         for (item, future), result in zip(batch, results, strict=True):
             if not future.done():
                 future.set_result(result)
-            elif self._abandoned is not None:
-                self._abandoned(item, result)
+            elif self._on_abandoned is not None:
+                self._on_abandoned(item, result)

@@ -15,10 +15,10 @@ _UNAVAILABLE_SECONDS = 0.5
 
 
 class DatabaseProbe:
-    """Whether PostgreSQL responds: probed when a connection of the pool takes long, once for all that wait.
+    """Probes whether PostgreSQL responds, on a connection of its own; concurrent callers share one probe.
 
-    A black-holed server never responds, while an exhausted pool returns a connection soon. A connection
-    outside the pool distinguishes these.
+    Used when the pool takes long to return a connection: an unresponsive server never returns one, while an
+    exhausted pool soon will. `dsn` is a PostgreSQL URL.
     """
 
     def __init__(self, dsn: str) -> None:
@@ -44,11 +44,11 @@ class DatabaseProbe:
                 connection = await asyncpg.connect(self._dsn, timeout=_PROBE_SECONDS)  # type: ignore[no-untyped-call]
             connection.terminate()
         except TooManyConnectionsError:
-            # The server responded: it has too many clients.
+            # The server responded, though it has too many clients.
             return True
         except (OSError, TimeoutError, PostgresError, InterfaceError) as error:
             if isinstance(error, TimeoutError) and time.monotonic() > until + _LATE_SECONDS:
-                # This process itself was late, so the timeout proves nothing.
+                # This process was too busy to notice a response in time: the timeout proves nothing.
                 return True
             self._unavailable_until = time.monotonic() + _UNAVAILABLE_SECONDS
             return False

@@ -3,16 +3,17 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.database.dsn import sqlalchemy_url
+
+# Alembic is imported in the functions below: a worker, which migrates nothing, starts without it.
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
 
 
 def _migrations_folder() -> Path:
@@ -22,10 +23,24 @@ def _migrations_folder() -> Path:
     return installed if installed.is_dir() else package.parent / "migrations"
 
 
-def _alembic() -> Config:
+def _alembic() -> "Config":
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(_migrations_folder()).replace("%", "%%"))
     return config
+
+
+def _scripts() -> "ScriptDirectory":
+    from alembic.script import ScriptDirectory
+
+    return ScriptDirectory.from_config(_alembic())
+
+
+def _current_heads(connection: Connection) -> tuple[str, ...]:
+    from alembic.runtime.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_heads()
 
 
 class SchemaError(Exception):
@@ -48,7 +63,7 @@ class MigrationPlan:
 async def schema_state(dsn: str) -> Literal["current", "empty", "older than this version", "unknown"]:
     """Return how the database's schema compares with the migrations of this version."""
     heads = await _heads(dsn)
-    script = ScriptDirectory.from_config(_alembic())
+    script = _scripts()
     if set(heads) == set(script.get_heads()):
         return "current"
     if not heads:
@@ -59,7 +74,7 @@ async def schema_state(dsn: str) -> Literal["current", "empty", "older than this
 
 async def migration_plan(dsn: str, revision: str) -> MigrationPlan:
     """Return what `migrate` to `revision` would do; raise SchemaError as it does."""
-    return _move(await _heads(dsn), revision)
+    return _plan_migration(await _heads(dsn), revision)
 
 
 async def migrate(dsn: str, *, revision: str = "head", allow_downgrade: bool = False) -> MigrationPlan:
@@ -71,19 +86,21 @@ async def migrate(dsn: str, *, revision: str = "head", allow_downgrade: bool = F
 
     An advisory lock serialises replicas that start together.
     """
+    from alembic import command
+
     config = _alembic()
 
     def run(connection: Connection) -> MigrationPlan:
         connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7233)")
         config.attributes["connection"] = connection
-        move = _move(MigrationContext.configure(connection).get_current_heads(), revision)
-        if move.downgrades and not allow_downgrade:
-            raise SchemaError(f"The revision {revision} is older than that of the schema, {move.current}.")
-        if move.downgrades:
-            command.downgrade(config, move.target or "base")
-        elif move.upgrades:
-            command.upgrade(config, move.target or "head")
-        return move
+        plan = _plan_migration(_current_heads(connection), revision)
+        if plan.downgrades and not allow_downgrade:
+            raise SchemaError(f"The revision {revision} is older than that of the schema, {plan.current}.")
+        if plan.downgrades:
+            command.downgrade(config, plan.target or "base")
+        elif plan.upgrades:
+            command.upgrade(config, plan.target or "head")
+        return plan
 
     engine = create_async_engine(sqlalchemy_url(dsn), hide_parameters=True)
     try:
@@ -94,19 +111,16 @@ async def migrate(dsn: str, *, revision: str = "head", allow_downgrade: bool = F
 
 
 async def _heads(dsn: str) -> tuple[str, ...]:
-    def read(connection: Connection) -> tuple[str, ...]:
-        return MigrationContext.configure(connection).get_current_heads()
-
     engine = create_async_engine(sqlalchemy_url(dsn), hide_parameters=True, connect_args={"timeout": 5})
     try:
         async with engine.connect() as connection:
-            return await connection.run_sync(read)
+            return await connection.run_sync(_current_heads)
     finally:
         await engine.dispose()
 
 
-def _move(heads: tuple[str, ...], revision: str) -> MigrationPlan:
-    script = ScriptDirectory.from_config(_alembic())
+def _plan_migration(heads: tuple[str, ...], revision: str) -> MigrationPlan:
+    script = _scripts()
     newest_first = list(script.walk_revisions())
     chain = [one.revision for one in reversed(newest_first)]
     texts = [f"{one.revision}: {one.doc}" for one in reversed(newest_first)]
@@ -114,7 +128,7 @@ def _move(heads: tuple[str, ...], revision: str) -> MigrationPlan:
     if unknown:
         raise SchemaError(
             f"The database's schema is at revision {unknown[0]}, which this version does not have: "
-            "it is that of another version of the gateway."
+            "it was migrated by another version of the gateway."
         )
     here = max((chain.index(head) + 1 for head in heads), default=0)
     there = _position(revision, chain, here)

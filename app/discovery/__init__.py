@@ -10,7 +10,7 @@ __all__ = ["Manuals", "install", "open_manuals", "router"]
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of manuals."""
+    """Add the routes of manuals to the application."""
     app.include_router(router)
 
 

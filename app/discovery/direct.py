@@ -1,7 +1,8 @@
 """`mode=direct`: manuals with the upstreams' own call templates, for clients that call upstreams themselves.
 
-A provider is included only where no credential of it is stored, or where its registrar permits it
-(`options.direct`). Its secrets appear as variables, whose values the client must have.
+A provider is included only where no credential of it is stored and it is not behind a Unix socket, or where
+its registrar permits it (`options.direct`). Its secrets appear as variables, whose values the client must
+have.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
+import structlog
 from sqlalchemy import or_, select
 from sqlmodel import col
 
@@ -20,15 +22,19 @@ from app.database import Database
 from app.discovery.direct_templates import DirectSlot, DirectTool, render_direct
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import Forbidden, GatewayError
-from app.models import TENANT, Credential, Provider, Tool, Variable
+from app.models import TENANT, Credential, Override, Provider, Tool, Variable
 from app.protocols.call_templates import protocol_of
+from app.protocols.record import NotDirect
 from app.protocols.variables import variables_of, with_variables
+from app.security.credentials import RELEASED_KINDS
 from app.security.principal import Principal
 from app.utcp.render import render_manual
 
+_log = structlog.get_logger(__name__)
 _BATCH: Final = 200
 _NOT_DIRECT: Final = (
-    "The credentials of this provider do not leave the gateway, so it can only be called through it. "
+    "This provider can only be called through the gateway, which its credentials or its Unix socket do not "
+    "leave. "
     "Its registrar can change this with options.direct."
 )
 
@@ -54,7 +60,8 @@ class _ProviderRows:
         """Return the context of a tool's provider; None where clients may not call its upstream directly."""
         permitted = options.get("direct")
         if permitted is None:
-            permitted = not self.credentials.get(tool.provider_id)
+            # `http://localhost` is another server for each client.
+            permitted = not (self.credentials.get(tool.provider_id) or options.get("unix_socket"))
         if not permitted:
             return None
         own = [row for row in self.variables if row.provider_id in (None, tool.provider_id)]
@@ -62,12 +69,13 @@ class _ProviderRows:
         return _TemplateContext(self._slots(tool.provider_id, declared), finder)
 
     def _slots(self, provider: UUID, declared: Sequence[Mapping[str, Any]]) -> dict[str, DirectSlot]:
-        """Return the slots of a provider; a kind that its source leaves open is that of the stored
-        credential.
+        """Return the slots of a provider; a kind that its source leaves open, or that no UTCP client has, is
+        that of the stored credential.
         """
         slots = {str(one["slot"]): _slot(str(one["kind"]), one) for one in declared}
         for row in self.credentials.get(provider, ()):
-            if row.slot not in slots or slots[row.slot].kind == "any":
+            unknown = row.slot not in slots or slots[row.slot].kind == "any"
+            if unknown or row.kind in RELEASED_KINDS or row.public.get("grant_type"):
                 slots[row.slot] = _slot(row.kind, row.public)
         return slots
 
@@ -86,13 +94,15 @@ class DirectManuals:
         `left_out` counts the tools that were omitted because a UTCP client could not call them. Raises
         Forbidden where the selection is a single provider that may not be called directly, and Unavailable.
         """
-        rules = [is_enabled(), principal_filter(principal), col(Tool.tenant_id) == TENANT]
+        # Without the gateway, nobody would approve a call.
+        unapproved = col(Override.requires_approval).is_not(True)
+        rules = [is_enabled(), unapproved, principal_filter(principal), col(Tool.tenant_id) == TENANT]
         if selection.provider is not None:
             rules.append(col(Provider.name) == selection.provider)
         statement = tool_select(full=True).add_columns(
             col(Provider.options).label("options"), col(Provider.slots).label("slots")
         )
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             rows = (await session.execute(statement.where(*rules))).all()
             provider_rows = await _provider_rows(session, {row.provider_id for row in rows})
         return await asyncio.to_thread(_composed, rows, provider_rows, selection, protocols)
@@ -108,28 +118,30 @@ def _composed(
         tool = tool_view(row)
         if tool.provider_id not in providers:
             providers[tool.provider_id] = provider_rows.of(tool, row.options, row.slots)
-        of = providers[tool.provider_id]
-        if of is None:
+        context = providers[tool.provider_id]
+        if context is None:
             if selection.provider is not None:
                 raise Forbidden(_NOT_DIRECT)
             continue
         if protocol_of(tool.call_template) not in protocols or not _is_selected(tool, selection):
             continue
         try:
-            bodies.append((tool.name, _rendered(tool, of, selection)))
-        except (GatewayError, RecursionError):
+            bodies.append((tool.name, _rendered(tool, context, selection)))
+        except (GatewayError, RecursionError, TypeError, ValueError) as error:
             left_out += 1
+            reason = error.detail if isinstance(error, NotDirect) else type(error).__name__
+            _log.info("a tool was omitted from the direct manual", tool=tool.name, reason=reason)
     body = render_manual(selection.version, [rendered for _, rendered in sorted(bodies)])
     etag = hashlib.sha256(body).hexdigest()[:32]
     return Representation(body, etag, len(bodies), left_out=left_out)
 
 
-def _rendered(tool: ToolView, of: _TemplateContext, selection: ManualSelection) -> bytes:
+def _rendered(tool: ToolView, context: _TemplateContext, selection: ManualSelection) -> bytes:
     values = {}
     for name in variables_of(tool.call_template):
-        found = of.finder.find(name)
-        shown = found.value if found is not None and not found.secret else None
-        values[name] = f"${{{name}}}" if shown is None else shown
+        found = context.finder.find(name)
+        value = found.value if found is not None and not found.secret else None
+        values[name] = f"${{{name}}}" if value is None else value
     direct = DirectTool(
         name=tool.alias,
         provider=tool.provider,
@@ -139,7 +151,7 @@ def _rendered(tool: ToolView, of: _TemplateContext, selection: ManualSelection) 
         tags=tool.tags,
         template=with_variables(tool.call_template, values),
         security=tool.security,
-        slots=of.slots,
+        slots=context.slots,
     )
     return render_direct(direct, selection.version)
 
@@ -157,6 +169,7 @@ def _slot(kind: str, fields: Mapping[str, Any]) -> DirectSlot:
         name=fields.get("name"),
         token_url=fields.get("token_url"),
         scope=scope if isinstance(scope, str) else None,
+        grant_type=str(fields.get("grant_type") or "client_credentials"),
         values=tuple(fields.get("values") or ()),
     )
 

@@ -8,7 +8,7 @@ client cannot call exactly as the gateway does is omitted.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +17,7 @@ from app.json_schema.references import inline, transformed
 from app.protocols.call_templates import protocol_of
 from app.protocols.record import NotDirect
 from app.protocols.registry import PROTOCOLS
+from app.security.requirements import SecurityRequirements, SlotRequirement
 from app.utcp.call_template import replace_strings
 from app.utcp.render import ManualToolEntry, ManualVersion, single_typed, tool_json
 
@@ -34,6 +35,7 @@ class DirectSlot:
     name: str | None = None
     token_url: str | None = None
     scope: str | None = None
+    grant_type: str = "client_credentials"
     values: Sequence[Mapping[str, str]] = ()
 
 
@@ -48,7 +50,7 @@ class DirectTool:
     outputs: Json
     tags: Sequence[str]
     template: Json = field(repr=False)
-    security: Sequence[Sequence[Mapping[str, Any]]] = ()
+    security: SecurityRequirements = ()
     slots: Mapping[str, DirectSlot] = field(default_factory=dict)
 
 
@@ -56,6 +58,7 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     """Return the tool as the JSON of an entry of a 1.x or 0.x manual; raise NotDirect where UTCP cannot
     express it.
     """
+    tool = _without_unsendable(tool)
     template = _native(tool.template, version)
     if "body_field" in template and template["body_field"] is None:
         # Strict clients reject a null, and without the member they take an argument named body for the body.
@@ -83,6 +86,18 @@ def render_direct(tool: DirectTool, version: ManualVersion) -> bytes:
     return tool_json(entry, inputs, outputs, key, members)
 
 
+def _without_unsendable(tool: DirectTool) -> DirectTool:
+    """Return the tool without the optional arguments that its protocol cannot send by UTCP's own members."""
+    record = PROTOCOLS.get(protocol_of(tool.template))
+    properties = tool.inputs.get("properties")
+    if record is None or not isinstance(properties, dict):
+        return tool
+    required = frozenset(tool.inputs.get("required") or ())
+    template, dropped = record.direct.without_unsendable(tool.template, required)
+    kept = {name: schema for name, schema in properties.items() if name not in dropped}
+    return replace(tool, template=template, inputs={**tool.inputs, "properties": kept}) if dropped else tool
+
+
 def _native(template: Json, version: ManualVersion) -> Json:
     """Return the template with UTCP's own members only."""
     protocol = protocol_of(template)
@@ -97,17 +112,17 @@ def _with_security(template: Json, tool: DirectTool) -> Json:
     alternative = _usable_alternative(tool)
     auth: Json | None = None
     for need in alternative:
-        slot = tool.slots.get(need["slot"]) or DirectSlot("any")
-        prefix = re.sub(r"[^A-Z0-9]+", "_", f"{tool.provider}_{need['slot']}".upper())
+        slot = tool.slots.get(need.slot) or DirectSlot("any")
+        prefix = re.sub(r"[^A-Z0-9]+", "_", f"{tool.provider}_{need.slot}".upper())
         if slot.kind == "static":
             template, basic = _with_values(template, slot, prefix)
             auth = auth or basic
         else:
-            auth = _auth(slot, prefix, need.get("scopes") or ()) or auth
+            auth = _auth(slot, prefix, need.scopes) or auth
     return template | ({"auth": auth} if auth is not None else {})
 
 
-def _usable_alternative(tool: DirectTool) -> Sequence[Mapping[str, Any]]:
+def _usable_alternative(tool: DirectTool) -> Sequence[SlotRequirement]:
     """Return the first alternative with at most one credential in addition to the template's own values."""
     if not tool.security:
         return ()
@@ -118,8 +133,8 @@ def _usable_alternative(tool: DirectTool) -> Sequence[Mapping[str, Any]]:
     raise NotDirect("UTCP has no auth for the credentials that the tool requires.")
 
 
-def _kind(tool: DirectTool, need: Mapping[str, Any]) -> str:
-    slot = tool.slots.get(need["slot"])
+def _kind(tool: DirectTool, need: SlotRequirement) -> str:
+    slot = tool.slots.get(need.slot)
     return "any" if slot is None else slot.kind
 
 
@@ -140,6 +155,10 @@ def _auth(slot: DirectSlot, prefix: str, scopes: Sequence[str]) -> Json | None:
                 "auth_type": "basic", "username": f"${{{prefix}_USERNAME}}",
                 "password": f"${{{prefix}_PASSWORD}}",
             }  # fmt: skip
+        case "aws_sigv4" | "hmac" | "digest" | "google_service_account":
+            raise NotDirect(f"Released UTCP clients have no auth of the type {slot.kind}.")
+        case "oauth2" if slot.grant_type != "client_credentials":
+            raise NotDirect(f"Released UTCP clients do not have the grant {slot.grant_type}.")
         case "oauth2" if slot.token_url:
             scope = slot.scope or " ".join(scopes)
             auth = {

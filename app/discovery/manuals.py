@@ -21,7 +21,7 @@ from app.utcp.render import ManualVersion
 _VERSIONS: Final[tuple[ManualVersion, ...]] = (0, 1)
 _MAX_CACHE_BYTES: Final = 128 << 20
 _MAX_CACHED: Final = 64
-# Changed tools remembered per provider; beyond this number all tools of the provider are checked.
+# Changed tools recorded per provider; beyond this number all tools of the provider are checked.
 _MAX_MARKED: Final = 1_000
 # Below this, composing in a thread costs more than composing.
 _COMPOSE_INLINE_MAX: Final = 50
@@ -41,8 +41,8 @@ class _CachedManual:
 class Manuals:
     """Composes and caches manuals of what a principal may call.
 
-    `base_url` is the gateway's public address; `identity` names this gateway in call templates, so that
-    gateways do not call each other in a circle. Subscribe `on_changes` to the change feed before the feed
+    `base_url` is the gateway's public address; `identity` names this gateway in call templates, which
+    prevents call loops between gateways. Subscribe `on_changes` to the change feed before the feed
     starts.
     """
 
@@ -87,9 +87,10 @@ class Manuals:
         self, selection: ManualSelection, *, principal: Principal, compressed: bool = False
     ) -> Representation:
         """Return the manual of the selected tools that the principal may call; with `compressed`, make sure
-        that its gzip form is at hand. Raises Unavailable.
+        that its gzip form is computed. Raises Unavailable.
         """
-        key = (selection.version, selection.provider, selection.tag, principal.providers, principal.tags)
+        chosen = (selection.version, selection.provider, selection.tag, selection.streaming)
+        key = (*chosen, principal.providers, principal.tags)
         cached = self._cache.get(key) if selection.matching is None else None
         if cached is not None and cached.generation == self._generation:
             self._cache.move_to_end(key)
@@ -138,7 +139,7 @@ class Manuals:
         statement = select(col(Provider.name), col(Provider.id)).where(
             col(Provider.tenant_id) == TENANT, col(Provider.enabled)
         )
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             names = sorted((row[0], row[1]) for row in (await session.execute(statement)).all())
         if generation == self._generation:
             self._names = names

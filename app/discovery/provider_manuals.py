@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
@@ -14,7 +14,9 @@ from app.catalog.tools import ToolView, call_url
 from app.errors import GatewayError
 from app.json_schema.normalize import publishable
 from app.json_schema.references import inline
-from app.openapi.slim import MAX_SHOWN_BYTES, Slimmer
+from app.openapi.slim import MAX_SLIMMED_BYTES, Slimmer
+from app.protocols.call_templates import protocol_of
+from app.protocols.registry import PROTOCOLS
 from app.security.principal import Principal
 from app.utcp.render import (
     GATEWAYS,
@@ -34,7 +36,7 @@ class RenderedTool:
     """A tool of a manual as JSON bytes, and the names and tags that decide who sees it.
 
     `tags` are its own and its provider's; `registrar_tags` only those that a registrar set. `stamp` differs
-    whenever the tool would be rendered differently.
+    whenever the tool would be rendered differently. `body` is None for a tool that no manual can have.
     """
 
     tool_id: UUID
@@ -42,8 +44,10 @@ class RenderedTool:
     name: str
     tags: frozenset[str]
     registrar_tags: frozenset[str]
-    body: bytes = field(repr=False)
+    body: bytes | None = field(repr=False)
     stamp: str = ""
+    streaming_body: bytes | None = field(default=None, repr=False)
+    """The tool as clients call it by `streamable_http`; None where its responses are no streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class ManualSelection:
     provider: str | None = None
     tag: str | None = None
     matching: frozenset[UUID] | None = None
+    streaming: bool = False
+    """Whether tools whose responses are streams are to be called by UTCP's `streamable_http`."""
 
 
 @dataclass(slots=True)
@@ -74,7 +80,7 @@ class Representation:
     etag: str
     tools: int
     left_out: int = 0
-    """With `mode=direct`: the number of tools omitted because a UTCP client could not call them."""
+    """The number of tools that were selected, but omitted because no UTCP client could read or call them."""
     _compressed: bytes | None = field(default=None, repr=False)
 
     @property
@@ -102,7 +108,7 @@ def render_tools(
     stamps: Mapping[UUID, str] = MappingProxyType({}),
     identity: str = "",
 ) -> list[RenderedTool]:
-    """Render tools as entries of a manual (about 0.1 ms each). One that cannot be rendered is omitted and
+    """Render tools as entries of a manual (about 0.1 ms each). One that cannot be rendered has no body and is
     logged.
 
     `stamps` maps the id of each tool to its stamp; `identity` names this gateway in call templates.
@@ -119,34 +125,49 @@ def render_tools(
             provider=tool.provider,
             gateways=(*(tool.call_template.get(GATEWAYS) or ()), identity) if identity else (),
         )
+        body = streaming_body = None
         try:
-            body = _RENDERERS[version](entry)
-            if version == 0 and len(body) > MAX_SHOWN_BYTES:
-                body = _RENDERERS[version](_slimmed(entry))
+            body = _rendered(entry, version)
+            if _streams(tool.call_template):
+                size = tool.call_template.get("chunk_size")
+                streaming_body = _rendered(replace(entry, as_stream=True, chunk_size=size), version)
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             _log.warning("a tool was omitted from the manual", tool=tool.name, error=type(error).__name__)
-            continue
         tags = frozenset(tool.tags) | tool.registrar_tags
         stamp = stamps.get(tool.id, "")
         prepared.append(
-            RenderedTool(tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp)
+            RenderedTool(
+                tool.id, tool.provider_id, tool.name, tags, tool.registrar_tags, body, stamp, streaming_body
+            )
         )
     return prepared
+
+
+def _rendered(entry: ManualToolEntry, version: ManualVersion) -> bytes:
+    body = _RENDERERS[version](entry)
+    if version == 0 and len(body) > MAX_SLIMMED_BYTES:
+        return _RENDERERS[version](_slimmed(entry))
+    return body
+
+
+def _streams(template: Mapping[str, Any]) -> bool:
+    record = PROTOCOLS.get(protocol_of(template))
+    return record is not None and record.streams(template)
 
 
 def _slimmed(entry: ManualToolEntry) -> ManualToolEntry:
     """Return the entry of a 0.x manual slimmed: definitions are written out there, which can multiply its
     size.
     """
-    shown = Slimmer().slim(
+    slimmed = Slimmer().slim(
         name=entry.name,
         description=entry.description,
         inputs=inline(publishable(entry.inputs)),
         outputs=inline(publishable(entry.outputs)),
     )
-    if shown is None:
+    if slimmed is None:
         return entry
-    return replace(entry, description=shown.description, inputs=shown.inputs, outputs=shown.outputs)
+    return replace(entry, description=slimmed.description, inputs=slimmed.inputs, outputs=slimmed.outputs)
 
 
 def compose(
@@ -155,16 +176,18 @@ def compose(
     """Compose the manual of the selected tools that the principal may call, ordered by provider and tool
     name.
     """
-    bodies = [
-        tool.body
+    selected = [
+        (tool.streaming_body or tool.body) if selection.streaming else tool.body
         for provider_manual in provider_manuals
         for tool in provider_manual.tools
         if principal.may_use(provider_manual.provider, tool.registrar_tags)
         and (selection.tag is None or selection.tag in tool.tags)
         and _is_selected(tool.tool_id, selection.matching)
     ]
+    bodies = [body for body in selected if body is not None]
     body = render_manual(selection.version, bodies)
-    return Representation(body, hashlib.sha256(body).hexdigest()[:32], len(bodies))
+    etag = hashlib.sha256(body).hexdigest()[:32]
+    return Representation(body, etag, len(bodies), left_out=len(selected) - len(bodies))
 
 
 def _is_selected(tool_id: UUID, matching: Collection[UUID] | None) -> bool:

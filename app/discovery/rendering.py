@@ -81,7 +81,7 @@ class Renderer:
         if marked is not None:
             statement = statement.where(col(Tool.id).in_(marked))
         stamps: dict[UUID, str] = {}
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             stream = await session.stream(statement.execution_options(yield_per=_STAMPS_AT_ONCE))
             async for rows in stream.partitions(_STAMPS_AT_ONCE):
                 stamps.update((row[0], row[1]) for row in rows)
@@ -92,7 +92,7 @@ class Renderer:
     ) -> list[RenderedTool]:
         statement = tool_select().add_columns(_stamp()).where(where, is_enabled())
         rendered: list[RenderedTool] = []
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             stream = await session.stream(statement.execution_options(yield_per=_BATCH))
             async for rows in stream.partitions(_BATCH):
                 chosen = rows if only is None else [row for row in rows if row.id in only]

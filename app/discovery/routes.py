@@ -10,17 +10,19 @@ from sqlmodel import col
 from app.access import anonymous_if
 from app.dependencies import UsesDatabase, services_of
 from app.discovery.direct import DirectManuals
+from app.discovery.manual_schema import MANUAL_COMPONENT
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection, Representation
-from app.errors import LoopDetected, NotFound, Unauthenticated
+from app.errors import LoopDetected, Unauthenticated, not_found
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
 from app.protocols.registry import PROTOCOLS
-from app.schemas import PROVIDER_NAME, problem_responses
+from app.resource_names import PROVIDER_NAME
+from app.schemas import problem_responses
 from app.search import Filters
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
-from app.utcp.render import ManualVersion
+from app.utcp.render import STREAMING_PROTOCOL, ManualVersion
 
 router = APIRouter()
 
@@ -34,9 +36,7 @@ Version = Annotated[
     Literal["0", "1"] | None,
     Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: the operator's setting."),
 ]
-SearchQuery = Annotated[
-    str | None, Query(max_length=1000, description="Only tools that a search for this finds.")
-]
+SearchQuery = Annotated[str | None, Query(max_length=1000, description="Only tools that match this search.")]
 Mode = Annotated[
     Literal["gateway", "direct"],
     Query(
@@ -48,7 +48,9 @@ Protocols = Annotated[
     str | None,
     Query(
         pattern=f"^({_PROTOCOL_NAMES})(,({_PROTOCOL_NAMES}))*$",
-        description="With mode=direct: protocols of the tools. Default: those of UTCP's HTTP plugin.",
+        description="Protocols by which the client calls tools. With mode=direct: only tools of these; "
+        "default: those of UTCP's HTTP plugin. Else tools are called by `http`, and those that stream by "
+        "`streamable_http`, if this is named.",
     ),
 ]
 IfNoneMatch = Annotated[
@@ -60,17 +62,14 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
         "description": "A UTCP manual of the tools that this key may call.",
         "content": {
             "application/json": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
-                    "required": ["tools"],
-                }
+                "schema": {"$ref": f"#/components/schemas/{MANUAL_COMPONENT}"},
             }
         },
         "headers": {
             "ETag": {"schema": {"type": "string"}},
             "X-Tools-Left-Out": {
-                "description": "With mode=direct: tools that a UTCP client could not call.",
+                "description": "Tools that were selected, but that no UTCP client could read, or call with "
+                "mode=direct; one of them would have clients reject the whole manual.",
                 "schema": {"type": "integer"},
             },
         },
@@ -99,6 +98,8 @@ class _ManualQuery:
     """The protocols of the upstreams that the client calls itself; None: it calls all tools through the
     gateway.
     """
+    streaming: bool = False
+    """Whether the client calls tools that stream by `streamable_http`."""
 
 
 async def _manual_query(
@@ -126,6 +127,7 @@ async def _manual_query(
         if_none_match=if_none_match,
         takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
         direct=_protocols(protocol) if mode == "direct" else None,
+        streaming=mode == "gateway" and protocol is not None and STREAMING_PROTOCOL in protocol.split(","),
     )
 
 
@@ -135,6 +137,7 @@ ManualQuery = Annotated[_ManualQuery, Depends(_manual_query)]
 @router.get(
     "/utcp",
     operation_id="getManual",
+    summary="Get the UTCP manual of all tools",
     tags=["discovery"],
     response_class=Response,
     responses=problem_responses(403) | _RESPONSES,
@@ -157,6 +160,7 @@ async def get_manual(
 @router.get(
     "/providers/{name}/utcp",
     operation_id="getProviderManual",
+    summary="Get the UTCP manual of a provider",
     tags=["discovery"],
     response_class=Response,
     responses=problem_responses(403, 404) | _RESPONSES,
@@ -170,12 +174,13 @@ async def get_provider_manual(
     statement = select(col(Provider.tags)).where(
         col(Provider.tenant_id) == TENANT, col(Provider.name) == name
     )
-    async with database.reading() as session:
+    async with database.read_session() as session:
         tags = (await session.execute(statement)).scalar_one_or_none()
     manual = await _manual(query, name) if tags is not None else None
     # A key with a limit to tags sees a provider through the provider's own tags, or through one of its tools.
     if tags is None or manual is None or not (manual.tools or query.principal.may_use(name, tags)):
-        raise NotFound(f"There is no provider {name}.")
+        similar = services_of(query.request).search.suggest_providers(name, principal=query.principal)
+        raise not_found(f"There is no provider {name}.", similar)
     return _response(manual, query)
 
 
@@ -198,7 +203,7 @@ async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelecti
             limit=_MAX_MATCHES,
         )
         matching = frozenset(match.tool_id for match in found)
-    return ManualSelection(query.version, provider, query.tag, matching)
+    return ManualSelection(query.version, provider, query.tag, matching, query.streaming)
 
 
 def _protocols(names: str | None) -> frozenset[str]:
@@ -212,9 +217,8 @@ def _response(manual: Representation, query: _ManualQuery) -> Response:
         "ETag": etag,
         "Cache-Control": "private, no-cache",
         "Vary": "Accept-Encoding, Authorization, X-API-Key",
+        "X-Tools-Left-Out": str(manual.left_out),
     }
-    if query.direct is not None:
-        headers["X-Tools-Left-Out"] = str(manual.left_out)
     if _if_none_match(query.if_none_match, etag):
         return Response(status_code=304, headers=headers)
     if zipped:

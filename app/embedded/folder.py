@@ -64,7 +64,7 @@ def ensure_own_folder(path: Path, *, owners: tuple[int, ...] = ()) -> Path:
     """Return `path`, a folder of our own, which is created with mode 0700 if it is new.
 
     Raises EmbeddedFailed for a symbolic link, and for a folder that does not belong to us or to one of
-    `owners` (user ids): where others can write (the temporary folder) it may be a trap.
+    `owners` (user ids): where others can write (the temporary folder) somebody else may have created it.
     """
     try:
         path.mkdir(mode=0o700, exist_ok=True)

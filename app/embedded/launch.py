@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from app.embedded.folder import EmbeddedFailed
+from app.embedded.platforms import PACKAGES, Platform, alternative
 
 _LINUX = platform.system() == "Linux"
 _NOBODY = 65534
@@ -42,7 +43,7 @@ ShutdownSignals = Sequence[tuple[signal.Signals, float]]
 
 @dataclass(frozen=True, slots=True)
 class LaunchPrefix:
-    """How the servers are started without root's privileges.
+    """A command prefix that starts the servers without root's privileges.
 
     `command` is what stands before the server's own command, `uid` the user id that must own its files.
     """
@@ -60,9 +61,20 @@ def find_binary(package: str, pattern: str) -> Path:
     for location in (spec.submodule_search_locations or ()) if spec else ():
         for found in sorted(Path(location).glob(pattern)):
             return found
-    raise EmbeddedFailed(
-        f"The package {package.replace('_', '-')} is not installed for this system. "
-        "Install utcp-gateway[embedded], or set DATABASE_URL and REDIS_URL to existing servers."
+    raise EmbeddedFailed(_missing(package.replace("_", "-")))
+
+
+def _missing(package: str) -> str:
+    """Return what to do where a package of the embedded servers is not installed."""
+    here = Platform.current()
+    if here.has_embedded_servers:
+        reason = "pip install 'utcp-gateway[embedded]' installs it"
+    else:
+        reason = f"there is no wheel of it for {here}"
+    program = sys.argv[0] if Path(sys.argv[0]).name == "utcp-gateway" else "utcp-gateway"
+    server = PACKAGES.get(package, "server")
+    return (
+        f"The package {package} with the embedded {server} is not installed: {reason}. {alternative(program)}"
     )
 
 
@@ -71,23 +83,23 @@ def find_launch_prefix(postgres: Path) -> LaunchPrefix:
 
     For root, the servers run in a user namespace, as nobody, where they may still enter root's private
     folders (tried with a 0700 folder). Where the kernel or a container denies that, the servers run as user
-    65534 and retain only CAP_DAC_OVERRIDE of root's capabilities, for the same reason. Neither needs a folder
-    to be opened to others.
+    65534 and retain only CAP_DAC_OVERRIDE of root's capabilities, for the same reason. Neither needs
+    access to a folder for others.
     """
     if os.geteuid() != 0:
-        _, refusal = _try_prefix((), postgres)
-        if refusal:
-            raise EmbeddedFailed(f"{postgres} does not run: {refusal}")
+        _, failure = _try_prefix((), postgres)
+        if failure:
+            raise EmbeddedFailed(f"{postgres} does not run: {failure}")
         return LaunchPrefix(command=(), uid=os.geteuid())
-    refusals = []
+    failures = []
     for prefix, uid in ((_IN_NAMESPACE, 0), (_AS_NOBODY, _NOBODY)):
-        works, refusal = _try_prefix(prefix, postgres)
+        works, failure = _try_prefix(prefix, postgres)
         if works:
             return LaunchPrefix(command=prefix, uid=uid)
-        refusals.append(f"{prefix[0]}: {refusal}")
+        failures.append(f"{prefix[0]}: {failure}")
     raise EmbeddedFailed(
         "PostgreSQL does not run as root, and neither way of running it unprivileged works here "
-        f"({'; '.join(refusals)}). Start the gateway as another user, or set DATABASE_URL and REDIS_URL."
+        f"({'; '.join(failures)}). Start the gateway as another user, or set DATABASE_URL and REDIS_URL."
     )
 
 
@@ -117,9 +129,9 @@ def version(postgres: Path) -> str:
 
 
 def change_owner(tree: Path, uid: int) -> None:
-    """Give a folder to the user id that the servers run as, which may differ from that of the last start.
+    """Change the owner of a folder to the servers' user id, which may differ from that at the last start.
 
-    It does nothing unless we are root.
+    Do nothing unless this process runs as root.
     """
     if os.geteuid() != 0 or not tree.exists() or tree.lstat().st_uid == uid:
         return

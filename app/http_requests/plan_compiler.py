@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from app.errors import FieldError, InvalidInput
 from app.http_requests.bodies import body_encoder
+from app.http_requests.querystring import querystring_encoder
 from app.http_requests.request_plan import (
     ArgumentPlan,
     BodyArgument,
@@ -23,7 +24,7 @@ from app.http_requests.request_plan import (
     StaticHeader,
 )
 from app.http_requests.styles import cookie_encoder, header_encoder, path_encoder, query_encoder
-from app.http_requests.templates import BodySpec, Method, ParameterSpec, RequestTemplate
+from app.http_requests.templates import BodySpec, ParameterSpec, RequestTemplate
 from app.text import pointer
 from app.utcp.auth import field_errors
 from app.utcp.headers import HEADER_NAME, forbidden_in_arguments, forbidden_in_credentials
@@ -32,7 +33,9 @@ from app.utcp.percent import escape, scalar
 
 __all__ = ["ArgumentPlan", "PreparedRequest", "compile_plan", "compile_plan_without_body"]
 
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+# The methods that the IANA HTTP Method Registry lists as safe and that the gateway sends.
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY", "PROPFIND", "REPORT", "SEARCH"})
+_BODILESS_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # OAS Parameter Object: header parameters of these names "SHALL be ignored".
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
 
@@ -57,7 +60,7 @@ def compile_plan(template: Mapping[str, Any]) -> ArgumentPlan:
 
 
 def compile_plan_without_body(
-    url: UrlTemplate, *, method: Method, headers: Mapping[str, str], header_fields: list[str]
+    url: UrlTemplate, *, method: str, headers: Mapping[str, str], header_fields: list[str]
 ) -> tuple[ArgumentPlan, frozenset[str]]:
     """Return the plan of a request without its body, and the names of the only arguments that it takes.
 
@@ -84,20 +87,23 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
     _check_header_fields(http.header_fields)
     headers = [ParameterSpec(input=name, name=name, location="header") for name in fields]
     static = dict(http.headers)
-    given = [static.pop(name) for name in list(static) if name.lower() == "content-type"]
+    content_types = [static.pop(name) for name in list(static) if name.lower() == "content-type"]
     body = None
     if (
         http.body_field is not None
-        and http.http_method not in _SAFE_METHODS
+        and http.http_method not in _BODILESS_METHODS
         and http.body_field not in {*inputs, *fields}
     ):
-        spec = BodySpec(input=http.body_field, content_type=given[-1] if given else http.content_type)
+        spec = BodySpec(
+            input=http.body_field, content_type=content_types[-1] if content_types else http.content_type
+        )
         encode = body_encoder(spec, raw_text=True, at=pointer("", spec.input))
         body = BodyArgument(spec.input, encode, required=False, sends_null=False)
     return ArgumentPlan(
         method=http.http_method,
         origin=url.origin,
         safe=http.http_method in _SAFE_METHODS,
+        accept=None,
         _head=url.head,
         _placeholders=_placeholders(url, inputs),
         _query_joiner=url.query_separator,
@@ -149,14 +155,15 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
         method=http.http_method,
         origin=url.origin,
         safe=http.http_method in _SAFE_METHODS,
+        accept=None if any(name.lower() == "accept" for name in http.headers) else http.accept,
         _head=url.head,
         _placeholders=_placeholders(url, by_name),
         _query_joiner=url.query_separator,
         _check_dot_segments=url.may_form_dots,
         _query=tuple(
-            (spec.input, query_encoder(spec))
+            (spec.input, querystring_encoder(spec) if spec.location == "querystring" else query_encoder(spec))
             for spec in parameters
-            if spec.location == "query" and spec.input not in in_place
+            if spec.location in ("query", "querystring") and spec.input not in in_place
         ),
         _takes_any_query=False,
         _known=frozenset(inputs),
@@ -172,6 +179,7 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
             body.input, body_encoder(body, at=pointer("", body.input)), body.required, body.required
         ),
         _outside_url=frozenset(spec.input for spec in headers) | ({body.input} if body else set()),
+        response=http.response,
     )
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
-import orjson
-
+from app import exact_json
 from app.errors import FieldError, InvalidArguments
 from app.http_requests.bodies import BodyEncoder
+from app.http_requests.templates import ResponseSpec
 from app.text import pointer
 from app.utcp.percent import escape, json_text, scalar
 from app.utcp.segments import is_dot_segment
@@ -37,7 +37,7 @@ class PathPlaceholder(NamedTuple):
 
 
 class StaticHeader(NamedTuple):
-    """A header of the template itself, which the argument `override`, where one is given, replaces."""
+    """A header of the template itself; the argument named `override`, if any, replaces its value."""
 
     name: str
     value: str
@@ -58,12 +58,14 @@ class ArgumentPlan:
     """The compiled form of an http call template, as `compile_plan` returns it.
 
     `origin` is `scheme://host[:port]`, lower case, without a default port. `safe` is true for safe methods
-    (RFC 9110 section 9.2.1), which may be retried.
+    (RFC 9110 section 9.2.1), which may be retried. `accept` is the Accept header for calls that bring none of
+    their own; None where the template says nothing about it.
     """
 
     method: str
     origin: str
     safe: bool
+    accept: str | None
     _head: str
     _placeholders: tuple[PathPlaceholder, ...]
     _query_joiner: str
@@ -78,6 +80,8 @@ class ArgumentPlan:
     _body: BodyArgument | None
     _outside_url: frozenset[str]
     """The arguments that are no part of the URL and need no encoding that takes long: headers, the body."""
+    response: ResponseSpec | None = None
+    """What the document says of the response beyond the output schema of the tool."""
 
     def prepare(self, arguments: Mapping[str, Any]) -> PreparedRequest:
         """Return the request for a JSON object of arguments.
@@ -172,14 +176,14 @@ class ArgumentPlan:
             if override is None or arguments.get(override) is None:
                 headers.append((name, value))
         for name, wire, encode in self._headers:
-            given = arguments.get(name)
-            if given is not None and (text := encode(given)) is not None:
+            argument = arguments.get(name)
+            if argument is not None and (text := encode(argument)) is not None:
                 headers.append((wire, text))
         cookies = [
             pair
             for name, pairs in self._cookies
-            if (given := arguments.get(name)) is not None
-            for pair in pairs(given)
+            if (argument := arguments.get(name)) is not None
+            for pair in pairs(argument)
         ]
         if cookies:
             headers.append(("Cookie", "; ".join(cookies)))
@@ -212,7 +216,7 @@ def _min_url_bytes(value: Any) -> int:
         members = len(value) - value.count(None) if isinstance(value, list) else 0
         # What JSON writes with six characters (`null,`, an escape) may be nothing or three in a URL.
         try:
-            return max(members, len(orjson.dumps(value)) // 4)
+            return max(members, len(exact_json.dumps(value)) // 4)
         except TypeError:
             # Encoding it will fail, and report the reason.
             return members

@@ -1,30 +1,35 @@
 """The serialisation styles of OpenAPI's Parameter Object (3.x `style` and `explode`) and RFC 6570.
 
 Swagger 2.0's `collectionFormat` maps to styles: csv = simple or form, ssv = spaceDelimited, tsv =
-tabDelimited, pipes = pipeDelimited, multi = exploded form. What the specifications leave open is decided
-here: null members are left out (RFC 6570 section 2.3: undefined), an empty list or object is not sent, an
-object or list inside a list is written as JSON, and deepObject writes nested objects and lists with more
-brackets (`a[b][0]=1`), as PHP, qs, Spring and Stripe read them.
+tabDelimited, pipes = pipeDelimited, multi = exploded form; that of a list within a list to `item_styles`.
+What the specifications leave open is decided here: null members are left out (RFC 6570 section 2.3:
+undefined), an empty list or object is not sent, an object or list inside a list is written as JSON, and
+deepObject writes nested objects and lists with more brackets (`a[b][0]=1`), as PHP, qs, Spring and Stripe
+read them.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidArguments
 from app.http_requests.templates import ParameterSpec
 from app.text import pointer
-from app.utcp.headers import header_value
+from app.utcp.headers import COOKIE_NAME, header_value
 from app.utcp.percent import escape, escape_reserved, json_text, scalar
 from app.utcp.segments import check_path_text, check_segment
 
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch
 Escape = Callable[[str], str]
 
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
 _MAX_DEPTH: Final = 32
 _QUERY_DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
 _HEADER_DELIMITERS: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
+# RFC 6265 section 4.1.1, less what servers take in a value although it is not allowed there: spaces, quotes,
+# commas and backslashes.
+_COOKIE_VALUE: Final = re.compile(r"[\x20-\x3a\x3c-\x7e]*")
 
 
 def non_null_members(value: Any) -> list[tuple[str, Any]] | list[Any]:
@@ -34,15 +39,46 @@ def non_null_members(value: Any) -> list[tuple[str, Any]] | list[Any]:
     return [member for member in value if member is not None]
 
 
-def flatten(value: Any, *, explode: bool, escape: Escape) -> list[str]:
+def item_text(
+    value: Any, styles: Sequence[str], *, escape: Escape, delimiters: Mapping[str, str] = _QUERY_DELIMITERS
+) -> str:
+    """Return the encoded text of an item of a list; `styles` are those of the lists within it."""
+    if not styles or not isinstance(value, list):
+        return escape(scalar(value))
+    items = [
+        item_text(one, styles[1:], escape=escape, delimiters=delimiters) for one in non_null_members(value)
+    ]
+    return delimiters.get(styles[0], ",").join(items)
+
+
+def flatten(
+    value: Any,
+    *,
+    explode: bool,
+    escape: Escape,
+    item_styles: Sequence[str] = (),
+    delimiters: Mapping[str, str] = _QUERY_DELIMITERS,
+) -> list[str]:
     """Return the encoded items of a list or object: `a`, or `k=v` (exploded), or `k`, `v` (not exploded)."""
     if not isinstance(value, dict):
-        return [escape(scalar(member)) for member in non_null_members(value)]
+        return [
+            item_text(member, item_styles, escape=escape, delimiters=delimiters)
+            for member in non_null_members(value)
+        ]
     pairs = [(escape(key), escape(scalar(member))) for key, member in non_null_members(value)]
     return [f"{k}={v}" for k, v in pairs] if explode else [text for pair in pairs for text in pair]
 
 
-def form_pairs(value: Any, *, name: str, style: str, explode: bool, escape: Escape, at: str) -> list[str]:
+def form_pairs(
+    value: Any,
+    *,
+    name: str,
+    style: str,
+    explode: bool,
+    escape: Escape,
+    at: str,
+    item_styles: Sequence[str] = (),
+) -> list[str]:
     """Return `name=value` pairs for a query, a form body or cookies; `name` is encoded already.
 
     None is not sent. Raises InvalidArguments with the pointer `at` for a value that is nested too deeply.
@@ -54,8 +90,10 @@ def form_pairs(value: Any, *, name: str, style: str, explode: bool, escape: Esca
     if style == "deepObject":
         return _deep_object(value, name, escape, at, 0)
     if explode and isinstance(value, list):
-        return [f"{name}={escape(scalar(member))}" for member in non_null_members(value)]
-    items = flatten(value, explode=explode, escape=escape)
+        return [
+            f"{name}={item_text(member, item_styles, escape=escape)}" for member in non_null_members(value)
+        ]
+    items = flatten(value, explode=explode, escape=escape, item_styles=item_styles)
     if explode:
         return items
     return [f"{name}={_QUERY_DELIMITERS.get(style, ',').join(items)}"] if items else []
@@ -74,9 +112,16 @@ def query_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
     def encode(value: Any) -> str:
         if isinstance(value, str):
             return f"{name}={encode_value(value)}"
-        return "&".join(
-            form_pairs(value, name=name, style=style, explode=explode, escape=encode_value, at=at)
+        pairs = form_pairs(
+            value,
+            name=name,
+            style=style,
+            explode=explode,
+            escape=encode_value,
+            at=at,
+            item_styles=spec.item_styles,
         )
+        return "&".join(pairs)
 
     return encode
 
@@ -99,7 +144,7 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
         elif style == "matrix":
             text = _matrix(value, name, explode=explode, escape=safe)
         elif isinstance(value, (dict, list)):
-            items = flatten(value, explode=explode, escape=safe)
+            items = flatten(value, explode=explode, escape=safe, item_styles=spec.item_styles)
             delimiter = _QUERY_DELIMITERS.get(style, "." if style == "label" and explode else ",")
             text = ("." if style == "label" and items else "") + delimiter.join(items)
         else:
@@ -130,7 +175,13 @@ def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
             return header_value(content_text(value, spec.content_type, at=at, ascii_only=True), at=at)
         if not isinstance(value, (dict, list)):
             return header_value(scalar(value), at=at)
-        items = flatten(value, explode=explode, escape=str)
+        items = flatten(
+            value,
+            explode=explode,
+            escape=str,
+            item_styles=spec.item_styles,
+            delimiters=_HEADER_DELIMITERS,
+        )
         return header_value(delimiter.join(items), at=at) if items else None
 
     return encode
@@ -139,10 +190,13 @@ def header_encoder(spec: ParameterSpec) -> Callable[[Any], str | None]:
 def cookie_encoder(spec: ParameterSpec) -> Callable[[Any], list[str]]:
     """Return the encoder of a cookie parameter: value -> `name=value` pairs for the one Cookie header.
 
-    The pairs are joined with `; ` (RFC 6265 section 4.2.1).
+    The pairs are joined with `; ` (RFC 6265 section 4.2.1). In the style `cookie` (OAS 3.2) nothing is
+    percent-encoded; InvalidArguments is raised for a value that no cookie can have.
     """
     name, at = escape(spec.name), pointer("", spec.input)
     explode = True if spec.explode is None else spec.explode
+    if spec.style == "cookie" and spec.content_type is None:
+        return lambda value: _plain_cookies(value, spec.name, explode=explode, at=at)
 
     def encode(value: Any) -> list[str]:
         if spec.content_type is not None:
@@ -152,16 +206,33 @@ def cookie_encoder(spec: ParameterSpec) -> Callable[[Any], list[str]]:
     return encode
 
 
+def _plain_cookies(value: Any, name: str, *, explode: bool, at: str) -> list[str]:
+    if not isinstance(value, (dict, list)):
+        pairs = [(name, scalar(value))]
+    elif not explode:
+        items = flatten(value, explode=False, escape=str)
+        pairs = [(name, ",".join(items))] if items else []
+    elif isinstance(value, dict):
+        pairs = [(key, scalar(member)) for key, member in non_null_members(value)]
+    else:
+        pairs = [(name, scalar(member)) for member in non_null_members(value)]
+    if not all(COOKIE_NAME.fullmatch(key) and _COOKIE_VALUE.fullmatch(text) for key, text in pairs):
+        detail = "Give printable ASCII without semicolons, escaped as the upstream expects it."
+        raise InvalidArguments("A cookie cannot have this value", errors=[FieldError(at, detail)])
+    return [f"{key}={text}" for key, text in pairs]
+
+
 def content_text(value: Any, content_type: str, *, at: str, ascii_only: bool = False) -> str:
     """Return the text of a parameter that is described by `content`: JSON for JSON types, else as it is.
 
     Raises InvalidArguments with the pointer `at` for an object or list of another type.
     """
     if is_json(content_type):
-        return json.dumps(value, separators=(",", ":")) if ascii_only else json_text(value)
+        text = json_text(value)
+        return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if ascii_only else text
     if isinstance(value, (dict, list)):
         raise InvalidArguments(
-            f"{content_type} is given as text", errors=[FieldError(at, "Give a string.", "string")]
+            f"{content_type} must be text", errors=[FieldError(at, "Give a string.", "string")]
         )
     return scalar(value)
 

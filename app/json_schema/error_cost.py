@@ -25,8 +25,8 @@ class _LimitExceeded(Exception):
 
 
 def affordable(root: Mapping[str, Any], schema: Any, instance: Any, *, limit: float) -> bool:
-    """Return whether `iter_errors` of a subschema of `root` takes at most `limit` microseconds, whatever is
-    wrong.
+    """Return whether `iter_errors` of a subschema of `root` takes at most `limit` microseconds, whichever
+    errors there are.
 
     Return False where finding out would take too long.
     """

@@ -2,22 +2,29 @@
 secret.
 """
 
-import difflib
-import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
 from jsonschema_rs import ValidationError
 
-from app.errors import FieldError
+from app.errors import FieldError, InvalidArguments
+from app.suggestions import closest, did_you_mean
 from app.text import pointer
 
 MAX_ERRORS: Final = 50
 SEVERAL_MATCH: Final = "This matches several of the alternatives; it must match exactly one."
 _MAX_CHOICES: Final = 30
 _MAX_COMPARED: Final = 500
-_MAX_COMPARED_LENGTH: Final = 64
+
+
+def arguments_error(errors: Iterable[FieldError]) -> InvalidArguments:
+    """Return the error of arguments that have these errors, at least one; its detail is the first of them."""
+    found = list(errors)
+    first = found[0]
+    where = f"{first.pointer}: " if first.pointer else ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return InvalidArguments(f"{where}{first.detail}{more}", errors=found)
 
 
 class Hints:
@@ -32,21 +39,13 @@ class Hints:
         self.names = names
         self._left = 5
 
-    def closest(self, given: str, names: list[str]) -> str:
-        """Return a sentence that suggests the name closest to `given`, or "". Takes up to 1 ms."""
+    def closest(self, text: str, names: list[str]) -> str:
+        """Return a sentence that suggests the name closest to `text`, or "". Takes up to 1 ms."""
         if self._left == 0 or not names:
             return ""
         self._left -= 1
-        pairs = _pairs(given)
-        likely = [name for name in names[:_MAX_COMPARED] if len(name) <= _MAX_COMPARED_LENGTH]
-        likely = heapq.nlargest(10, likely, key=lambda name: len(pairs & _pairs(name)) / (len(name) + 1))
-        found = difflib.get_close_matches(given[:_MAX_COMPARED_LENGTH], likely, n=1, cutoff=0.6)
-        return f" Did you mean {found[0]}?" if found else ""
-
-
-def _pairs(text: str) -> set[str]:
-    lowered = text[:_MAX_COMPARED_LENGTH].lower()
-    return {lowered[index : index + 2] for index in range(len(lowered) - 1)} or {lowered}
+        found = closest(text, names[:_MAX_COMPARED])
+        return f" {did_you_mean(found)}" if found else ""
 
 
 def field_errors(
@@ -81,10 +80,10 @@ def missing_property(name: Any, at: str) -> FieldError:
     return FieldError(pointer(at, _short(name)), "This is required.", "a value")
 
 
-def unknown_properties(given: list[str], at: str, hints: Hints) -> Iterator[FieldError]:
+def unknown_properties(unknown: list[str], at: str, hints: Hints) -> Iterator[FieldError]:
     """Yield the errors of properties that are not allowed in the object at `at`."""
     names = [] if at else hints.names
-    for name in given[:MAX_ERRORS]:
+    for name in unknown[:MAX_ERRORS]:
         yield FieldError(pointer(at, _short(name)), f"This property is unknown.{hints.closest(name, names)}")
 
 
@@ -150,11 +149,11 @@ def _short(name: Any) -> str:
 def _type(error: ValidationError) -> tuple[str, Any]:
     types: list[str] = error.kind.types  # type: ignore[attr-defined]
     detail = f"{_WRONG_TYPE}{' or '.join(types)}."
-    given = error.instance
-    if isinstance(given, str):
+    instance = error.instance
+    if isinstance(instance, str):
         if {"integer", "number", "boolean"}.intersection(types):
             detail += " It is a string: remove the quotes."
-        elif {"object", "array"}.intersection(types) and given.lstrip()[:1] in ("{", "["):
+        elif {"object", "array"}.intersection(types) and instance.lstrip()[:1] in ("{", "["):
             detail += " It is a string: send the JSON value itself, not a string that contains it."
     elif "array" in types:
         detail += " Put a single value into an array."
@@ -164,8 +163,8 @@ def _type(error: ValidationError) -> tuple[str, Any]:
 def _enum(error: ValidationError, at: str, hints: Hints) -> FieldError:
     options: list[Any] = error.kind.options  # type: ignore[attr-defined]
     texts = [option for option in options if isinstance(option, str)]
-    given = error.instance
-    hint = hints.closest(given, texts) if isinstance(given, str) else ""
+    instance = error.instance
+    hint = hints.closest(instance, texts) if isinstance(instance, str) else ""
     return FieldError(at, f"This must be one of the listed values.{hint}", options[:_MAX_CHOICES])
 
 

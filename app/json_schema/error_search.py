@@ -42,9 +42,7 @@ _SHALLOW: Final = frozenset({
     "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum",
     "exclusiveMaximum", "multipleOf",
 })  # fmt: skip
-_UNEXPLAINED: Final = (
-    "This does not fit the schema; it is too large or too deep to say what exactly is wrong."
-)
+_UNEXPLAINED: Final = "This does not fit the schema; it is too large or too deep to find the exact errors."
 
 Compile = Callable[[Any, Registry], Draft202012Validator]
 

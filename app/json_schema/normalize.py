@@ -145,8 +145,8 @@ def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
 
 
 def _types(value: Any) -> Any:
-    given = value if isinstance(value, list) else [value]
-    names = [_SYNONYMS.get(name.lower(), name.lower()) for name in given if isinstance(name, str)]
+    listed = value if isinstance(value, list) else [value]
+    names = [_SYNONYMS.get(name.lower(), name.lower()) for name in listed if isinstance(name, str)]
     result = list(dict.fromkeys(name for name in names if name in TYPES))
     return _DROP if not result else result[0] if len(result) == 1 else result
 

@@ -5,16 +5,18 @@ fetched (every JSON Schema library fetches remote ones by default). An error nev
 arguments, which may be a secret.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NoReturn
 
 from jsonschema_rs import Draft202012Validator, RegexOptions, Registry
 
 from app.errors import FieldError, InvalidArguments, InvalidInput
-from app.json_schema.error_messages import MAX_ERRORS
+from app.json_schema.error_messages import MAX_ERRORS, arguments_error
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.references import MAPS, VALUES
+from app.text import pointer
 
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
@@ -42,12 +44,86 @@ class ArgumentValidator:
         if not self._validator.is_valid(arguments):
             self._raise_errors(arguments)
 
-    def _raise_errors(self, arguments: dict[str, Any]) -> NoReturn:
+    def is_valid_property(self, name: str, value: Any) -> bool:
+        """Return whether the value is valid for the property `name`; True where the root has none of it."""
+        try:
+            return self._errors().valid(pointer("/properties", name), value)
+        except ValueError:
+            return True
+
+    def _errors(self) -> ErrorSearch:
         if self._search is None:
             self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
-        errors = islice(self._search.errors(arguments), MAX_ERRORS)
-        unique = list({(error.pointer, error.detail): error for error in errors}.values())
-        raise InvalidArguments(_summary(unique), errors=unique)
+        return self._search
+
+    def _raise_errors(self, arguments: dict[str, Any]) -> NoReturn:
+        errors = islice(self._errors().errors(arguments), MAX_ERRORS)
+        raise arguments_error({(error.pointer, error.detail): error for error in errors}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """The violations of a schema by a value: how many were found, and the pointers of the first of them.
+
+    `more` says that there may be others: the search has a limit in number and in time. A pointer has the
+    names that the schema declares and the indices of lists; any other member, whose name may be data, is `*`.
+    """
+
+    count: int = 0
+    pointers: tuple[str, ...] = ()
+    more: bool = False
+
+
+class OutputValidator:
+    """A compiled schema of results. What violates it is counted, and never repeated."""
+
+    __slots__ = ("_names", "_schema", "_search", "_seconds", "_validator")
+
+    def __init__(self, schema: Mapping[str, Any], seconds: float = MAX_SECONDS) -> None:
+        """Compile a schema; raise InvalidInput where that fails. A search takes `seconds` of CPU time."""
+        self._validator, self._schema = _compiled(dict(schema))
+        self._search: ErrorSearch | None = None
+        self._seconds = seconds
+        self._names: frozenset[str] | None = None
+
+    def violations(self, value: Any, *, max_pointers: int) -> Violations:
+        """Return the violations of a JSON value, with at most `max_pointers` different pointers."""
+        if self._validator.is_valid(value):
+            return Violations()
+        if self._search is None:
+            self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
+            self._names = frozenset(_property_names(self._schema))
+        names = self._names or frozenset()
+        found = list(dict.fromkeys(one.pointer for one in islice(self._search.errors(value), MAX_ERRORS)))
+        pointers = dict.fromkeys(_declared_pointer(one, value, names) for one in found)
+        return Violations(len(found), tuple(islice(pointers, max_pointers)), len(found) >= MAX_ERRORS)
+
+
+def _property_names(schema: Any) -> Iterator[str]:
+    """Yield the names of all properties that a schema declares."""
+    stack = [schema]
+    while stack:
+        one = stack.pop()
+        if isinstance(one, list):
+            stack.extend(one)
+        elif isinstance(one, dict):
+            for word in ("properties", "required"):
+                yield from (name for name in one.get(word) or () if isinstance(name, str))
+            stack.extend(one.values())
+
+
+def _declared_pointer(at: str, value: Any, names: frozenset[str]) -> str:
+    """Return a pointer into a value with `*` for the names of members that no schema declares."""
+    tokens: list[str] = []
+    for token in at.split("/")[1:]:
+        key = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdecimal() and int(key) < len(value) else None
+            tokens.append(token)
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+            tokens.append(token if key in names else "*")
+    return "".join(f"/{token}" for token in tokens)
 
 
 def _compiled(schema: dict[str, Any]) -> tuple[Draft202012Validator, dict[str, Any]]:
@@ -101,10 +177,3 @@ def _is_usable(pattern: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _summary(errors: list[FieldError]) -> str:
-    first = errors[0]
-    where = f"{first.pointer}: " if first.pointer else ""
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return f"{where}{first.detail}{more}"

@@ -1,8 +1,12 @@
-"""`/keys` and `/events`: API keys, and the events of the control plane."""
+"""`/keys`, `/me`, `/events` and `/changes/stream`: API keys, and the events of the control plane."""
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
-from app.keys.routes import router
+from app.keys import routes, routes_changes, routes_events, routes_me
+
+router = APIRouter()
+for _part in (routes, routes_me, routes_events, routes_changes):
+    router.include_router(_part.router)
 
 __all__ = ["install", "router"]
 

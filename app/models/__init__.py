@@ -1,7 +1,8 @@
 """All tables (SQLModel, PostgreSQL 15 and later).
 
 Every table has a column `tenant_id`, which is part of each unique key. Deleting a provider deletes everything
-that refers to it (`ON DELETE CASCADE`); only `calls` and `events`, the audit, have no foreign keys.
+that refers to it (`ON DELETE CASCADE`); only `calls` and `events`, the audit, and `approvals` have no foreign
+keys.
 """
 
 from datetime import datetime
@@ -15,18 +16,22 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     LargeBinary,
+    SmallInteger,
     Text,
     UniqueConstraint,
     text,
 )
 from sqlmodel import Field, SQLModel
 
-from app.models.base import TENANT, Row, cascading_key, jsonb, new_id, now, text_array, timestamp
+from app.models.base import TENANT, Row, cascading_key, jsonb, now, text_array, timestamp
+from app.uuid7 import uuid7
 
 __all__ = [
     "COUNTER_ROW",
     "TENANT",
+    "Approval",
     "CallRecord",
+    "CallStat",
     "ChangeCounter",
     "ChangeRow",
     "Credential",
@@ -37,13 +42,14 @@ __all__ = [
     "Key",
     "Override",
     "Provider",
+    "ProviderCheckRow",
     "RetainedOverride",
     "Revision",
     "Row",
     "SourceRow",
     "Tool",
+    "ToolHistoryEntry",
     "Variable",
-    "new_id",
     "now",
 ]
 
@@ -68,7 +74,7 @@ class Provider(Row, table=True):
     description: str = ""
     protocol: str
     kind: str
-    """The source of its tools: openapi, manual (UTCP 0.x or 1.x) or hand (custom tools)."""
+    """The source of its tools: openapi, manual (UTCP 0.x or 1.x) or custom."""
     call_template: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     options: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     limits: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
@@ -96,11 +102,9 @@ class SourceRow(Row, table=True):
     body: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     sha256: str
     root: str | None = None
-    """The path of the root document, where `body` is an archive of several files and the path had to be
-    given.
-    """
+    """The path of the root document, where `body` is an archive and the request named the path."""
     overlay: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
-    follows: bool = False
+    follow_references: bool = False
     """Whether external files that the document refers to are fetched with it."""
     converter: str
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -109,7 +113,8 @@ class SourceRow(Row, table=True):
 class Revision(Row, table=True):
     """One import of a source: its report, and whether its tools are in use.
 
-    A revision in state pending waits for approval: `report` has its changes, `held` has the resulting tools.
+    A revision in state pending waits for approval: `report` has its changes,
+    `pending_definitions` the resulting tools and slots.
     """
 
     __tablename__ = "revisions"
@@ -117,7 +122,7 @@ class Revision(Row, table=True):
     source_id: UUID | None = Field(default=None, sa_column=cascading_key("sources.id", nullable=True))
     state: str = "active"
     report: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
-    held: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    pending_definitions: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
@@ -129,6 +134,9 @@ class Tool(Row, table=True):
         UniqueConstraint("tenant_id", "name"),
         UniqueConstraint("tenant_id", "alias"),
         UniqueConstraint("tenant_id", "provider_id", "source_key"),
+        Index("tools_created", "tenant_id", "created_at", "id"),
+        Index("tools_updated", "tenant_id", "updated_at", "id"),
+        Index("tools_deprecated", "tenant_id", "name", postgresql_where=text("deprecated")),
     )
     provider_id: UUID = Field(sa_column=cascading_key("providers.id"))
     revision_id: UUID | None = Field(default=None, sa_column=cascading_key("revisions.id", nullable=True))
@@ -145,9 +153,8 @@ class Tool(Row, table=True):
     security: list[list[dict[str, Any]]] = Field(default_factory=list, sa_column=jsonb())
     deprecated: bool = False
     average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
-    shown: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """What a model is shown of a large tool: description, inputs, outputs, and the steps that reduced them.
-    """
+    slimmed: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """What a model sees of a large tool: description, inputs, outputs, and the steps that slimmed them."""
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -164,12 +171,13 @@ class Override(SQLModel, table=True):
     description: str | None = None
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
+    requires_approval: bool | None = None
 
 
 class RetainedOverride(SQLModel, table=True):
     """What a person changed of a tool that its source no longer has, retained until the tool is back."""
 
-    __tablename__ = "kept_overrides"
+    __tablename__ = "retained_overrides"
     provider_id: UUID = Field(
         sa_column=Column(ForeignKey("providers.id", ondelete="CASCADE"), primary_key=True, nullable=False)
     )
@@ -178,6 +186,49 @@ class RetainedOverride(SQLModel, table=True):
     description: str | None = None
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
+    requires_approval: bool | None = None
+
+
+class ToolHistoryEntry(Row, table=True):
+    """One change of a tool: by an import, an approval or a person (`app.registration.tool_history`).
+
+    It belongs to the tool's source key: a tool that its source removes and adds again has one history.
+    """
+
+    __tablename__ = "tool_history"
+    __table_args__ = (Index("tool_history_by_tool", "provider_id", "source_key", "at", "id"),)
+    provider_id: UUID = Field(
+        sa_column=Column(ForeignKey("providers.id", ondelete="CASCADE"), nullable=False)
+    )
+    source_key: str
+    """Empty for the first import of a provider, which is one entry for all tools that it created."""
+    at: datetime = Field(default_factory=now, sa_column=timestamp())
+    actor: str
+    action: str
+    """imported, added, changed, removed, approved, created, overridden or deleted."""
+    revision_id: UUID | None = None
+    """The revision that the tool came from; without a foreign key, since the history is for reading only."""
+    breaking: bool = False
+    differences: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
+    """The members of each are those of `ToolDifference`."""
+    changes: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
+    """Members of each: field, before, after and truncated."""
+
+
+class ProviderCheckRow(SQLModel, table=True):
+    """The result of the last check of a provider (`POST /providers/{name}/check`), without secrets."""
+
+    __tablename__ = "provider_checks"
+    provider_id: UUID = Field(
+        sa_column=Column(ForeignKey("providers.id", ondelete="CASCADE"), primary_key=True, nullable=False)
+    )
+    tenant_id: UUID = Field(default=TENANT, nullable=False)
+    checked_at: datetime = Field(sa_column=timestamp())
+    status: str
+    """ok, degraded or failed."""
+    certificate_expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    """When the first of the certificates of its origins expires; null where no origin has one."""
+    result: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
 
 
 class Credential(Row, table=True):
@@ -226,9 +277,17 @@ class Key(Row, table=True):
     __table_args__ = (
         UniqueConstraint("tenant_id", "key_id"),
         Index("keys_key_id", "key_id", unique=True),
+        Index(
+            "keys_expiring",
+            "expires_at",
+            postgresql_where=text("revoked_at IS NULL AND expires_at IS NOT NULL"),
+        ),
     )
     key_id: str
     name: str
+    owner: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    """Who answers for the key, e.g. a team or an address."""
+    purpose: str = Field(default="", sa_column_kwargs={"server_default": ""})
     digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     scopes: list[str] = Field(default_factory=list, sa_column=text_array())
     providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
@@ -237,6 +296,15 @@ class Key(Row, table=True):
     """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     revoked_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    rotated_from: str | None = None
+    """Id of the key that this one succeeds."""
+    successor_id: str | None = None
+    """Id of the key that succeeds this one."""
+    rate_limit_id: str | None = None
+    """Id of the first key of a chain of rotations, under which the calls of all of them are counted; null
+    for a key that succeeds none.
+    """
+    version: int = Field(default=1, sa_column_kwargs={"server_default": "1"})
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     last_used_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
 
@@ -277,6 +345,56 @@ class ImportJobRow(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
 
 
+class Approval(Row, table=True):
+    """What waits for a decision, and how it was decided (`app.approvals`).
+
+    The approval of pending changes of a provider has the id of their revision. What a call needs is sealed
+    with the id of its row.
+    """
+
+    __tablename__ = "approvals"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "requested_by", "idempotency_digest"),
+        Index("approvals_requested", "tenant_id", "requested_at", "id"),
+        Index("approvals_undecided", "expires_at", postgresql_where=text("state IN ('pending', 'approved')")),
+        Index("approvals_provider", "provider_id", postgresql_where=text("state = 'pending'")),
+    )
+    kind: str
+    """origin, credential, definition or call."""
+    state: str = "pending"
+    """pending; approved while a call is made; then executed, failed, rejected or expired."""
+    subject_type: str
+    """tool or provider."""
+    subject_name: str
+    provider: str
+    provider_id: UUID
+    requested_by: str
+    requested_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    expires_at: datetime = Field(sa_column=timestamp())
+    decided_by: str | None = None
+    decided_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    comment: str = ""
+    ended_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    """When it was executed, failed, was rejected or expired."""
+    detail: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
+    """What is approved, as far as it is public: the changes of a provider."""
+    failure: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Why it failed or expired: type, title, status and detail of a problem, without an upstream's text."""
+    call_id: UUID | None = None
+    sealed_request: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """What the call is made with; null once it is decided."""
+    sealed_arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The arguments as they are shown, with secrets masked."""
+    sealed_result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The result of the call, or its problem, for the key that requested it."""
+    fingerprint: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Keyed digest of the tool's definition when the call was requested."""
+    idempotency_digest: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Keyed digest of the client's Idempotency-Key."""
+    content_digest: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """Keyed digest of the tool and the arguments."""
+
+
 # Append-only tables: the change feed, and the audit, which has no foreign keys.
 
 
@@ -313,9 +431,10 @@ class CallRecord(SQLModel, table=True):
     __table_args__ = (
         Index("calls_by_tool", "tenant_id", "tool", "at"),
         Index("calls_running", "deadline", postgresql_where=text("outcome = 'running'")),
+        Index("calls_stored", "stored_at", "id", postgresql_where=text("stored_at IS NOT NULL")),
         {"postgresql_partition_by": "RANGE (at)"},
     )
-    id: UUID = Field(default_factory=new_id, primary_key=True)
+    id: UUID = Field(default_factory=uuid7, primary_key=True)
     at: datetime = Field(default_factory=now, sa_column=Column(DateTime(timezone=True), primary_key=True))
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     key_id: str
@@ -337,13 +456,49 @@ class CallRecord(SQLModel, table=True):
     """When a call that was recorded before it was made must have ended."""
     arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    replaced_outcome: str | None = None
+    """The outcome that this record has replaced: running or unknown; null where it is the first one."""
+    stored_at: datetime | None = Field(
+        default=None,
+        sa_column=Column(DateTime(timezone=True), nullable=True, server_default=text("clock_timestamp()")),
+    )
+    """When this outcome was stored, by the clock of the database; null in records of earlier releases."""
+
+
+class CallStat(SQLModel, table=True):
+    """Counts of the calls that began in one minute or hour (`app.stats.rollup`)."""
+
+    __tablename__ = "call_stats"
+    __table_args__ = (Index("call_stats_shards", "at", postgresql_where=text("shard <> 0")),)
+    resolution: str = Field(primary_key=True)
+    """minute or hour."""
+    at: datetime = Field(sa_column=Column(DateTime(timezone=True), primary_key=True))
+    """When the minute or hour begins."""
+    tenant_id: UUID = Field(default=TENANT, primary_key=True)
+    provider: str = Field(primary_key=True)
+    """Empty, and `tool` too, for calls of tools that did not exist."""
+    tool: str = Field(primary_key=True)
+    key_id: str = Field(primary_key=True)
+    outcome: str = Field(primary_key=True)
+    bin: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    """The bin of the calls' durations (`app.stats.histogram`)."""
+    shard: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    calls: int = Field(sa_column=Column(BigInteger, nullable=False))
+    duration_ms: float
+    """The sum of the durations; also max_duration_ms in milliseconds."""
+    max_duration_ms: float
+    request_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
+    response_bytes: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
 class Event(Row, table=True):
     """An audit event of the control plane: who changed what, and when."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("events_at", "tenant_id", "at"),)
+    __table_args__ = (
+        Index("events_at", "tenant_id", "at"),
+        Index("events_object", "tenant_id", "object_type", "object_name"),
+    )
     at: datetime = Field(default_factory=now, sa_column=timestamp())
     actor: str
     action: str

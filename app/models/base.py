@@ -1,7 +1,5 @@
 """The columns that every table has, and helpers for columns."""
 
-import os
-import time
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,16 +8,10 @@ from sqlalchemy import ARRAY, Column, DateTime, ForeignKey, Text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field, SQLModel
 
+from app.uuid7 import uuid7
+
 TENANT = UUID("00000000-0000-7000-8000-000000000001")
 """The only tenant so far; the schema is prepared for several."""
-
-
-def new_id() -> UUID:
-    """Return a UUIDv7 (RFC 9562 section 5.7): ordered by time, so that primary keys append."""
-    millis = time.time_ns() // 1_000_000
-    value = int.from_bytes(millis.to_bytes(6, "big") + os.urandom(10), "big")
-    value &= ~(0xF << 76) & ~(0x3 << 62)
-    return UUID(int=value | (0x7 << 76) | (0x2 << 62))
 
 
 def now() -> datetime:
@@ -50,5 +42,5 @@ def timestamp(*, nullable: bool = False) -> Any:
 class Row(SQLModel):
     """The base of most tables: a UUIDv7 as primary key, and the tenant."""
 
-    id: UUID = Field(default_factory=new_id, primary_key=True)
+    id: UUID = Field(default_factory=uuid7, primary_key=True)
     tenant_id: UUID = Field(default=TENANT, nullable=False)

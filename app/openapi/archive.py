@@ -96,23 +96,23 @@ def _check_entries(entries: list[zipfile.ZipInfo], limits: DocumentLimits) -> No
         _check_entry(entry)
         name = entry.filename.rstrip("/")
         if name in seen:
-            raise InvalidDocument(f"The zip archive contains {_shown(name)} twice")
+            raise InvalidDocument(f"The zip archive contains {_quoted(name)} twice")
         seen.add(name)
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     name = entry.filename
     if not _is_inside(name):
-        raise InvalidDocument(f"The zip archive has a path that is not allowed: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive has a path that is not allowed: {_quoted(name)}")
     kind = stat.S_IFMT(entry.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidDocument(f"The zip archive contains a link or a device: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive contains a link or a device: {_quoted(name)}")
     if entry.flag_bits & 0x1:
         raise InvalidDocument("The zip archive is encrypted")
     if _NESTED.search(name):
-        raise InvalidDocument(f"The zip archive contains another archive: {_shown(name)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_quoted(name)}")
     if entry.file_size > max(_ALWAYS_ALLOWED_BYTES, _MAX_RATIO * entry.compress_size):
-        raise TooLarge(f"The zip archive compresses {_shown(name)} more than {_MAX_RATIO} to 1")
+        raise TooLarge(f"The zip archive compresses {_quoted(name)} more than {_MAX_RATIO} to 1")
 
 
 def _is_inside(name: str) -> bool:
@@ -126,11 +126,11 @@ def _content(opened: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         # Reading one byte more than the declared size reveals a false declaration; `zipfile` checks the CRC.
         content = stream.read(entry.file_size + 1)
     if len(content) != entry.file_size:
-        raise InvalidDocument(f"The zip archive is wrong about the size of {_shown(entry.filename)}")
+        raise InvalidDocument(f"The zip archive is wrong about the size of {_quoted(entry.filename)}")
     if content.startswith(_ARCHIVES):
-        raise InvalidDocument(f"The zip archive contains another archive: {_shown(entry.filename)}")
+        raise InvalidDocument(f"The zip archive contains another archive: {_quoted(entry.filename)}")
     return content
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return repr(name[:100])

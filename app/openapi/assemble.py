@@ -5,25 +5,32 @@ from dataclasses import dataclass
 
 import orjson
 
+from app.openapi.accept import read_accept
 from app.openapi.bodies import RequestBody, read_body, read_body_v2
+from app.openapi.conversion import ConvertedTool
 from app.openapi.dialect import Mode
 from app.openapi.document import OpenApiDocument
-from app.openapi.model import ConvertedTool, Json
+from app.openapi.model import Json
 from app.openapi.names import input_names
 from app.openapi.operations import Operation
 from app.openapi.outputs import read_outputs
 from app.openapi.parameters import Parameter, merge_parameters, offered
 from app.openapi.paths import match_placeholders
+from app.openapi.querystring import read_querystring
 from app.openapi.report import OperationProblem
 from app.openapi.security import SecuritySlots
 from app.openapi.servers import BaseUrl, select_server, select_server_v2, template
-from app.openapi.text import TOOL_TEXT, clean, label
+from app.openapi.tags import TagHierarchy
+from app.openapi.text import TOOL_TEXT, clean
 
 _LARGE = 30_000
-# RFC 9110 section 9.3.8: the response repeats the request, and with it the stored credential.
-_NO_TRACE = "it cannot be called through the gateway: a response to TRACE repeats the credential"
+# RFC 9110 sections 9.3.6 and 9.3.8: a TRACE response repeats the request, and with it the stored credential.
+_NOT_CALLED = {
+    "TRACE": "it cannot be called through the gateway: a response to TRACE repeats the credential",
+    "CONNECT": "it cannot be called through the gateway: CONNECT opens a tunnel through a proxy",
+}
 _TOOL_OVERHEAD = 500
-_MAX_TAGS = 50
+_MAX_NAME = 200
 
 
 @dataclass(slots=True)
@@ -59,7 +66,13 @@ class SizeBudget:
 
 
 def assemble(
-    document: OpenApiDocument, operation: Operation, *, name: str, slots: SecuritySlots, budget: SizeBudget
+    document: OpenApiDocument,
+    operation: Operation,
+    *,
+    name: str,
+    slots: SecuritySlots,
+    tags: TagHierarchy,
+    budget: SizeBudget,
 ) -> ConvertedTool:
     """Return the tool of an operation; raise OperationProblem, with a reason and a pointer, if it has
     none.
@@ -68,13 +81,15 @@ def assemble(
     node = operation.node
     if not isinstance(node, dict):
         raise OperationProblem("is not an object", pointer=operation.pointer)
-    notes = [_NO_TRACE] if operation.method == "TRACE" else []
+    notes = [_NOT_CALLED[operation.method]] if operation.method in _NOT_CALLED else []
+    notes.extend(document.operation_notes.get(operation.pointer, ()))
     security = slots.requirements(node, operation.pointer, notes=notes)
     levels = (
         (operation.item.get("parameters"), f"{operation.item_pointer}/parameters"),
         (node.get("parameters"), f"{operation.pointer}/parameters"),
     )
     parameters = merge_parameters(document, levels, notes=notes)
+    parameters = read_querystring(document, parameters, notes=notes)
     body = _body(document, operation, parameters, notes)
     parameters = [one for one in parameters if one.location not in {"body", "formData"}]
     parameters = offered(parameters, credentials=security.keys, notes=notes)
@@ -95,15 +110,20 @@ def assemble(
         "url": template(base_url, path),
         "parameters": [one.plan(alias) for one, alias in zip(parameters, aliases, strict=True)],
     }
+    accept = read_accept(document, node, operation.pointer)
+    if accept is not None:
+        call_template["accept"] = accept
     if body is not None:
         call_template["body"] = body.plan()
+    if outputs.response is not None:
+        call_template["response"] = outputs.response
     return ConvertedTool(
         source_key=operation.source_key,
         name=name,
         description=description,
         inputs=inputs,
         outputs=outputs.schema,
-        tags=_tags(node.get("tags")),
+        tags=tags.of(node.get("tags")),
         deprecated=node.get("deprecated") is True,
         call_template=call_template,
         security=security.alternatives,
@@ -152,7 +172,7 @@ def _inputs(
     """Return the input schema and its size in bytes. Its root is an object without combinators that allows no
     additional properties.
     """
-    properties = {alias: one.fragment.schema for one, alias in zip(parameters, aliases, strict=True)}
+    properties = {alias: _named(one, alias) for one, alias in zip(parameters, aliases, strict=True)}
     required = [alias for one, alias in zip(parameters, aliases, strict=True) if one.required]
     size = sum(one.fragment.size + len(alias) for one, alias in zip(parameters, aliases, strict=True))
     if body is not None:
@@ -165,11 +185,16 @@ def _inputs(
     # The same budget for every tool, so that closures are shared between them.
     definitions_budget = budget.for_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
-    closure = document.book.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
+    closure = document.schemas.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
     defs, cut, size = closure.defs, closure.cut, size + closure.size
+    notes.extend(note for one in parameters for note in one.fragment.notes)
+    notes.extend(closure.notes)
+    if body is not None:
+        notes.extend(body.fragment.notes)
     if body is not None and body.fragment.refs:
-        closure = document.book.closure(body.fragment.refs, mode=body.mode, budget=definitions_budget)
+        closure = document.schemas.closure(body.fragment.refs, mode=body.mode, budget=definitions_budget)
         defs, cut, size = {**defs, **closure.defs}, cut + closure.cut, size + closure.size
+        notes.extend(closure.notes)
     if cut:
         notes.append(f"the input schema is large: {cut} of its parts were left open")
     inputs: Json = {"type": "object", "properties": properties}
@@ -179,6 +204,15 @@ def _inputs(
     if defs:
         inputs["$defs"] = defs
     return inputs, size
+
+
+def _named(parameter: Parameter, alias: str) -> Json:
+    """Return the schema of a parameter; where its key lacks letters of another script, with the real name."""
+    schema, name = parameter.fragment.schema, parameter.name
+    if name.isascii() or alias == name or not any(c.isalnum() and not c.isascii() for c in name):
+        return schema
+    texts = [schema.get("description"), f"Sent as `{clean(name, max_length=_MAX_NAME)[0]}`."]
+    return {**schema, "description": "\n\n".join(filter(None, texts))}
 
 
 def _size_notes(name: str, description: str, inputs: Json) -> list[str]:
@@ -204,9 +238,3 @@ def _description(operation: Operation, notes: list[str]) -> str:
         if cut:
             notes.append(f"the description was cut at {TOOL_TEXT} characters")
     return text or clean(operation.source_key, max_length=TOOL_TEXT)[0]
-
-
-def _tags(listed: object) -> tuple[str, ...]:
-    if not isinstance(listed, list):
-        return ()
-    return tuple(dict.fromkeys(filter(None, map(label, listed[:_MAX_TAGS]))))

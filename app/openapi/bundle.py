@@ -2,7 +2,8 @@
 
 Each file that is referred to, directly or not, is put once under `x-files` of the root document, by its path;
 `pets.yaml#/Pet` becomes `#/x-files/pets.yaml/Pet`. Nothing is inlined, so cycles between files become cycles
-of local references. Without I/O: the caller's `read` returns the value of a file.
+of local references. A file may also be named by its own URI, its `$self` (OAS 3.2). Without I/O: the
+caller's `read` returns the value of a file.
 """
 
 import posixpath
@@ -10,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from app.errors import InvalidDocument, TooLarge
-from app.openapi.load import is_openapi
+from app.openapi.load import is_convertible, is_openapi
 from app.openapi.model import DocumentLimits, Json
 from app.openapi.refs import escape
 
@@ -29,6 +30,9 @@ _MAPS: Final = frozenset(
 )  # fmt: skip
 _VALUES: Final = frozenset({"enum", "const", "default", "example", "examples"})
 
+# The base of `$self` for files that have no URL, such as those of an archive.
+_NOWHERE: Final = "https://files.invalid/"
+
 Read = Callable[[str], Any]
 """Path -> parsed value; raises KeyError for a missing file, InvalidDocument for one that cannot be parsed."""
 Warn = Callable[[str, str], None]
@@ -43,17 +47,27 @@ class BundledDocument:
 
 
 def bundle(
-    root: str, *, read: Read, warn: Warn, limits: DocumentLimits, base: str | None = None
+    root: str,
+    *,
+    read: Read,
+    warn: Warn,
+    limits: DocumentLimits,
+    base: str | None = None,
+    selves: Mapping[str, str] | None = None,
 ) -> BundledDocument:
     """Return the document at path `root` bundled with all files that it refers to.
 
-    `base` is the URL that paths are relative to: absolute references to its origin count as paths, too. A
+    `base` is the URL that paths are relative to: absolute references to its origin count as paths, too.
+    `selves` are the `$self` of the files that have one, by path; that of the root need not be given. A
     reference that cannot be followed stays unchanged, and a file that cannot be parsed is reported to `warn`.
     Raises InvalidDocument if the root is not an object, TooLarge beyond `limits.nodes`, and whatever `read`
     raises for the root.
     """
     gathering = _Gathering(root, read, warn, limits, base)
-    raw = gathering.rewritten(root, read(root))
+    value = read(root)
+    own = value.get("$self") if isinstance(value, dict) else None
+    gathering.identify({**(selves or {}), **({root: own} if isinstance(own, str) and own else {})})
+    raw = gathering.rewritten(root, value)
     if not isinstance(raw, dict):
         raise InvalidDocument(f"{root[:200]!r} is not an object")
     files: Json = {}
@@ -98,6 +112,15 @@ class _Gathering:
     known: dict[str, bool] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     nodes: int = 0
+    own_uris: dict[str, str] = field(default_factory=dict)
+    identities: dict[str, str] = field(default_factory=dict)
+
+    def identify(self, selves: Mapping[str, str]) -> None:
+        """Take note of the `$self` of files, by path: a relative one is resolved against the file's URL."""
+        for path, own in selves.items():
+            uri = urldefrag(_joined(_joined(self.base or _NOWHERE, f"/{path}"), own))[0]
+            self.own_uris[path] = uri
+            self.identities.setdefault(uri, path)
 
     def rewritten(self, path: str, value: Any) -> Any:
         """Return a copy of a file's value with local references; a file of a fragment may be a map of
@@ -135,7 +158,11 @@ class _Gathering:
 
     def _target(self, file: str, path: str) -> str | None:
         """Return the path of the file that a reference names; None if there is none that can be read."""
-        target_path = self._path(file, path)
+        own = self.own_uris.get(path)
+        uri = file if own is None else _joined(own, file)
+        if uri in self.identities:
+            return self._opened_path(self.identities[uri])
+        target_path = (None if own is None else self._path(uri, path)) or self._path(file, path)
         if target_path is None:
             return None
         for spelling in dict.fromkeys((target_path, unquote(target_path))):
@@ -144,6 +171,9 @@ class _Gathering:
         if len(self.missing) < MAX_MISSING and not self.known.get(target_path):
             self.missing[target_path] = None
         return None
+
+    def _opened_path(self, path: str) -> str | None:
+        return path if self._is_there(path) else None
 
     def _path(self, file: str, path: str) -> str | None:
         if "://" in file or file.startswith("//"):
@@ -177,12 +207,19 @@ class _Gathering:
         return True
 
 
+def _joined(base: str, reference: str) -> str:
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return reference
+
+
 def find_root(files: Mapping[str, Any]) -> str:
     """Return the path of the OpenAPI document among parsed files that is closest to the root folder.
 
     Raises InvalidDocument if there is none, or if several are equally close.
     """
-    found = [path for path, value in files.items() if is_openapi(value)]
+    found = [path for path, value in files.items() if is_convertible(value)]
     if not found:
         raise InvalidDocument("None of the files has a member `openapi` or `swagger`")
     nearest = min(path.count("/") for path in found)

@@ -2,25 +2,20 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-import app
 from app.errors import FieldError, InvalidDocument, TooLarge
-from app.openapi.model import Conversion, ConvertedTool, ConvertOptions, Json
-from app.processes import child_process
+from app.openapi.conversion import Conversion, ConvertedTool
+from app.openapi.model import ConvertOptions, Json
+from app.openapi.report import OperationOutcome
+from app.openapi.worker_process import WorkerProcess, WorkerStarter, start_worker
 
 _CHUNK = 256 * 2**10
-_ROOT = str(Path(app.__file__).parent.parent)
-# The child gets no settings, keys or proxies, so it cannot leak any.
-_PASSED_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "VIRTUAL_ENV")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +30,22 @@ class ChildLimits:
 
 @dataclass(slots=True)
 class _ChildOutput:
-    """The child's output so far."""
+    """The child's output so far. `head` is the conversion without its tools and their outcomes; None before
+    the first line.
+    """
 
-    head: Json = field(default_factory=dict)
+    head: Conversion | None = None
     shared: list[Json] = field(default_factory=list)
     tools: list[ConvertedTool] = field(default_factory=list)
-    operations: list[Json] = field(default_factory=list)
+    operations: list[OperationOutcome] = field(default_factory=list)
 
     def add_line(self, line: bytes) -> None:
         """Parse one line of output and add its contents; raise the error that it reports."""
         form: Json = orjson.loads(line)
         if "error" in form:
             raise _error_from(form["error"])
-        self.head = form.get("head", self.head)
+        if "head" in form:
+            self.head = Conversion.from_json(form["head"])
         self.shared.extend(form.get("shared", ()))
         for tool in form.get("tools", ()):
             for schema in (tool["inputs"], tool["outputs"]):
@@ -55,19 +53,26 @@ class _ChildOutput:
                     # As in the child, tools hold the same object, not copies.
                     schema["$defs"] = {name: self.shared[number] for name, number in schema["$defs"].items()}
             self.tools.append(ConvertedTool.from_json(tool))
-        self.operations.extend(form.get("operations", ()))
+        self.operations.extend(map(OperationOutcome.from_json, form.get("operations", ())))
 
-    def conversion(self) -> Conversion:
-        """Return the conversion that the lines describe together."""
-        report = {**self.head["report"], "operations": self.operations}
-        empty = Conversion.from_json({**self.head, "tools": [], "report": report})
-        return replace(empty, tools=tuple(self.tools))
+    def conversion(self) -> Conversion | None:
+        """Return the conversion that the lines describe together; None where there were none."""
+        if self.head is None:
+            return None
+        report = replace(self.head.report, operations=tuple(self.operations))
+        return replace(self.head, tools=tuple(self.tools), report=report)
 
 
 async def convert_in_child(
-    document: bytes, *, options: ConvertOptions | None = None, limits: ChildLimits | None = None
+    document: bytes,
+    *,
+    options: ConvertOptions | None = None,
+    limits: ChildLimits | None = None,
+    start: WorkerStarter = start_worker,
 ) -> Conversion:
     """Return `convert(document)`, run in a child process that ends with this call, however the call ends.
+
+    `start` gives the process: a new one by default.
 
     Raises InvalidDocument (also if the child crashes), or TooLarge at any limit of time, memory or size.
     """
@@ -76,8 +81,7 @@ async def convert_in_child(
         # Spares the start of a process.
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     request = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
-    command = (sys.executable, "-m", "app.openapi.worker")
-    async with child_process(*command, env=_environment(os.environ), stdin=asyncio.subprocess.PIPE) as child:
+    async with start() as child:
         writing = asyncio.create_task(_write_input(child, orjson.dumps(request) + b"\n", document))
         try:
             async with asyncio.timeout(limits.wall_seconds):
@@ -90,12 +94,13 @@ async def convert_in_child(
         finally:
             writing.cancel()
             await asyncio.gather(writing, return_exceptions=True)
-    if status != 0 or not collected.head:
+    conversion = collected.conversion()
+    if status != 0 or conversion is None:
         raise _exit_error(status)
-    return collected.conversion()
+    return conversion
 
 
-async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _ChildOutput:
+async def _collect(child: WorkerProcess, limits: ChildLimits) -> _ChildOutput:
     collected = _ChildOutput()
     async for line in _lines(child, limits.output_bytes):
         collected.add_line(line)
@@ -104,7 +109,7 @@ async def _collect(child: asyncio.subprocess.Process, limits: ChildLimits) -> _C
     return collected
 
 
-async def _lines(child: asyncio.subprocess.Process, max_bytes: int) -> AsyncIterator[bytes]:
+async def _lines(child: WorkerProcess, max_bytes: int) -> AsyncIterator[bytes]:
     if child.stdout is None:
         return
     pending: list[bytes] = []
@@ -120,7 +125,7 @@ async def _lines(child: asyncio.subprocess.Process, max_bytes: int) -> AsyncIter
         pending.append(rest)
 
 
-async def _write_input(child: asyncio.subprocess.Process, request: bytes, document: bytes) -> None:
+async def _write_input(child: WorkerProcess, request: bytes, document: bytes) -> None:
     if child.stdin is None:
         return
     # A child that has already responded, or was killed, stops reading.
@@ -129,18 +134,13 @@ async def _write_input(child: asyncio.subprocess.Process, request: bytes, docume
         for start in range(0, len(document), _CHUNK):
             child.stdin.write(document[start : start + _CHUNK])
             await child.stdin.drain()
-        child.stdin.close()
-
-
-def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    passed = {name: ours[name] for name in _PASSED_ENVIRONMENT if name in ours}
-    paths = [_ROOT, *(path for path in sys.path if path and path != _ROOT)]
-    return {**passed, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        # The end of the document: of a pipe this closes it, of a socket its output is still read.
+        child.stdin.write_eof()
 
 
 def _error_from(error: Mapping[str, Any]) -> InvalidDocument | TooLarge:
     kind = TooLarge if error["kind"] == "too-large" else InvalidDocument
-    errors = [FieldError(error["pointer"], error["detail"]) for error in error.get("errors", ())]
+    errors = [FieldError(one["pointer"], one["detail"], one["expected"]) for one in error.get("errors", ())]
     return kind(error["detail"], errors=errors)
 
 

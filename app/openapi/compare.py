@@ -45,9 +45,9 @@ def compare_schemas(old: Json, new: Json, *, max_pairs: int = MAX_PAIRS) -> list
 
 
 class _Comparison:
-    def __init__(self, old: Json, new: Json, most_pairs: int) -> None:
+    def __init__(self, old: Json, new: Json, max_pairs: int) -> None:
         self._old, self._new = old, new
-        self._most_pairs = most_pairs
+        self._max_pairs = max_pairs
         self._seen: set[tuple[int, int]] = set()
 
     def nodes(self, old: Any, new: Any, at: str, depth: int) -> Iterator[SchemaChange]:
@@ -57,7 +57,7 @@ class _Comparison:
         if old is new or (id(old), id(new)) in self._seen:
             return
         self._seen.add((id(old), id(new)))
-        if depth == 0 or len(self._seen) > self._most_pairs:
+        if depth == 0 or len(self._seen) > self._max_pairs:
             if old != new:
                 yield SchemaChange("changed", at, "Too large or too deep to be compared further.")
             return
@@ -68,6 +68,16 @@ class _Comparison:
                     yield SchemaChange("narrowed", at, "No value is accepted any more.")
                 else:
                     yield SchemaChange("widened", at, "Values are accepted now.")
+            return
+        yield from self._accepting(old, new, at, depth)
+
+    def _accepting(self, old: Json, new: Json, at: str, depth: int) -> Iterator[SchemaChange]:
+        """Compare two schemas that are objects."""
+        effect = _added_alternatives(old, new)
+        if effect is not None:
+            more = effect == "widened"
+            detail = "There are further alternatives." if more else "There are fewer alternatives."
+            yield SchemaChange(effect, at, detail)
             return
         yield from _types(old, new, at)
         yield from _values(old, new, at)
@@ -131,6 +141,31 @@ _KNOWN: Final = (
     | _UPPER_BOUNDS
     | {"type", "enum", "const", "properties", "required", "items", "additionalProperties"}
 )
+
+
+def _added_alternatives(old: Json, new: Json) -> Effect | None:
+    """Return the effect of `anyOf` around one of two schemas, None where it is something else.
+
+    That is how a value becomes nullable, or is no longer.
+    """
+    before, after = _alternatives(old), _alternatives(new)
+    if before is None and after is not None and _plain(old) in after:
+        return "widened"
+    if after is None and before is not None and _plain(new) in before:
+        return "narrowed"
+    return None
+
+
+def _alternatives(schema: Json) -> list[Any] | None:
+    """Return the alternatives of a schema that consists of `anyOf`, None of another one."""
+    listed = schema.get("anyOf")
+    if not isinstance(listed, list) or schema.keys() - _ANNOTATIONS != {"anyOf"}:
+        return None
+    return [_plain(one) if isinstance(one, dict) else one for one in listed]
+
+
+def _plain(schema: Json) -> Json:
+    return {key: value for key, value in schema.items() if key not in _ANNOTATIONS}
 
 
 def _types(old: Json, new: Json, at: str) -> Iterator[SchemaChange]:
@@ -220,9 +255,9 @@ def _map(schema: Json, key: str) -> Json:
 
 
 def _value_list(values: list[Any]) -> str:
-    shown = ", ".join(repr(value)[:60] for value in values[:5])
+    listed = ", ".join(repr(value)[:60] for value in values[:5])
     more = f" and {len(values) - 5} more" if len(values) > 5 else ""
-    return f"{shown}{more} {'is' if len(values) == 1 else 'are'}"
+    return f"{listed}{more} {'is' if len(values) == 1 else 'are'}"
 
 
 def _limit_text(value: Any) -> str:

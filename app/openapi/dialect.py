@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Protocol
 
+from app.openapi.discriminators import EXCLUSIVE, ONLY_ONE_OF, alternatives
+from app.openapi.files import as_file
 from app.openapi.keywords import PLAIN, dependent_required, fits
 from app.openapi.model import Json
 from app.openapi.patterns import UNREADABLE_PATTERN, Patterns
@@ -24,6 +26,21 @@ _MEMBER_SCHEMAS = frozenset(
 )
 _LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _MAPS = frozenset({"properties", "patternProperties", "dependentSchemas"})
+
+
+# Keywords whose effect is elsewhere: on other keywords, on references, on files, on XML.
+_READ_ELSEWHERE = frozenset(
+    {"required", "nullable", "readOnly", "writeOnly", "additionalItems", "dependencies", "definitions"}
+    | {"$ref", "$defs", "$id", "$anchor", "$dynamicAnchor", "$dynamicRef", "discriminator", "xml"}
+)
+_NO_EFFECT = {
+    "externalDocs": "documentation for people, for which tools have no place",
+    "$comment": "a comment for the authors of the schema",
+    "$schema": "every schema is read as JSON Schema 2020-12",
+    "$vocabulary": "every schema is read as JSON Schema 2020-12",
+    "collectionFormat": "it describes a parameter, and not a value",
+    "allowEmptyValue": "it describes a parameter, and not a value",
+}
 
 
 class Mode(Enum):
@@ -58,13 +75,28 @@ class SchemaContext(Protocol):
     def hidden_names(self, node: Mapping[str, Any], mode: Mode) -> frozenset[str]:
         """Return all hidden properties of an object schema, also through `allOf`."""
 
+    def component_named(self, name: str) -> tuple[str, ...] | None:
+        """Return the schema that a discriminator means by a component's name or by a URI; None for others."""
+
+    def is_exclusive(self, branches: list[Any], name: str) -> bool:
+        """Return whether each of the schemas fixes the property of this name, to other values."""
+
     def warn(self, pointer: str, detail: str) -> None:
         """Add a warning to the report."""
+
+    def unread(self, keyword: str, at: str, reason: str) -> None:
+        """Add a keyword that has no effect to the report."""
+
+
+def any_value(problem: OperationProblem, mode: Mode) -> str:
+    """Return what is said of a schema that cannot be used, and so is `{}` (any value)."""
+    whose = "a response's schema" if mode is Mode.OUTPUT else "a schema"
+    return f"{whose} {problem.reason}; it was taken as `any value`"
 
 
 class SchemaConverter:
     """Converts one schema tree; afterwards `refs` and `in_place` contain its references, in first-visit
-    order.
+    order, and `notes` what an operation that uses the schema is told about it.
     """
 
     def __init__(self, context: SchemaContext, mode: Mode) -> None:
@@ -72,6 +104,7 @@ class SchemaConverter:
         self._mode = mode
         self.refs: dict[tuple[str, ...], None] = {}
         self.in_place: dict[tuple[str, ...], None] = {}
+        self.notes: dict[str, None] = {}
 
     def schema(
         self, node: Any, at: str, *, in_place: bool = False, hidden: frozenset[str] = frozenset()
@@ -99,9 +132,9 @@ class SchemaConverter:
         try:
             key, name = self._context.refer(node["$ref"], at=f"{at}/$ref")
         except OperationProblem as problem:
-            if self._mode is not Mode.OUTPUT:
-                raise
-            self._context.warn(at, f"a response's schema {problem.reason}; it was taken as `any value`")
+            detail = any_value(problem, self._mode)
+            self.notes[f"{detail} ({problem.pointer[:300]})"] = None
+            self._context.warn(at, detail)
             return {}
         self.refs[key] = None
         if in_place:
@@ -131,11 +164,31 @@ class SchemaConverter:
                 self._list(out, keyword, value, schema_pointer, in_place=in_place, hidden=hidden)
             elif keyword in _MAPS:
                 self._map(out, keyword, value, schema_pointer, in_place=in_place)
+            elif keyword not in _READ_ELSEWHERE and not keyword.startswith(("x-", "X-")):
+                reason = _NO_EFFECT.get(keyword, "JSON Schema has no such keyword")
+                self._context.unread(keyword, schema_pointer, reason)
         self._tuples(node, out, at)
         self._bounds(node, out)
         self._required(node, out, at, hidden)
         self._types(node, out, at)
+        if "discriminator" in node and self._mode is not Mode.OUTPUT:
+            self._discriminate(node, out, at)
         return out
+
+    def _discriminate(self, node: Json, out: Json, at: str) -> None:
+        """Accept what the discriminator decides, where several schemas of `oneOf` may be valid."""
+        found = alternatives(node, out.get("oneOf", ()), component=self._context.component_named)
+        reason = ONLY_ONE_OF
+        if found and self._context.is_exclusive(node["oneOf"], node["discriminator"]["propertyName"]):
+            found, reason = [], EXCLUSIVE
+        if not found:
+            self._context.unread("discriminator", f"{at}/discriminator", reason)
+            return
+        either = [{"oneOf": out.pop("oneOf")}, *found]
+        if "anyOf" in out:
+            out["allOf"] = [*out.get("allOf", ()), {"anyOf": either}]
+        else:
+            out["anyOf"] = either
 
     def _pattern(self, out: Json, value: Any, at: str) -> None:
         if isinstance(value, str) and self._context.patterns.usable(value):
@@ -211,8 +264,11 @@ class SchemaConverter:
             out["required"] = list(retained)
 
     def _types(self, node: Json, out: Json, at: str) -> None:
+        self._own_types(node, out, at)
         if self._mode is Mode.FILES:
-            _as_file(node, out)
+            as_file(node, out)
+
+    def _own_types(self, node: Json, out: Json, at: str) -> None:
         types = out.get("type")
         if "enum" in out and types is not None:
             listed = [types] if isinstance(types, str) else types
@@ -233,21 +289,3 @@ class SchemaConverter:
             out["type"] = [*listed, *([] if "null" in listed else ["null"])]
         if "enum" in out and None not in out["enum"]:
             out["enum"] = [*out["enum"], None]
-
-
-def _as_file(node: Json, out: Json) -> None:
-    """Convert the schema of a file part: it is base64 in JSON arguments, and decoded before it is sent.
-
-    OAS 3.0 says `format: binary`, 3.1 `contentMediaType` without encoding (section 4.8.14.3). A part that is
-    itself to be sent as base64 text (`format: byte`, `contentEncoding`) stays the plain string that it is.
-    """
-    textual = out.get("type", "string") in ("string", ["string", "null"], ["null", "string"])
-    if not textual or node.get("type") == "file":
-        return
-    encoded = out.pop("contentEncoding", None)
-    media = out.get("contentMediaType", "")
-    binary = media and not media.startswith("text/") and "json" not in media and "xml" not in media
-    if out.get("format") == "binary" or (encoded is None and binary):
-        out.pop("format", None)
-        out["type"] = out.get("type", "string")
-        out["contentEncoding"] = "base64"

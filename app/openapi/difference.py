@@ -2,25 +2,25 @@
 
 Inputs that accept more are compatible, inputs that accept less are breaking; outputs may promise more, but
 not less. What cannot be compared with certainty counts as breaking. A change of the origin, of the needed
-credentials or of their kind is held back for approval (`HELD`).
+credentials or of their kind needs approval (`ASPECTS_TO_APPROVE`).
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal, Protocol
 
 from app.openapi.compare import MAX_PAIRS, SchemaChange, compare_schemas
 from app.openapi.model import Json
+from app.security.requirements import SecurityRequirements, SlotRequirement, slot_names
 
 Aspect = Literal["input", "output", "auth", "server", "placing", "description"]
 Effect = Literal["widened", "narrowed", "changed"]
 
-HELD: Final = frozenset({"auth", "server"})
-"""Aspects whose breaking differences wait for approval."""
+ASPECTS_TO_APPROVE: Final = frozenset({"auth", "server"})
+"""Aspects whose breaking differences are applied only after approval."""
 _ORIGIN: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*")
 _MAX_CHANGES: Final = 20
-_SLOT_FACTS: Final = ("kind", "location", "name", "token_url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class ToolDifference:
     detail: str
     pointer: str = ""
 
-    def as_json(self) -> Json:
+    def to_json(self) -> Json:
         """Return the difference as JSON for a response."""
         return {
             "aspect": self.aspect,
@@ -44,40 +44,68 @@ class ToolDifference:
         }
 
 
+class ComparableTool(Protocol):
+    """The parts of a tool that are compared."""
+
+    @property
+    def description(self) -> str: ...
+    @property
+    def inputs(self) -> Json: ...
+    @property
+    def outputs(self) -> Json: ...
+    @property
+    def tags(self) -> Sequence[str]: ...
+    @property
+    def call_template(self) -> Json: ...
+    @property
+    def security(self) -> SecurityRequirements: ...
+    @property
+    def deprecated(self) -> bool: ...
+
+
+class ComparableSlot(Protocol):
+    """The parts of a credential slot that decide what its credential is and where it is sent."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def location(self) -> str | None: ...
+    @property
+    def parameter(self) -> str | None: ...
+    @property
+    def token_url(self) -> str | None: ...
+
+
 def compare_tools(
-    old: Mapping[str, Any],
-    new: Mapping[str, Any],
+    old: ComparableTool,
+    new: ComparableTool,
     *,
-    old_slots: Mapping[str, Json],
-    new_slots: Mapping[str, Json],
+    old_slots: Mapping[str, ComparableSlot],
+    new_slots: Mapping[str, ComparableSlot],
     max_pairs: int = MAX_PAIRS,
 ) -> list[ToolDifference]:
     """Return the differences between two versions of a tool, at most about twenty per schema.
 
-    Both have the keys description, inputs, outputs, call_template and security; the slots are those of each
-    version, by name. `max_pairs` bounds the work on each schema.
+    The slots are those of each version, by name. `max_pairs` is the maximum number of pairs of schemas that
+    are compared for the inputs, and for the outputs.
     """
     found: list[ToolDifference] = []
-    found += _server(str(old["call_template"].get("url", "")), str(new["call_template"].get("url", "")))
-    found += _auth(old["security"], new["security"], old_slots, new_slots)
-    found += _schemas("input", old["inputs"], new["inputs"], max_pairs)
-    found += _schemas("output", old["outputs"], new["outputs"], max_pairs)
-    if _placing(old["call_template"]) != _placing(new["call_template"]):
+    found += _server(str(old.call_template.get("url", "")), str(new.call_template.get("url", "")))
+    found += _auth(old.security, new.security, old_slots, new_slots)
+    found += _schemas("input", old.inputs, new.inputs, max_pairs)
+    found += _schemas("output", old.outputs, new.outputs, max_pairs)
+    if _placing(old.call_template) != _placing(new.call_template):
         detail = "The same inputs are sent in another way; calls do not change."
         found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
-    if any(old.get(key) != new.get(key) for key in ("description", "tags", "deprecated")):
+    if _annotations(old) != _annotations(new):
         detail = "Its description, tags or deprecation changed."
         found.append(ToolDifference("description", "changed", breaking=False, detail=detail))
     return found
 
 
-def changed_slots(old: Mapping[str, Json], new: Mapping[str, Json]) -> frozenset[str]:
+def changed_slots(old: Mapping[str, ComparableSlot], new: Mapping[str, ComparableSlot]) -> frozenset[str]:
     """Return the slots of both versions whose kind, location, name or token URL differs."""
-    return frozenset(
-        name
-        for name in old.keys() & new.keys()
-        if any(old[name].get(fact) != new[name].get(fact) for fact in _SLOT_FACTS)
-    )
+    return frozenset(name for name in old.keys() & new.keys() if _members(old[name]) != _members(new[name]))
 
 
 def origin(url: str) -> str:
@@ -86,14 +114,19 @@ def origin(url: str) -> str:
     return match[0].lower() if match and match[1] else url.partition("/")[0]
 
 
-def slots_in(security: Sequence[Sequence[Mapping[str, Any]]]) -> frozenset[str]:
-    """Return the slots that any alternative names."""
-    return frozenset(str(need["slot"]) for alternative in security for need in alternative)
+def needs_approval(differences: Sequence[ToolDifference]) -> bool:
+    """Return whether a person must approve these differences before they are applied."""
+    return any(one.aspect in ASPECTS_TO_APPROVE and one.breaking for one in differences)
 
 
-def is_held(found: Sequence[ToolDifference]) -> bool:
-    """Return whether a person must approve these differences."""
-    return any(one.aspect in HELD and one.breaking for one in found)
+def breaks_writers(change: SchemaChange) -> bool:
+    """Return whether a change breaks clients that write values of the schema, which must not be narrowed."""
+    return change.effect != "widened"
+
+
+def breaks_readers(change: SchemaChange) -> bool:
+    """Return whether a change breaks clients that read values of the schema, which must not be widened."""
+    return change.member == "removed" or (change.effect != "narrowed" and change.member != "added")
 
 
 def _server(old: str, new: str) -> list[ToolDifference]:
@@ -108,58 +141,67 @@ def _server(old: str, new: str) -> list[ToolDifference]:
 
 
 def _auth(
-    old: list[list[Json]], new: list[list[Json]], old_slots: Mapping[str, Json], new_slots: Mapping[str, Json]
+    old: SecurityRequirements,
+    new: SecurityRequirements,
+    old_slots: Mapping[str, ComparableSlot],
+    new_slots: Mapping[str, ComparableSlot],
 ) -> list[ToolDifference]:
     found: list[ToolDifference] = []
     if old != new:
         detail = f"It needs {_needs(new)} instead of {_needs(old)}."
         found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
-    for slot in sorted(changed_slots(old_slots, new_slots) & slots_in(new)):
-        before, after = old_slots[slot], new_slots[slot]
-        facts = [fact for fact in _SLOT_FACTS if before.get(fact) != after.get(fact)]
+    for slot in sorted(changed_slots(old_slots, new_slots) & slot_names(new)):
+        before, after = _members(old_slots[slot]), _members(new_slots[slot])
         detail = "; ".join(
-            f"{fact} of slot {slot}: {after.get(fact)} instead of {before.get(fact)}" for fact in facts
+            f"{member} of slot {slot}: {after[member]} instead of {before[member]}"
+            for member in before
+            if before[member] != after[member]
         )
         found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
     return found
 
 
-def _needs(security: list[list[Json]]) -> str:
+def _annotations(tool: ComparableTool) -> tuple[str, list[str], bool]:
+    return tool.description, list(tool.tags), tool.deprecated
+
+
+def _members(slot: ComparableSlot) -> dict[str, str | None]:
+    """Return the compared parts of a slot by the names that they have in responses."""
+    return {
+        "kind": slot.kind,
+        "location": slot.location,
+        "name": slot.parameter,
+        "token_url": slot.token_url,
+    }
+
+
+def _needs(security: SecurityRequirements) -> str:
     alternatives = [
         " and ".join(_need(need) for need in alternative) or "nothing" for alternative in security
     ]
     return " or ".join(alternatives) or "nothing"
 
 
-def _need(need: Json) -> str:
-    scopes = " ".join(need.get("scopes") or ())
-    return f"{need['slot']} ({scopes})" if scopes else str(need["slot"])
+def _need(need: SlotRequirement) -> str:
+    return f"{need.slot} ({' '.join(need.scopes)})" if need.scopes else need.slot
 
 
 def _schemas(
-    aspect: Literal["input", "output"], old: Json, new: Json, most_pairs: int
+    aspect: Literal["input", "output"], old: Json, new: Json, max_pairs: int
 ) -> list[ToolDifference]:
     if old == new:
         return []
-    changes = compare_schemas(old, new, max_pairs=most_pairs)
-    found: list[ToolDifference] = []
-    for change in changes[:_MAX_CHANGES]:
-        breaking = _breaks(aspect, change)
-        found.append(ToolDifference(aspect, change.effect, breaking, change.detail, change.pointer))
+    breaks = breaks_writers if aspect == "input" else breaks_readers
+    changes = compare_schemas(old, new, max_pairs=max_pairs)
+    found = [
+        ToolDifference(aspect, change.effect, breaks(change), change.detail, change.pointer)
+        for change in changes[:_MAX_CHANGES]
+    ]
     more = changes[_MAX_CHANGES:]
     if more:
-        breaking = any(_breaks(aspect, change) for change in more)
+        breaking = any(breaks(change) for change in more)
         found.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
     return found
-
-
-def _breaks(aspect: Literal["input", "output"], change: SchemaChange) -> bool:
-    """Return whether a change breaks clients: they write inputs, which must not be narrowed, and read
-    outputs, which must not be widened.
-    """
-    if aspect == "input":
-        return change.effect != "widened"
-    return change.member == "removed" or (change.effect != "narrowed" and change.member != "added")
 
 
 def _placing(template: Json) -> Json:

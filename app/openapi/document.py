@@ -1,5 +1,6 @@
 """A document during its conversion: the raw mapping and the state that the stages share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -7,23 +8,25 @@ from app.errors import InvalidDocument
 from app.openapi.identifiers import Identifiers
 from app.openapi.model import ConvertOptions, Json
 from app.openapi.refs import References
-from app.openapi.report import Warnings
+from app.openapi.report import UnreadFields, Warnings
 from app.openapi.schemas import SchemaRegistry
 
 
 @dataclass(slots=True)
 class OpenApiDocument:
-    """A loaded document; `version` is "2.0", "3.0" or "3.1", `memo` the results of stages for shared
-    nodes.
+    """A loaded document; `version` is "2.0", "3.0", "3.1" or "3.2", `memo` the results of stages for shared
+    nodes. `operation_notes` are those of the document's translation, by the pointer of the operation.
     """
 
     raw: Json
     version: str
     options: ConvertOptions
     warnings: Warnings
+    unread: UnreadFields
     references: References
-    book: SchemaRegistry
+    schemas: SchemaRegistry
     memo: dict[tuple[str, int], tuple[Any, Any]] = field(default_factory=dict)
+    operation_notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def mapping(self, *path: str) -> Json:
         """Return the object at a path from the root, or {} where there is none."""
@@ -43,11 +46,14 @@ def open_document(
     """
     version = _version(raw, warnings)
     identifiers = (
-        Identifiers.of(raw, url=options.url or "") if may_have_identifiers and version == "3.1" else None
+        Identifiers.of(raw, url=options.url or "")
+        if may_have_identifiers and version in ("3.1", "3.2")
+        else None
     )
     references = References(raw, identifiers)
-    book = SchemaRegistry(references, version=version, warnings=warnings)
-    return OpenApiDocument(raw, version, options, warnings, references, book)
+    unread = UnreadFields()
+    schemas = SchemaRegistry(references, version=version, warnings=warnings, unread=unread)
+    return OpenApiDocument(raw, version, options, warnings, unread, references, schemas)
 
 
 def _version(raw: Json, warnings: Warnings) -> str:
@@ -57,10 +63,12 @@ def _version(raw: Json, warnings: Warnings) -> str:
         return "2.0"
     if declared == "3" or declared.startswith("3.0"):
         return "3.0"
-    if declared.startswith("3."):
-        if not declared.startswith("3.1"):
-            warnings.add("/openapi", f"version {declared[:20]} is read as 3.1")
+    if declared.startswith("3.1"):
         return "3.1"
+    if declared.startswith("3."):
+        if not declared.startswith("3.2"):
+            warnings.add("/openapi", f"version {declared[:20]} is read as 3.2")
+        return "3.2"
     raise InvalidDocument(
-        f"Version {declared[:20]!r} is not supported; Swagger 2.0 and OpenAPI 3.0 and 3.1 are"
+        f"Version {declared[:20]!r} is not supported; Swagger 2.0 and OpenAPI 3.0, 3.1 and 3.2 are"
     )

@@ -1,4 +1,5 @@
-"""Resolves `$id`, `$anchor` and `$dynamicAnchor` of a 3.1 document (JSON Schema 2020-12 core, section 8.2).
+"""Resolves `$id`, `$anchor` and `$dynamicAnchor` of a 3.1 document (JSON Schema 2020-12 core, section 8.2),
+and `$self` of 3.2, which is the URI of the document itself.
 
 Nothing is fetched: an identifier names a schema inside the document, or nothing.
 """
@@ -14,14 +15,16 @@ Tokens = tuple[str, ...]
 _MAX_IDENTIFIERS = 10_000
 # Visiting so many nodes takes 0.7 s; identifiers beyond them are not found.
 _MAX_NODES = 500_000
-_KEYWORDS = (b"$id", b"$anchor", b"$dynamicAnchor")
+_KEYWORDS = (b"$id", b"$anchor", b"$dynamicAnchor", b"$self")
 
 
 @dataclass(slots=True)
 class Identifiers:
     """The schema resources of a document (the URI of each location at which one begins) and their anchors.
 
-    `uris` is the inverse of `resources`. `dynamic` counts the schemas that share a `$dynamicAnchor`.
+    `url` is the base URI of the document: its own URI where it has one, else its URL. `uris` is the inverse
+    of `resources`, and has the document's own URI. `dynamic` counts the schemas that share a
+    `$dynamicAnchor`.
     """
 
     url: str
@@ -33,7 +36,12 @@ class Identifiers:
     @classmethod
     def of(cls, raw: Json, *, url: str) -> "Identifiers":
         """Collect all identifiers of a document in one pass; examples that look like schemas do no harm."""
+        own = raw.get("$self")
+        if isinstance(own, str) and own:
+            url = urldefrag(_resolve_uri(url, own))[0]
         found = cls(url)
+        if isinstance(own, str) and url:
+            found.uris[url] = ()
         stack: list[tuple[Any, Tokens, str]] = [(raw, (), url)]
         nodes = 0
         while stack and nodes < _MAX_NODES and len(found.resources) + len(found.anchors) < _MAX_IDENTIFIERS:
@@ -62,7 +70,11 @@ class Identifiers:
         """Return the location that a reference at the location `at` names; None if it is not an
         identifier.
         """
-        whole, fragment = urldefrag(_resolve_uri(self._base(at), reference))
+        base = self._base(at)
+        if reference.startswith("#/") and base == self.url:
+            # A pointer from the document's root, which is resolved without its URI.
+            return None
+        whole, fragment = urldefrag(_resolve_uri(base, reference))
         if fragment and not fragment.startswith("/"):
             return self.anchors.get((whole, fragment))
         start = self.uris.get(whole)

@@ -2,6 +2,7 @@
 warning.
 """
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,7 @@ _OTHER_TYPES: dict[str, Json] = {
 }  # fmt: skip
 _MAX_VALUE_SIZE = 1_000
 _MAX_EXAMPLES = 3
+_MAX_LISTED = 20
 _MAX_COUNT = 2**53
 
 
@@ -127,7 +129,7 @@ def _const(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
 
 
 def _default(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> None:
-    if _is_small(value):
+    if is_small(value):
         out[keyword] = value
 
 
@@ -138,18 +140,23 @@ def _examples(out: Json, keyword: str, value: Any, _at: str, _warn: Warn) -> Non
         # A misplaced map of Example Objects, which belongs into a Media Type Object.
         value = [one.get("value", one) if isinstance(one, dict) else one for one in value.values()]
     if isinstance(value, list) and "examples" not in out:
-        small = [one for one in value[:_MAX_EXAMPLES] if _is_small(one)]
+        # By their JSON: true and 1 are different examples, and equal in Python.
+        small = {
+            json.dumps(one, sort_keys=True, default=str): one for one in value[:_MAX_LISTED] if is_small(one)
+        }
         if small:
-            out["examples"] = small
+            out["examples"] = list(small.values())[:_MAX_EXAMPLES]
 
 
-def _is_small(value: Any) -> bool:
-    """Return whether a value is small, without serialising it: examples can be megabytes."""
+def is_small(value: Any, limit: int = _MAX_VALUE_SIZE) -> bool:
+    """Return whether a value has less than about `limit` bytes, without serialising it: examples can be
+    megabytes.
+    """
     stack, size = [value], 0
     while stack:
         one = stack.pop()
         size += len(one) if isinstance(one, str | list) else 4 * len(one) if isinstance(one, dict) else 1
-        if size > _MAX_VALUE_SIZE:
+        if size > limit:
             return False
         if isinstance(one, dict):
             stack.extend(one.values())

@@ -45,8 +45,8 @@ class LintFinding:
     detail: str
     suggestion: str
 
-    def as_json(self) -> Json:
-        """Return the finding as a member of the verdict's `lint`."""
+    def to_json(self) -> Json:
+        """Return the finding as a member of the `lint` of an outcome."""
         return {"rule": self.rule, "detail": self.detail, "suggestion": self.suggestion}
 
 
@@ -59,8 +59,8 @@ class Linter:
         # By identity, so each entry keeps its node alive.
         self._enums: dict[int, tuple[Any, int]] = {}
 
-    def findings(self, tool: LintableTool, shown: SlimmedTool | None) -> tuple[LintFinding, ...]:
-        """Return the findings on a tool; `shown` is its slimmed form, if it has one."""
+    def findings(self, tool: LintableTool, slimmed: SlimmedTool | None) -> tuple[LintFinding, ...]:
+        """Return the findings on a tool; `slimmed` is its slimmed form, if it has one."""
         return tuple(
             finding
             for finding in (
@@ -69,7 +69,7 @@ class Linter:
                 _inputs(tool),
                 _undescribed(tool),
                 self._enum(tool),
-                _large(shown),
+                _large(slimmed),
                 _deprecated(tool),
             )
             if finding is not None
@@ -130,11 +130,12 @@ def _undescribed(tool: LintableTool) -> LintFinding | None:
     )
 
 
-def _large(shown: SlimmedTool | None) -> LintFinding | None:
-    if shown is None:
+def _large(slimmed: SlimmedTool | None) -> LintFinding | None:
+    if slimmed is None:
         return None
     advice = "Remove what agents do not need from its schemas; an overlay can."
-    return LintFinding("large", f"It is too large to be shown completely: {', '.join(shown.steps)}.", advice)
+    steps = ", ".join(slimmed.steps)
+    return LintFinding("large", f"It is too large to be shown completely: {steps}.", advice)
 
 
 def _deprecated(tool: LintableTool) -> LintFinding | None:

@@ -4,7 +4,6 @@ The result is safe for later stages and the database: it has no NaN, infinities,
 characters, integers beyond 64 bits, or nesting beyond the limit.
 """
 
-import codecs
 import json
 import math
 import re
@@ -14,16 +13,11 @@ from typing import Any
 import orjson
 
 from app.errors import InvalidDocument, TooLarge
+from app.openapi.encodings import gunzip, is_gzip, to_utf8
+from app.openapi.formats.detection import format_of, other_format, other_text, sniff_others
 from app.openapi.model import ConvertOptions, DocumentLimits, Json
 from app.openapi.yaml_load import load_yaml
 
-_ENCODINGS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _KEYS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+(:?)')
 # Errors of JSON writers that orjson rejects and that can be repaired: NaN, infinities, lone surrogates.
 _REPAIRABLE = re.compile(rb"NaN|Infinity|\\u[dD][89a-fA-F]|[0-9][eE]\+?[0-9]{3}|[0-9]{300}")
@@ -31,37 +25,46 @@ _REPAIRABLE_BYTES = 8 * 2**20
 # A top-level `openapi` or `swagger` key, in JSON or in YAML block style.
 _SNIFF = re.compile(rb"""(?:^|[{,\s])["']?(?:openapi|swagger)["']?\s*:\s*["']?[0-9]""")
 
+_HEAD = 2**16
+
 Warn = Callable[[str, str], None]
 
 
 def is_openapi(raw: Any) -> bool:
     """Return whether a parsed document declares itself as OpenAPI or Swagger, of any version."""
-    if not isinstance(raw, dict):
-        return False
-    return any(
-        isinstance(raw.get(key), str | float | int) and str(raw[key]).strip()[:1].isdigit()
-        for key in ("openapi", "swagger")
-    )
+    return format_of(raw) == "openapi"
+
+
+def is_convertible(raw: Any) -> bool:
+    """Return whether a parsed document is OpenAPI, or of a kind that is translated to it."""
+    return format_of(raw) is not None
 
 
 def sniff(document: bytes) -> bool:
-    """Return whether unparsed bytes look like OpenAPI in JSON or YAML, judged by their first and last 64
-    kB.
+    """Return whether unparsed bytes look like OpenAPI in JSON or YAML, or like what is translated to it,
+    judged by their first and last 64 kB.
     """
-    parts = (document[: 2**16], document[2**16 :][-(2**16) :])
-    return any(_SNIFF.search(_decoded(part)[0]) for part in parts if part)
+    parts = [to_utf8(part)[0] for part in (document[: 2**16], document[2**16 :][-(2**16) :]) if part]
+    return any(_SNIFF.search(part) or sniff_others(part) for part in parts)
 
 
 def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
-    """Parse a document that declares itself as OpenAPI; return its raw mapping.
+    """Parse a document that declares itself as OpenAPI, or is of a kind that is translated to it; return its
+    raw mapping.
 
     Raises InvalidDocument or TooLarge; repairs are reported to `warn(pointer, detail)`.
     """
-    raw = load_value(document, media_type=options.media_type or "", limits=options.limits, warn=warn)
+    try:
+        raw = load_value(document, media_type=options.media_type or "", limits=options.limits, warn=warn)
+    except InvalidDocument as error:
+        known = other_text(to_utf8(document[:_HEAD])[0])
+        raise (InvalidDocument(known) if known else error) from None
     if not isinstance(raw, dict):
-        raise InvalidDocument("The document is not an object")
-    if not is_openapi(raw):
-        raise InvalidDocument("The document has neither a member `openapi` nor `swagger`")
+        known = other_text(to_utf8(document[:_HEAD])[0])
+        raise InvalidDocument(known or "The document is not an object")
+    if not is_convertible(raw):
+        known = other_format(raw) or other_text(to_utf8(document[:_HEAD])[0])
+        raise InvalidDocument(known or "The document has neither a member `openapi` nor `swagger`")
     return raw
 
 
@@ -69,44 +72,27 @@ def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn
     """Parse any JSON or YAML document under the same limits; return its value. Raises as `load` does."""
     if len(document) > limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
-    content, replaced = _decoded(document)
-    if replaced:
-        warn("", "bytes that are not valid UTF-8 were replaced")
+    if is_gzip(document):
+        document = gunzip(document, max_bytes=limits.size)
+    content, damage = to_utf8(document)
+    if damage is not None:
+        warn("", damage)
     return _parsed(content, media_type=media_type, limits=limits, warn=warn)
 
 
 def decoded(document: bytes) -> str:
     """Return the text of a document in its detected encoding."""
-    return _decoded(document)[0].decode("utf-8", "replace")
-
-
-def _decoded(document: bytes) -> tuple[bytes, bool]:
-    """Return UTF-8 bytes without byte order mark, and whether invalid bytes were replaced."""
-    encoding = "utf-8"
-    for mark, of in _ENCODINGS:
-        if document.startswith(mark):
-            document, encoding = document[len(mark) :], of
-            break
-    else:
-        # RFC 4627 section 3: the first two characters are ASCII, so zero bytes reveal the encoding.
-        if len(document) >= 2 and (document[0] == 0) != (document[1] == 0):
-            encoding = "utf-16-be" if document[0] == 0 else "utf-16-le"
-    try:
-        if encoding == "utf-8":
-            document.decode("utf-8")
-            return document, False
-        return document.decode(encoding).encode("utf-8"), False
-    except UnicodeError:
-        return document.decode(encoding, "replace").encode("utf-8", "replace"), True
+    return to_utf8(document)[0].decode("utf-8", "replace")
 
 
 def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
     start = content[:4096].lstrip()[:2]
     if not start:
         raise InvalidDocument("The document is empty")
-    if start in {b"\x1f\x8b", b"PK"}:
-        raise InvalidDocument("The document is compressed; send it unpacked")
-    if start[:1] not in b"{[" and "json" not in media_type.lower():
+    if start == b"PK":
+        raise InvalidDocument("The document is compressed in a way that is not read; send it unpacked")
+    if start[:1] not in b"{[":
+        # YAML, also where it is called JSON: no document is a JSON text of another kind.
         return load_yaml(content, limits=limits, warn=warn)
     if content.count(b",") > limits.nodes:
         raise TooLarge(f"The document has more than {limits.nodes} values")

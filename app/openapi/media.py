@@ -14,6 +14,10 @@ _TEXTUAL = frozenset(
         *("n-triples", "n-quads", "trig"),
     )
 )
+_SEQUENTIAL = frozenset({"text/event-stream"}) | frozenset(
+    "application/" + name
+    for name in ("jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "ndjson", "x-ndjson", "json-seq")
+)
 _BYTES = frozenset(
     "application/" + name
     for name in (
@@ -64,7 +68,9 @@ def is_xml(given: str) -> bool:
 def is_textual(given: str) -> bool:
     """Return whether bodies of the type are text, but neither JSON nor a form."""
     media = base(given)
-    return media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL
+    if media.startswith("text/") or media.endswith(("+xml", "+yaml")) or media in _TEXTUAL:
+        return True
+    return is_sequential(media)
 
 
 def may_be_text(given: str) -> bool:
@@ -73,6 +79,14 @@ def may_be_text(given: str) -> bool:
     """
     media = base(given)
     return media.startswith("application/") and not is_json(media) and media not in _BYTES
+
+
+def is_sequential(given: str) -> bool:
+    """Return whether bodies of the type are a sequence of items without anything around it (OAS 3.2): JSON
+    lines, JSON text sequences (RFC 7464), server-sent events.
+    """
+    media = base(given)
+    return media in _SEQUENTIAL or media.endswith("+json-seq")
 
 
 def is_form(given: str) -> bool:

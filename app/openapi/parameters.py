@@ -6,29 +6,40 @@ OAS Parameter Object (3.x section 4.8.12), Swagger 2.0 Parameter Object with `co
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.openapi import media
 from app.openapi.dialect import Mode
 from app.openapi.document import OpenApiDocument
+from app.openapi.examples import declared_examples
 from app.openapi.model import Json
-from app.openapi.refs import ResolvedNode
+from app.openapi.refs import RefProblem, ResolvedNode, escape
 from app.openapi.report import OperationProblem
 from app.openapi.schemas import Fragment
 from app.openapi.text import SCHEMA_TEXT, clean
 
-LOCATIONS = ("path", "query", "header", "cookie")
-_DEFAULT_STYLE = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+LOCATIONS = ("path", "query", "querystring", "header", "cookie")
+_V2_LOCATIONS = ("path", "query", "header", "cookie", "body", "formData")
+_DEFAULT_STYLE = {
+    "path": "simple",
+    "query": "form",
+    "querystring": "form",
+    "header": "simple",
+    "cookie": "form",
+}
 _STYLES = {
     "path": {"simple", "label", "matrix"},
     "query": {"form", "spaceDelimited", "pipeDelimited", "deepObject"},
+    "querystring": set[str](),
     "header": {"simple"},
-    "cookie": {"form"},
+    "cookie": {"form", "cookie"},
 }
 # Swagger 2.0 `collectionFormat` as a style of 3.x; `tsv` has no equivalent there.
 _COLLECTIONS = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
 _SCALARS = ("string", "integer", "number", "boolean")
+_FORM = "application/x-www-form-urlencoded"
+_MAX_NESTING = 8
 _PARAMETER_FIELDS = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue", "style", "explode"}
 )
@@ -57,6 +68,8 @@ class Parameter:
     fragment: Fragment
     pointer: str
     node: Json
+    encoding: Json = field(default_factory=dict)
+    item_styles: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -67,7 +80,7 @@ class Parameter:
 
     def plan(self, alias: str) -> Json:
         """Return the parameter as a member of the call template's `parameters`; `alias` is its input."""
-        return {
+        plan: Json = {
             "input": alias,
             "name": self.name,
             "in": self.location,
@@ -77,6 +90,11 @@ class Parameter:
             "content_type": self.content_type,
             "required": self.required,
         }
+        if self.encoding:
+            plan["encoding"] = self.encoding
+        if self.item_styles:
+            plan["item_styles"] = list(self.item_styles)
+        return plan
 
 
 def merge_parameters(
@@ -85,7 +103,8 @@ def merge_parameters(
     """Return the parameters of an operation, merged from both levels (path first); a later one overrides an
     earlier one.
 
-    Raises OperationProblem for a dangling reference and for a required parameter that cannot be read.
+    A dangling reference is left out with a note; a placeholder of the path then declares its parameter.
+    Raises OperationProblem for a required parameter that cannot be read.
     """
     merged: dict[tuple[str, str], Parameter] = {}
     for listed, at in levels:
@@ -151,7 +170,11 @@ def undeclared_path_parameter(name: str) -> Parameter:
 def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Parameter | None:
     known = document.memo.get(("parameter", id(node)))
     if known is None:
-        known = node, _parameter(document, document.references.follow(node, at=at))
+        try:
+            known = node, _parameter(document, document.references.follow(node, at=at))
+        except RefProblem as problem:
+            document.warnings.add(problem.pointer, f"a parameter {problem.reason}; it was left out")
+            known = node, str(problem.reason)
         document.memo["parameter", id(node)] = known
     parameter: Parameter | str = known[1]
     if isinstance(parameter, Parameter):
@@ -173,15 +196,14 @@ def _parameter(document: OpenApiDocument, found: ResolvedNode) -> Parameter | st
         if node.get("required") is True:
             raise OperationProblem(f"has a required parameter that {problem}", pointer=at)
         return str(problem)
-    parameter = _read_v2(document, node, at) if document.version == "2.0" else _read_v3(document, node, at)
-    return replace(parameter, name=name, location=location, required=location == "path" or parameter.required)
+    read = _read_v2 if document.version == "2.0" else _read_v3
+    return read(document, node, at, name=name, location=location)
 
 
 def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     if not isinstance(name, str) or not name:
         return "has no name"
-    known = (*LOCATIONS, "body", "formData") if document.version == "2.0" else LOCATIONS
-    if location not in known:
+    if location not in (_V2_LOCATIONS if document.version == "2.0" else LOCATIONS):
         return "has no known location"
     if location in {"header", "cookie"} and not _TOKEN.fullmatch(name):
         return f"has a name that no {location} can carry"
@@ -190,8 +212,7 @@ def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     return None
 
 
-def _read_v3(document: OpenApiDocument, node: Json, at: str) -> Parameter:
-    location = str(node.get("in"))
+def _read_v3(document: OpenApiDocument, node: Json, at: str, *, name: str, location: str) -> Parameter:
     style = node.get("style")
     if not isinstance(style, str) or style not in _STYLES[location]:
         if style is not None:
@@ -199,30 +220,71 @@ def _read_v3(document: OpenApiDocument, node: Json, at: str) -> Parameter:
         style = _DEFAULT_STYLE[location]
     explode = node.get("explode")
     if not isinstance(explode, bool) or style == "deepObject":
-        explode = style in {"form", "deepObject"}
+        explode = style in {"form", "deepObject", "cookie"}
     schema, content_type, chosen, schema_pointer = node.get("schema", {}), None, None, f"{at}/schema"
-    content = node.get("content")
-    if isinstance(content, dict) and "schema" not in node:
-        chosen = media.preferred(content)
-        if chosen is not None:
-            of = content[chosen]
-            schema = of.get("schema", {}) if isinstance(of, dict) else {}
-            schema_pointer = f"{at}/content"
-            content_type = media.concrete(chosen)
-    fragment = with_description(document.book.fragment(schema, schema_pointer, mode=Mode.INPUT), node)
+    of = content_of_parameter(document, node, at)
+    if of is not None:
+        chosen, media_object, schema_pointer = of
+        schema = media_object.get("schema", {})
+        content_type = media.concrete(chosen)
+    elif location == "querystring":
+        document.warnings.add(at, f"a querystring parameter without `content`; it is sent as {_FORM}")
+        content_type = _FORM
+    fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
+    if node.get("allowEmptyValue") is True and location == "query" and style == "form":
+        fragment = _or_empty(fragment)
+    holders = (node,) if of is None else (node, of[1])
+    fragment = with_description(
+        fragment, node, examples=declared_examples(document, holders, fragment.schema)
+    )
     if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
         # `*/*` does not mean JSON here: an identifier is sent as it is, not in JSON's quotes.
         content_type = None
-    required, reserved = node.get("required") is True, node.get("allowReserved") is True
-    return Parameter("", location, required, style, explode, reserved, content_type, fragment, at, node)
+    required, reserved = _is_required(node, location), node.get("allowReserved") is True
+    return Parameter(name, location, required, style, explode, reserved, content_type, fragment, at, node)
 
 
-def _read_v2(document: OpenApiDocument, node: Json, at: str) -> Parameter:
-    location = str(node.get("in"))
-    required = node.get("required") is True
+def content_of_parameter(document: OpenApiDocument, node: Json, at: str) -> tuple[str, Json, str] | None:
+    """Return the media type that a parameter's `content` is sent in, its Media Type Object, and the pointer
+    of its schema; None where the parameter has no content.
+    """
+    content = node.get("content")
+    if not isinstance(content, dict) or "schema" in node:
+        return None
+    chosen = media.preferred(content)
+    if chosen is None:
+        return None
+    found = document.references.follow(content[chosen], at=f"{at}/content/{escape(chosen)}")
+    return chosen, found.node if isinstance(found.node, dict) else {}, f"{found.pointer}/schema"
+
+
+def _or_empty(fragment: Fragment) -> Fragment:
+    """Return the fragment of a parameter with `allowEmptyValue`, which allows "" beside its values.
+
+    Texts with other restrictions than an enumeration stay as they are: their schema says what is allowed.
+    """
+    schema = fragment.schema
+    types = schema.get("type")
+    if types not in ("boolean", "integer", "number") and not ("enum" in schema and "pattern" not in schema):
+        return fragment
+    if "" in schema.get("enum", ()):
+        return fragment
+    outside: Json = {word: schema[word] for word in ("title", "description", "default") if word in schema}
+    inside = {word: value for word, value in schema.items() if word not in outside}
+    either: Json = {"anyOf": [inside, {"const": ""}], **outside}
+    return Fragment(either, fragment.refs, fragment.in_place, fragment.size + 30, fragment.notes)
+
+
+def _is_required(node: Json, location: str) -> bool:
+    return location == "path" or node.get("required") is True
+
+
+def _read_v2(document: OpenApiDocument, node: Json, at: str, *, name: str, location: str) -> Parameter:
     mode = Mode.FILES if location == "formData" else Mode.INPUT
+    item_styles: tuple[str, ...] = ()
+    where = at
     if location == "body":
-        schema = node.get("schema", {})
+        schema, where = node.get("schema", {}), f"{at}/schema"
         style, explode = "form", True
     else:
         schema = {key: value for key, value in node.items() if key not in _PARAMETER_FIELDS}
@@ -230,16 +292,60 @@ def _read_v2(document: OpenApiDocument, node: Json, at: str) -> Parameter:
         default = "form" if location in {"query", "formData"} else _DEFAULT_STYLE[location]
         style = _COLLECTIONS.get(collection, default) if node.get("type") == "array" else default
         explode = collection == "multi"
+        item_styles = _item_styles(document, node, at)
+        if item_styles:
+            schema["items"] = _without_collection_formats(schema["items"], len(item_styles))
         if "schema" in schema:
             # Not valid in 2.0, but written by people who know 3.x.
             schema = schema["schema"]
-    fragment = with_description(document.book.fragment(schema, at, mode=mode), node)
-    return Parameter("", location, required, style, explode, False, None, fragment, at, node)
+    fragment = document.schemas.fragment(schema, where, mode=mode)
+    if node.get("allowEmptyValue") is True and location in {"query", "formData"}:
+        fragment = _or_empty(fragment)
+    examples = [] if location == "body" else declared_examples(document, (node,), fragment.schema)
+    fragment = with_description(fragment, node, examples=examples)
+    required = _is_required(node, location)
+    return Parameter(
+        name,
+        location,
+        required,
+        style,
+        explode,
+        False,
+        None,
+        fragment,
+        at,
+        node,
+        item_styles=item_styles,
+    )
 
 
-def with_description(fragment: Fragment, node: Json) -> Fragment:
-    """Return the fragment with the description, deprecation and example of the node that contains the
-    schema.
+def _item_styles(document: OpenApiDocument, node: Json, at: str) -> tuple[str, ...]:
+    """Return the styles of the lists within a list, by the `collectionFormat` of each Items Object."""
+    styles: list[str] = []
+    here = f"{at}/items"
+    items = node.get("items") if node.get("type") == "array" else None
+    while isinstance(items, dict) and items.get("type") == "array" and len(styles) < _MAX_NESTING:
+        collection = items.get("collectionFormat", "csv")
+        if collection not in ("csv", *_COLLECTIONS):
+            document.warnings.add(
+                f"{here}/collectionFormat", "no `collectionFormat` of a list within a list; csv was taken"
+            )
+        styles.append(_COLLECTIONS.get(str(collection), "simple"))
+        items, here = items.get("items"), f"{here}/items"
+    return tuple(styles)
+
+
+def _without_collection_formats(items: Json, depth: int) -> Json:
+    """Return the Items Object of a list of lists as a schema, which has no `collectionFormat`."""
+    schema = {key: value for key, value in items.items() if key != "collectionFormat"}
+    if depth > 1:
+        schema["items"] = _without_collection_formats(schema["items"], depth - 1)
+    return schema
+
+
+def with_description(fragment: Fragment, node: Json, *, examples: Sequence[Any] = ()) -> Fragment:
+    """Return the fragment with the description and deprecation of the node that contains the schema, and with
+    examples.
     """
     extra: Json = {}
     text = clean(node.get("description"), max_length=SCHEMA_TEXT)[0]
@@ -247,9 +353,10 @@ def with_description(fragment: Fragment, node: Json) -> Fragment:
         extra["description"] = text
     if node.get("deprecated") is True:
         extra["deprecated"] = True
-    example = node.get("example")
-    if "examples" not in fragment.schema and isinstance(example, str | int | float):
-        extra |= {"examples": [example]} if len(str(example)) < 200 else {}
+    if examples:
+        extra["examples"] = list(examples)
     if not extra:
         return fragment
-    return replace(fragment, schema={**fragment.schema, **extra}, size=fragment.size + len(text) + 60)
+    # Not `replace`, which takes ten times as long: most parameters have a description.
+    schema, size = {**fragment.schema, **extra}, fragment.size + len(text) + 60 + 200 * len(examples)
+    return Fragment(schema, fragment.refs, fragment.in_place, size, fragment.notes)

@@ -28,10 +28,10 @@ class Patterns:
         """Return whether a pattern may stay in a tool's schema."""
         known = self._known.get(pattern)
         if known is None:
-            known = self._known[pattern] = self._judge(pattern)
+            known = self._known[pattern] = self._is_usable(pattern)
         return known
 
-    def _judge(self, pattern: str) -> bool:
+    def _is_usable(self, pattern: str) -> bool:
         if len(pattern) > _MAX_LENGTH or len(self._known) >= _MAX_PATTERNS or _is_python_only(pattern):
             return False
         repetition = _unrolled(pattern)

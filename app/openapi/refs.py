@@ -49,8 +49,8 @@ class References:
 
     def __init__(self, raw: Json, identifiers: Identifiers | None = None) -> None:
         self._raw = raw
-        # Only 3.1 has identifiers, and few documents use them.
-        self._named = identifiers if identifiers and (identifiers.resources or identifiers.anchors) else None
+        # Only 3.1 and 3.2 have identifiers, and few documents use them.
+        self._named = identifiers if identifiers and (identifiers.uris or identifiers.anchors) else None
         self._targets: dict[Tokens, ResolvedNode] = {}
         self._parsed: dict[str, Tokens] = {}
 
@@ -83,6 +83,10 @@ class References:
         if self._named is None or self._named.dynamic.get(reference.partition("#")[2], 1) > 1:
             return None
         return self._named.resolve(reference, at=_tokens_of(at))
+
+    def has(self, tokens: Tokens) -> bool:
+        """Return whether there is a node at the tokens."""
+        return self._find(tokens) is not None
 
     def target(self, tokens: Tokens, *, at: str) -> ResolvedNode:
         """Return the node at the tokens; raise RefProblem (with the pointer `at`) where there is none."""

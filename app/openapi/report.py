@@ -1,11 +1,22 @@
-"""The import report: the outcome of each operation, and warnings about what was repaired or dropped."""
+"""The report of an import: the outcome of each operation or tool of a source, and warnings about the rest.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+Converted OpenAPI documents, manuals, custom tools and exports have the same report.
+"""
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from app.openapi.assess import Assessment
+from app.openapi.declared_servers import DeclaredServer
+from app.openapi.lint import LintFinding
 from app.openapi.model import Json
 
+Outcome = Literal["accepted", "renamed", "skipped"]
 _MAX_WARNINGS = 1_000
+_MAX_UNREAD = 200
+_MAX_FIELD_NAME = 100
+_PARTS = ("/paths/", "/components/", "/servers/")
 
 
 class OperationProblem(Exception):
@@ -19,9 +30,26 @@ class OperationProblem(Exception):
         self.pointer = pointer
 
 
+@dataclass(frozen=True, slots=True)
+class SourceWarning:
+    """A warning that belongs to no single tool; `pointer` (RFC 6901) is that of a part of the source."""
+
+    detail: str
+    pointer: str = ""
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "SourceWarning":
+        """Return the warning that `to_json` wrote."""
+        return cls(form["detail"], form["pointer"])
+
+    def to_json(self) -> Json:
+        """Return `{"pointer", "detail"}`."""
+        return {"pointer": self.pointer, "detail": self.detail}
+
+
 @dataclass(slots=True)
 class Warnings:
-    """Warnings about parts of the document that several operations may share, each stored once."""
+    """Collects warnings about parts of a document that several operations may share, each stored once."""
 
     _seen: dict[tuple[str, str], None] = field(default_factory=dict)
     _omitted: int = 0
@@ -35,41 +63,249 @@ class Warnings:
             return
         self._seen[pointer, detail] = None
 
-    def as_json(self) -> list[Json]:
+    def collected(self) -> tuple[SourceWarning, ...]:
         """Return the warnings in the order in which they were added."""
-        items = [{"pointer": pointer, "detail": detail} for pointer, detail in self._seen]
+        warnings = [SourceWarning(detail, pointer) for pointer, detail in self._seen]
         if self._omitted:
-            items.append({"pointer": "", "detail": f"{self._omitted} further warnings are left out"})
-        return items
+            warnings.append(SourceWarning(f"{self._omitted} further warnings are left out"))
+        return tuple(warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadField:
+    """A field of an OpenAPI object that has no effect on the tools: `count` times, first at `pointer`."""
+
+    object: str
+    field: str
+    count: int
+    pointer: str
+    reason: str
+
+    def to_json(self) -> Json:
+        """Return `{"object", "field", "count", "pointer", "reason"}`."""
+        return {
+            "object": self.object,
+            "field": self.field,
+            "count": self.count,
+            "pointer": self.pointer,
+            "reason": self.reason,
+        }
+
+
+@dataclass(slots=True)
+class UnreadFields:
+    """Counts the fields of a document that have no effect on its tools, by object and name."""
+
+    _found: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    _counts: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, object_name: str, name: str, pointer: str, reason: str) -> None:
+        """Count a field; after the two hundredth name of one, further names are left out."""
+        key = object_name, name[:_MAX_FIELD_NAME]
+        if key not in self._found:
+            if len(self._found) >= _MAX_UNREAD:
+                return
+            self._found[key] = pointer, reason
+        self._counts[key] = self._counts.get(key, 0) + 1
+
+    def collected(self) -> tuple[UnreadField, ...]:
+        """Return the fields by object and name."""
+        return tuple(UnreadField(*key, self._counts[key], *self._found[key]) for key in sorted(self._found))
 
 
 @dataclass(frozen=True, slots=True)
 class OperationOutcome:
-    """The outcome of one operation: its verdict, and the reason if it was skipped."""
+    """The outcome of one operation or tool of a source.
+
+    `name` is its local name and, once stored, its canonical one; "" where it was skipped for a `reason`.
+    `security` are the slots of each alternative. `tokens` is an estimate of what it costs a model,
+    `slimming_steps` are the steps by which it was slimmed, `lint` what makes it harder to use; None where it
+    was not assessed.
+    """
 
     source_key: str
     name: str
-    verdict: str
-    pointer: str
+    outcome: Outcome
+    pointer: str = ""
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    security: tuple[tuple[str, ...], ...] | None = None
+    tokens: int | None = None
+    slimming_steps: tuple[str, ...] | None = None
+    lint: tuple[LintFinding, ...] | None = None
 
-    def as_json(self) -> Json:
-        """Return the outcome as a member of the report's `operations`."""
-        form: Json = {"source_key": self.source_key, "name": self.name, "verdict": self.verdict}
-        if self.reason is not None:
-            form["reason"] = self.reason
-        return {**form, "pointer": self.pointer, "notes": list(self.notes)}
+    @classmethod
+    def of(
+        cls,
+        source_key: str,
+        name: str = "",
+        *,
+        pointer: str,
+        reason: str | None = None,
+        notes: Sequence[str] = (),
+    ) -> "OperationOutcome":
+        """Return the outcome of a tool: skipped for a reason, else accepted, as renamed where its name is not
+        its key.
+        """
+        outcome: Outcome = "accepted" if name == source_key else "renamed"
+        return cls(
+            source_key, name, "skipped" if reason is not None else outcome, pointer, reason, tuple(notes)
+        )
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "OperationOutcome":
+        """Return the outcome that `to_json` wrote."""
+        lint, steps, security = form.get("lint"), form.get("slimmed"), form.get("security")
+        return cls(
+            source_key=form["source_key"],
+            name=form["name"],
+            outcome=form["outcome"],
+            pointer=form["pointer"],
+            reason=form.get("reason"),
+            notes=tuple(form["notes"]),
+            security=None if security is None else tuple(tuple(slots) for slots in security),
+            tokens=form.get("tokens"),
+            slimming_steps=None if steps is None else tuple(steps),
+            lint=None if lint is None else tuple(LintFinding(**one) for one in lint),
+        )
+
+    def to_json(self) -> Json:
+        """Return the outcome as a member of the report's `operations`, without the members that are None."""
+        members = {
+            "source_key": self.source_key,
+            "name": self.name,
+            "outcome": self.outcome,
+            "pointer": self.pointer,
+            "notes": list(self.notes),
+            "reason": self.reason,
+            "security": None if self.security is None else [list(slots) for slots in self.security],
+            "tokens": self.tokens,
+            "slimmed": None if self.slimming_steps is None else list(self.slimming_steps),
+            "lint": None if self.lint is None else [finding.to_json() for finding in self.lint],
+        }
+        return {key: value for key, value in members.items() if value is not None}
+
+    def assessed(self, assessment: Assessment) -> "OperationOutcome":
+        """Return the outcome with the assessment of its tool."""
+        # Not `replace`, which takes several times as long.
+        return OperationOutcome(
+            self.source_key,
+            self.name,
+            self.outcome,
+            self.pointer,
+            self.reason,
+            self.notes,
+            self.security,
+            assessment.tokens,
+            assessment.slimmed.steps if assessment.slimmed else (),
+            assessment.findings,
+        )
+
+    def skipped(self, reason: str) -> "OperationOutcome":
+        """Return the outcome of a tool that is not stored after all."""
+        return replace(self, name="", outcome="skipped", reason=reason)
 
 
-def report(verdicts: Sequence[OperationOutcome], warnings: Warnings) -> Json:
-    """Return the report as JSON. A renamed operation also counts as accepted."""
-    of = [verdict.verdict for verdict in verdicts]
-    counts = {
-        "operations": len(of),
-        "accepted": len(of) - of.count("skipped"),
-        "renamed": of.count("renamed"),
-        "skipped": of.count("skipped"),
-    }
-    operations = [verdict.as_json() for verdict in verdicts]
-    return {"counts": counts, "operations": operations, "warnings": warnings.as_json()}
+@dataclass(frozen=True, slots=True)
+class OutcomeCounts:
+    """Numbers of operations by outcome; a renamed one also counts as accepted."""
+
+    operations: int
+    accepted: int
+    renamed: int
+    skipped: int
+
+    def to_json(self) -> Json:
+        """Return `{"operations", "accepted", "renamed", "skipped"}`."""
+        return {
+            "operations": self.operations,
+            "accepted": self.accepted,
+            "renamed": self.renamed,
+            "skipped": self.skipped,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """All outcomes and warnings; `tokens` is an estimate of what the tools cost a model together.
+
+    `unread` are the fields of an OpenAPI document that have no effect on its tools.
+    `servers` are those of an OpenAPI document, where there is something to choose among them.
+    """
+
+    operations: tuple[OperationOutcome, ...] = ()
+    warnings: tuple[SourceWarning, ...] = ()
+    tokens: int | None = None
+    unread: tuple[UnreadField, ...] = ()
+    servers: tuple[DeclaredServer, ...] = ()
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "SourceReport":
+        """Return the report that `to_json` wrote."""
+        return cls(
+            operations=tuple(OperationOutcome.from_json(one) for one in form["operations"]),
+            warnings=tuple(SourceWarning.from_json(one) for one in form["warnings"]),
+            tokens=form.get("tokens"),
+            unread=tuple(UnreadField(**one) for one in form.get("unread", ())),
+            servers=tuple(DeclaredServer.from_json(one) for one in form.get("servers", ())),
+        )
+
+    @property
+    def counts(self) -> OutcomeCounts:
+        """The numbers of operations by outcome."""
+        outcomes = [one.outcome for one in self.operations]
+        skipped = outcomes.count("skipped")
+        return OutcomeCounts(len(outcomes), len(outcomes) - skipped, outcomes.count("renamed"), skipped)
+
+    def to_json(self) -> Json:
+        """Return the report as it is stored and sent in responses."""
+        form: Json = {
+            "counts": self.counts.to_json(),
+            "operations": [one.to_json() for one in self.operations],
+            "warnings": [one.to_json() for one in self.warnings],
+        }
+        if self.tokens is not None:
+            form["tokens"] = self.tokens
+        if self.unread:
+            form["unread"] = [one.to_json() for one in self.unread]
+        if self.servers:
+            form["servers"] = [one.to_json() for one in self.servers]
+        return form
+
+    def with_pointers(self, source_pointer: Callable[[str], str]) -> "SourceReport":
+        """Return the report on a translated document with pointers into its source.
+
+        Warnings about the source itself already have them, as none of these begins like a part of OpenAPI.
+        Fields without an effect are those of the translation, which its reader does not see.
+        """
+        operations = tuple(replace(one, pointer=source_pointer(one.pointer)) for one in self.operations)
+        warnings = tuple(
+            replace(one, pointer=source_pointer(one.pointer)) if one.pointer.startswith(_PARTS) else one
+            for one in self.warnings
+        )
+        return replace(self, operations=operations, warnings=warnings, unread=())
+
+    def with_warnings(self, *warnings: SourceWarning) -> "SourceReport":
+        """Return the report with further warnings."""
+        return replace(self, warnings=(*self.warnings, *warnings))
+
+    def with_skipped(self, reasons: Mapping[str, str]) -> "SourceReport":
+        """Return the report on a source of which some tools are skipped, by source key, for these reasons."""
+        operations = (
+            one.skipped(reasons[one.source_key])
+            if one.source_key in reasons and one.outcome != "skipped"
+            else one
+            for one in self.operations
+        )
+        return replace(self, operations=tuple(operations))
+
+    def with_assessments(self, assessments: Mapping[str, Assessment]) -> "SourceReport":
+        """Return the report with the assessment of each tool, by source key, added to its outcome."""
+        operations = (
+            one
+            if one.outcome == "skipped" or (assessment := assessments.get(one.source_key)) is None
+            else one.assessed(assessment)
+            for one in self.operations
+        )
+        tokens = sum(one.tokens for one in assessments.values())
+        return replace(self, operations=tuple(operations), tokens=tokens)

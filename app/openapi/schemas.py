@@ -12,12 +12,12 @@ from typing import Any
 
 import orjson
 
-from app.openapi.dialect import Mode, SchemaConverter
+from app.openapi.dialect import Mode, SchemaConverter, any_value
 from app.openapi.identifiers import Tokens
 from app.openapi.model import Json
 from app.openapi.patterns import Patterns
 from app.openapi.refs import MAX_CHAIN, References, RefProblem, pointer
-from app.openapi.report import Warnings
+from app.openapi.report import UnreadFields, Warnings
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -25,6 +25,7 @@ _COMPONENT_PATHS = {
     "2.0": ("definitions",),
     "3.0": ("components", "schemas"),
     "3.1": ("components", "schemas"),
+    "3.2": ("components", "schemas"),
 }
 _MAX_LOOKUP_DEPTH = 8
 _INFINITE = 10**6
@@ -35,13 +36,15 @@ class Fragment:
     """A converted schema: its JSON, its references (in first-visit order), and its size in bytes.
 
     `in_place` are the references that apply to the same value (`$ref`, `allOf`, ...): validation never
-    terminates with a cycle of those, while it does with a cycle through a property.
+    terminates with a cycle of those, while it does with a cycle through a property. `notes` are for the
+    operations that use the schema.
     """
 
     schema: Json
     refs: tuple[Tokens, ...]
     in_place: tuple[Tokens, ...]
     size: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +52,42 @@ class Closure:
     """The `$defs` of one tool, their size in bytes, and the number replaced by `{}` because of their size
     (`cut`).
 
-    `referenced` are those that other definitions (or they themselves) refer to.
+    `referenced` are those that other definitions (or they themselves) refer to. `notes` say which became
+    `{}` because their schema cannot be used.
     """
 
     defs: Json
     size: int
     cut: int
     referenced: frozenset[Tokens]
+    notes: tuple[str, ...] = ()
 
 
 class SchemaRegistry:
     """Converts and caches the schemas of one document."""
 
-    def __init__(self, references: References, *, version: str, warnings: Warnings) -> None:
+    def __init__(
+        self, references: References, *, version: str, warnings: Warnings, unread: UnreadFields
+    ) -> None:
         self._references = references
         self._component_path = _COMPONENT_PATHS[version]
         self._warnings = warnings
-        self.siblings = version == "3.1"
+        self._unread = unread
+        self.siblings = version in ("3.1", "3.2")
         self.patterns = Patterns()
         # Keyed by identity, so each entry also keeps its node alive.
         self._inline: dict[tuple[int, Mode], tuple[Any, Fragment]] = {}
         self._components: dict[tuple[Tokens, Mode], Fragment | RefProblem] = {}
-        self._terminating_components: dict[Mode, dict[Tokens, Fragment | None]] = {mode: {} for mode in Mode}
+        self._terminating_components: dict[Mode, dict[Tokens, Fragment | RefProblem]] = {
+            mode: {} for mode in Mode
+        }
         self._in_place_depths: dict[tuple[Tokens, Mode], int] = {}
-        self._closures: dict[tuple[tuple[Tokens, ...], Mode, int], Closure | RefProblem] = {}
+        self._closures: dict[tuple[tuple[Tokens, ...], Mode, int], Closure] = {}
         self._names: dict[Tokens, str] = {}
         self._hidden: dict[tuple[int, Mode], tuple[Any, frozenset[str]]] = {}
 
     def fragment(self, node: Any, at: str, *, mode: Mode) -> Fragment:
-        """Return the converted schema at the pointer `at`; raise RefProblem for a reference out of the
-        document.
-        """
+        """Return the converted schema at the pointer `at`; a reference that leads nowhere is any value."""
         known = self._inline.get((id(node), mode))
         if known is None:
             known = node, self._convert(node, at, mode)
@@ -89,19 +97,13 @@ class SchemaRegistry:
     def closure(self, refs: Iterable[Tokens], *, mode: Mode, budget: int) -> Closure:
         """Return all definitions that the references reach, nearest first, within `budget` bytes.
 
-        Beyond the budget a definition becomes `{}` (any value). Raises RefProblem for a dangling reference
-        and for schemas that refer to themselves in place; with Mode.OUTPUT both become `{}`.
+        Beyond the budget a definition becomes `{}` (any value). So does, with a note, the target of a
+        dangling reference, and a schema that refers to itself in place.
         """
         key = (tuple(refs), mode, budget)
         known = self._closures.get(key)
         if known is None:
-            try:
-                known = self._build_closure(key[0], mode, budget)
-            except RefProblem as problem:
-                known = problem
-            self._closures[key] = known
-        if isinstance(known, RefProblem):
-            raise known
+            known = self._closures[key] = self._build_closure(key[0], mode, budget)
         return known
 
     def component(self, tokens: Tokens, *, mode: Mode) -> Fragment:
@@ -149,20 +151,64 @@ class SchemaRegistry:
         """Return the hidden properties of an object schema, of its reference and of its `allOf`."""
         return self._hidden_names(node, mode, _MAX_LOOKUP_DEPTH)
 
+    def component_named(self, name: str) -> Tokens | None:
+        """Return the schema that a discriminator means by a component's name or by a URI; None for others."""
+        plain = (*self._component_path, name)
+        try:
+            if not name.startswith("#") and self._references.has(plain):
+                return plain
+            return self._references.tokens(name, at="")
+        except RefProblem:
+            return None
+
+    def is_exclusive(self, branches: list[Any], name: str) -> bool:
+        """Return whether each of the schemas fixes the property of this name, to other values."""
+        seen: set[str] = set()
+        for branch in branches:
+            values = self._fixed_values(branch, name, _MAX_LOOKUP_DEPTH)
+            if values is None or values & seen:
+                return False
+            seen |= values
+        return True
+
+    def _fixed_values(self, node: Any, name: str, depth: int) -> frozenset[str] | None:
+        """Return the values that an object schema allows for a property, as texts; None for all."""
+        if not isinstance(node, dict) or depth == 0:
+            return None
+        if isinstance(node.get("$ref"), str):
+            return self._fixed_values(self._target(node["$ref"]), name, depth - 1)
+        properties, required = node.get("properties"), node.get("required")
+        found = properties.get(name) if isinstance(properties, dict) else None
+        if isinstance(found, dict) and isinstance(required, list) and name in required:
+            listed = [found["const"]] if "const" in found else found.get("enum")
+            if isinstance(listed, list):
+                return frozenset(str(one) for one in listed)
+        for part in node["allOf"] if isinstance(node.get("allOf"), list) else ():
+            values = self._fixed_values(part, name, depth - 1)
+            if values is not None:
+                return values
+        return None
+
     def warn(self, at: str, detail: str) -> None:
         """Add a warning to the report."""
         self._warnings.add(at, detail)
+
+    def unread(self, keyword: str, at: str, reason: str) -> None:
+        """Add a keyword that has no effect to the report."""
+        self._unread.add("Schema Object", keyword, at, reason)
 
     # --------------------------------------------------------------------------------------------------------
 
     def _convert(self, node: Any, at: str, mode: Mode) -> Fragment:
         walk = SchemaConverter(self, mode)
         schema = walk.schema(node, at, in_place=True)
-        return Fragment(schema, tuple(walk.refs), tuple(walk.in_place), len(orjson.dumps(schema)))
+        size = len(orjson.dumps(schema))
+        return Fragment(schema, tuple(walk.refs), tuple(walk.in_place), size, tuple(walk.notes))
 
     def _build_closure(self, refs: tuple[Tokens, ...], mode: Mode, budget: int) -> Closure:
         defs: Json = {}
         size = cut = 0
+        notes: dict[str, None] = {}
         terminating, referenced = self._terminating_components[mode], set[Tokens]()
         queue = deque(refs)
         while queue:
@@ -173,29 +219,29 @@ class SchemaRegistry:
             if tokens not in terminating:
                 terminating[tokens] = self._terminating(tokens, mode)
             fragment = terminating[tokens]
-            if fragment is None or size + fragment.size > budget:
+            if isinstance(fragment, RefProblem) or size + fragment.size > budget:
                 defs[name] = {}
-                cut += fragment is not None
                 size += len(name) + 8
+                if isinstance(fragment, RefProblem):
+                    notes[any_value(fragment, mode)] = None
+                else:
+                    cut += 1
                 continue
             defs[name] = fragment.schema
+            notes.update(dict.fromkeys(fragment.notes))
             size += fragment.size + len(name) + 4
             referenced.update(fragment.refs)
             queue.extend(tokens for tokens in fragment.refs if self._names[tokens] not in defs)
-        return Closure(defs, size, cut, frozenset(referenced))
+        return Closure(defs, size, cut, frozenset(referenced), tuple(notes))
 
-    def _terminating(self, tokens: Tokens, mode: Mode) -> Fragment | None:
-        """Return the component if validation with it terminates; else raise RefProblem, or with Mode.OUTPUT
-        return None.
-        """
+    def _terminating(self, tokens: Tokens, mode: Mode) -> Fragment | RefProblem:
+        """Return the component if validation with it terminates, else why it does not, after a warning."""
         try:
             fragment = self.component(tokens, mode=mode)
             self._check_termination(tokens, mode)
         except RefProblem as problem:
-            if mode is not Mode.OUTPUT:
-                raise
-            self.warn(problem.pointer, f"a response's schema {problem.reason}; it was taken as `any value`")
-            return None
+            self.warn(problem.pointer, any_value(problem, mode))
+            return problem
         return fragment
 
     def _check_termination(self, tokens: Tokens, mode: Mode) -> None:

@@ -1,15 +1,16 @@
 """The URL of an operation: server selection, server variables, RFC 3986 resolution, and the URL template."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from app.openapi.declared_servers import MAX_SERVERS, VARIABLE, DeclaredServer
 from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.report import OperationProblem
+from app.openapi.server_options import chosen_server, servers_v2
 
-_VARIABLE = re.compile(r"\{([^{}]*)\}")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:@/\\?#\[\]{}%]{1,253})((?::[0-9]{1,5})?)")
 _HOST = re.compile(r"\[[0-9a-f:.]+\]|[a-z0-9._-]{1,253}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\]")
@@ -19,7 +20,7 @@ _EXPANSION = re.compile(r"\{[?&#][^{}]*\}")
 _PATH_SAFE = "/%:@!$&'()*+,;=-._~"
 _QUERY_SAFE = _PATH_SAFE + "?"
 UNKNOWN_BASE = "has a relative server URL or none, and the URL of the document is not known: give `base_url`"
-_MAX_SERVERS = 50
+UNSET_VARIABLE = "has a server URL whose variable "
 _MAX_URL = 4_000
 _MAX_TEMPLATE = 8_000
 
@@ -71,17 +72,23 @@ def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
     offered = [one for one in schemes if one in ("https", "http")] if isinstance(schemes, list) else []
     if isinstance(schemes, list) and schemes and not offered:
         raise OperationProblem("is offered over neither https nor http", pointer="/schemes")
-    path = raw.get("basePath")
-    path = "/" + path.strip().lstrip("/") if isinstance(path, str) and path.strip() else "/"
-    host = raw.get("host")
-    if not isinstance(host, str) or not host.strip():
+    own = urlsplit(document.options.url or "")
+    host = str(raw.get("host")).partition("://")[2] or str(raw.get("host"))
+    if not offered:
+        offered = ["http" if own.scheme == "http" and own.netloc == host.strip("/ ") else "https"]
+    key = (f"servers {' '.join(offered)}", id(raw))
+    if key not in document.memo:
+        # The document's https server comes first, whatever the order of its schemes.
+        listed = servers_v2(raw, document.references, schemes=sorted(set(offered), reverse=True))
+        document.memo[key] = raw, _choose(document, listed, "/host") if listed else ""
+    chosen: BaseUrl | str = document.memo[key][1]
+    if chosen == "":
+        path = raw.get("basePath")
+        path = "/" + path.strip().lstrip("/") if isinstance(path, str) and path.strip() else "/"
         return _resolved_or_problem(document, path, "/host")
-    host = re.sub(r"^[a-z]+://", "", host.strip()).rstrip("/")
-    own = urlsplit(document.options.base_url or document.options.url or "").scheme
-    scheme = "https" if "https" in offered or not offered else offered[0]
-    if not offered and own == "http" and urlsplit(document.options.url or "").netloc == host:
-        scheme = "http"
-    return _resolved_or_problem(document, f"{scheme}://{host}{path}", "/host")
+    if isinstance(chosen, str):
+        raise OperationProblem(chosen, pointer="/host")
+    return chosen
 
 
 def template(base_url: BaseUrl, path: str) -> str:
@@ -124,43 +131,57 @@ def _escaped(text: str, safe: str) -> str:
 
 
 def _choose(document: OpenApiDocument, listed: list[Any], at: str) -> BaseUrl | str:
-    """Return the first usable server, or the reason why none is: documents also list `ws:` and incomplete
-    ones.
+    """Return the server that the registrar chose, else the first usable one, or the reason why none is:
+    documents also list `ws:` and incomplete ones.
     """
+    listed = listed[:MAX_SERVERS]
+    chosen = chosen_server(document.options.server, listed, is_root=at in ("/servers", "/host"))
     problem = ""
-    for node in listed[:_MAX_SERVERS]:
+    for index, node in enumerate(listed):
+        if chosen is not None and node is not chosen:
+            continue
         result: BaseUrl | str = "has a server that is not an object"
         if isinstance(node, dict):
-            result = _substituted(document, node)
+            result = _substituted(document, node, at if at == "/host" else f"{at}/{index}")
         if isinstance(result, BaseUrl):
             return result
         problem = problem or result
     return problem or f"has no usable server at {at}"
 
 
-def _substituted(document: OpenApiDocument, server: Json) -> BaseUrl | str:
-    url = server.get("url")
-    if not isinstance(url, str):
+def _substituted(document: OpenApiDocument, node: Json, at: str) -> BaseUrl | str:
+    """Return the URL of a server with the values of its variables.
+
+    `base_url` stands in for a URL with variables that `server_variables` does not give completely.
+    """
+    url = node.get("url")
+    server = DeclaredServer.of(node)
+    if not isinstance(url, str) or server is None:
         return "has a server without a URL"
-    variables = server.get("variables")
-    variables = variables if isinstance(variables, dict) else {}
-    missing: list[str] = []
+    options = document.options
+    given = options.server_variables
+    values = {one.name: one.value(given.get(one.name)) for one in server.variables}
+    unset = [one for one in server.variables if one.name not in given]
+    if unset and options.base_url:
+        base = _resolve(document, options.base_url)
+        note = f"`base_url` stands in for the server {server.url[:200]}"
+        return replace(base, notes=(*base.notes, note)) if isinstance(base, BaseUrl) else base
+    missing = [name for name, value in values.items() if value is None]
+    if missing:
+        return f"{UNSET_VARIABLE}`{missing[0][:100]}` has no default: give `server_variables`"
+    for one in unset:
+        if one.name in server.host_variables:
+            choices = f", one of {', '.join(one.enum)}"[:300] if one.enum else ""
+            detail = (
+                f"the host of {server.url[:200]} has the default {str(one.default)[:100]!r} of its variable "
+                f"`{one.name[:100]}`; the option `server_variables` sets another{choices}"
+            )
+            document.warnings.add(at if at.startswith(("/servers", "/host")) else "", detail)
 
     def value(found: re.Match[str]) -> str:
-        variable = variables.get(found[1])
-        choices = variable.get("enum") if isinstance(variable, dict) else None
-        default = variable.get("default") if isinstance(variable, dict) else None
-        if default is None and isinstance(choices, list) and choices:
-            default = choices[0]
-        if isinstance(default, str | int | float) and not isinstance(default, bool):
-            return str(default)
-        missing.append(found[1])
-        return ""
+        return values.get(found[1]) or ""
 
-    filled = _VARIABLE.sub(value, url.strip()[:_MAX_URL]).replace(" ", "%20")
-    if missing:
-        return f"has a server URL whose variable `{missing[0][:100]}` has no default"
-    return _resolve(document, filled)
+    return _resolve(document, VARIABLE.sub(value, url.strip()[:_MAX_URL]).replace(" ", "%20"))
 
 
 def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUrl:

@@ -8,6 +8,7 @@ accepts. Deterministic; the given schemas are not changed.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from app.openapi.slim_schema import (
     with_size,
 )
 
-MAX_SHOWN_BYTES: Final = 30_000
+MAX_SLIMMED_BYTES: Final = 30_000
 """The maximum number of bytes of JSON that a model sees of one tool."""
 # Reserved for what a manual adds to a tool: its tags, its call template, the wrapping of its inputs.
 _WRAPPING_BYTES: Final = 1_500
@@ -56,11 +57,16 @@ class SlimmedTool:
             "steps": list(self.steps),
         }
 
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "SlimmedTool":
+        """Return the parts that `to_json` wrote."""
+        return cls(form["description"], form["inputs"], form["outputs"], tuple(form["steps"]))
+
 
 class Slimmer:
     """Slims the tools of one document; definitions that they share are slimmed once."""
 
-    def __init__(self, *, max_bytes: int = MAX_SHOWN_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = MAX_SLIMMED_BYTES) -> None:
         self._max_bytes = max_bytes - _WRAPPING_BYTES
         self._forms = SlimSchemas()
         self._sums: dict[tuple[int, int], tuple[Any, int]] = {}
@@ -73,25 +79,25 @@ class Slimmer:
             description = description[:_CUT_TEXT].rstrip() + "…"
             steps.append("description of the tool shortened")
             text = len(orjson.dumps(description))
-        room = self._max_bytes - text - len(name)
-        level = self._level(inputs, outputs, room)
+        budget = self._max_bytes - text - len(name)
+        level = self._level(inputs, outputs, budget)
         if level == 0 and not steps:
             return None
         steps += LEVELS[1 : _LAST_LEVEL + 1 if level is None else level + 1]
         if level is not None:
             made = self._at_level(inputs, level, keep=2), self._at_level(outputs, level, keep=1)
             return SlimmedTool(description, *made, tuple(steps))
-        outputs = self._outputs(outputs, room - self._size(inputs, _LAST_LEVEL, keep=2), steps)
-        inputs = self._inputs(inputs, room - len(orjson.dumps(outputs)), steps)
+        outputs = self._outputs(outputs, budget - self._size(inputs, _LAST_LEVEL, keep=2), steps)
+        inputs = self._inputs(inputs, budget - len(orjson.dumps(outputs)), steps)
         return SlimmedTool(description, inputs, outputs, tuple(steps))
 
-    def _level(self, inputs: Json, outputs: Json, room: int) -> int | None:
-        """Return the first level at which inputs and outputs fit into `room` bytes together; None if at
+    def _level(self, inputs: Json, outputs: Json, budget: int) -> int | None:
+        """Return the first level at which inputs and outputs fit into `budget` bytes together; None if at
         none.
         """
 
         def fits(level: int) -> bool:
-            return self._size(inputs, level, keep=2) + self._size(outputs, level, keep=1) <= room
+            return self._size(inputs, level, keep=2) + self._size(outputs, level, keep=1) <= budget
 
         if fits(0):
             return 0
@@ -100,19 +106,19 @@ class Slimmer:
             return None
         return next(level for level in range(1, _LAST_LEVEL + 1) if fits(level))
 
-    def _outputs(self, outputs: Json, room: int, steps: list[str]) -> Json:
-        if room >= _MIN_OUTPUTS:
+    def _outputs(self, outputs: Json, budget: int, steps: list[str]) -> Json:
+        if budget >= _MIN_OUTPUTS:
             steps.append("optional branches of the response left open")
-            return self._pruned(outputs, room, keep=1)[0]
+            return self._pruned(outputs, budget, keep=1)[0]
         if outputs:
             steps.append("schema of the response left out")
         return {}
 
-    def _inputs(self, inputs: Json, room: int, steps: list[str]) -> Json:
-        if self._size(inputs, _LAST_LEVEL, keep=2) <= room:
+    def _inputs(self, inputs: Json, budget: int, steps: list[str]) -> Json:
+        if self._size(inputs, _LAST_LEVEL, keep=2) <= budget:
             return self._at_level(inputs, _LAST_LEVEL, keep=2)
         steps.append("optional branches left open")
-        made, dropped = self._pruned(inputs, room, keep=2)
+        made, dropped = self._pruned(inputs, budget, keep=2)
         if dropped:
             steps.append("optional properties left out")
         return made
@@ -132,12 +138,12 @@ class Slimmer:
             made = {**made, "$defs": {name: self._forms.of(one, level)[0] for name, one in defs.items()}}
         return made
 
-    def _pruned(self, schema: Json, room: int, *, keep: int) -> tuple[Json, bool]:
-        """Return the schema in at most `room` bytes, with the nearest definitions, the required ones first,
+    def _pruned(self, schema: Json, budget: int, *, keep: int) -> tuple[Json, bool]:
+        """Return the schema in at most `budget` bytes, with the nearest definitions, the required ones first,
         and `{}` for the others; and whether properties were dropped.
         """
         root, defs = _split(schema)
-        pruning = _Pruning(self._forms, defs, room - _BRACKETS)
+        pruning = _Pruning(self._forms, defs, budget - _BRACKETS)
         # A root with definitions takes at most three quarters.
         made = pruning.root(with_size(slimmed(root, _LAST_LEVEL, keep)))
         retained = pruning.definitions()
@@ -146,7 +152,7 @@ class Slimmer:
 
 @dataclass(slots=True)
 class _Pruning:
-    """Adds definitions as long as there is room, with room reserved for each name that is referred to."""
+    """Adds definitions while bytes are left, some of which are reserved for each name that is referred to."""
 
     forms: SlimSchemas
     defs: Json
@@ -156,13 +162,13 @@ class _Pruning:
     queue: deque[tuple[str, bool]] = field(default_factory=deque)
 
     def root(self, form: SizedSchema) -> Json:
-        """Return the root schema, cut so that the definitions it refers to have room."""
+        """Return the root schema, cut so that bytes are left for the definitions it refers to."""
         limit = self.left * 3 // 4 if self.defs else self.left
         made, size = form
         while limit >= _MIN_ROOT:
             if self._charge(made, size, limit, optional=False):
                 return made
-            # The definitions that it refers to also need room: try again with a smaller root.
+            # The definitions that it refers to also need bytes: try again with a smaller root.
             limit = limit if made is form[0] else limit * 3 // 4
             made, size, less = cut_to_size(form[0], limit)
             self.dropped = self.dropped or less

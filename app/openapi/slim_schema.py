@@ -134,19 +134,19 @@ def schema_refs(schema: Any, *, optional: bool = False) -> Iterator[tuple[str, b
             yield from schema_refs(value, optional=True)
 
 
-def cut_to_size(schema: Json, room: int) -> tuple[Json, int, bool]:
-    """Return the schema cut to `room` bytes, its size, and whether properties were dropped.
+def cut_to_size(schema: Json, budget: int) -> tuple[Json, int, bool]:
+    """Return the schema cut to `budget` bytes, its size, and whether properties were dropped.
 
     Where nothing fits, it is a leaf, the type alone, or `{}`, which may be larger.
     """
     for depth in range(_START_DEPTH, -1, -1):
         made = _cut_to_depth(schema, depth)
         size = len(orjson.dumps(made))
-        if size <= room:
+        if size <= budget:
             return made, size, False
-    made = _with_fewer_properties(_cut_to_depth(schema, 0), room)
+    made = _with_fewer_properties(_cut_to_depth(schema, 0), budget)
     size = len(orjson.dumps(made))
-    return (made, size, True) if size <= room else (_leaf(schema), len(orjson.dumps(_leaf(schema))), True)
+    return (made, size, True) if size <= budget else (_leaf(schema), len(orjson.dumps(_leaf(schema))), True)
 
 
 def _widened(schema: Json, widen: bool) -> Iterator[tuple[str, Any]]:
@@ -219,7 +219,7 @@ def _leaf(schema: Json) -> Json:
     return {"type": schema["type"]} if isinstance(schema.get("type"), str | list) else {}
 
 
-def _with_fewer_properties(schema: Json, room: int) -> Json:
+def _with_fewer_properties(schema: Json, budget: int) -> Json:
     """Return the schema with as many properties as fit, the required ones first."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
@@ -227,7 +227,7 @@ def _with_fewer_properties(schema: Json, room: int) -> Json:
     required = _required(schema)
     retained: Json = {}
     rest = {key: value for key, value in schema.items() if key not in _CLOSING}
-    left = room - len(orjson.dumps(rest)) - 20
+    left = budget - len(orjson.dumps(rest)) - 20
     for name in sorted(properties, key=lambda name: name not in required):
         left -= len(orjson.dumps(properties[name])) + len(orjson.dumps(name)) + 2
         if left < 0:

@@ -9,40 +9,54 @@ from urllib.parse import urlsplit
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.archive import is_archive, unpack
 from app.openapi.bundle import Warn, bundle, find_root
+from app.openapi.encodings import gunzip, is_gzip
+from app.openapi.formats.detection import format_of
+from app.openapi.formats.translation import Translation
 from app.openapi.load import load, load_value, sniff
 from app.openapi.model import ConvertOptions, DocumentLimits, Json
-from app.openapi.overlay import apply_overlay, read_overlay
 
 _DEFAULT_ROOT: Final = "openapi"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """The raw document, the number of bytes that it was read from, and the paths of missing files."""
+    """The raw document, the number of bytes that it was read from, and the paths of missing files.
+
+    `translation` is that of a document of another kind.
+    """
 
     raw: Json
     size: int
     missing: tuple[str, ...] = ()
+    translation: Translation | None = None
 
 
 def read(document: bytes, *, options: ConvertOptions, warn: Warn) -> SourceDocument:
     """Read the OpenAPI document and apply its overlay; raise InvalidDocument or TooLarge where that fails."""
+    if options.overlay is None:
+        return _read(document, options, warn)
+    # Few documents have one, and the library for JSONPath takes as long to import as all of `app.openapi`.
+    from app.openapi.overlay import apply_overlay, read_overlay  # noqa: PLC0415
+
     # An overlay is short: its errors are reported before the document is read.
-    actions = None if options.overlay is None else read_overlay(options.overlay, limits=options.limits)
+    actions = read_overlay(options.overlay, limits=options.limits)
     found = _read(document, options, warn)
-    if actions is None:
-        return found
     return replace(found, raw=apply_overlay(found.raw, actions, limits=options.limits, warn=warn))
 
 
 def _read(document: bytes, options: ConvertOptions, warn: Warn) -> SourceDocument:
     if len(document) > options.limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
+    if is_gzip(document):
+        document = gunzip(document, max_bytes=options.limits.size)
     if is_archive(document):
         return _from_archive(document, options, warn)
     if options.root is not None:
         raise InvalidDocument("`root` is allowed only with a zip archive")
     raw = load(document, options=options, warn=warn)
+    translation = translate(raw, warn=warn)
+    if translation is not None:
+        return SourceDocument(translation.raw, len(document), translation=translation)
     if not options.list_missing:
         return SourceDocument(raw, len(document))
     root = root_path(options.url)
@@ -70,11 +84,30 @@ def _from_archive(document: bytes, options: ConvertOptions, warn: Warn) -> Sourc
         root = find_root(likely)
     elif root not in files:
         raise InvalidDocument(f"The zip archive contains no file {root[:200]!r}")
+    translation = translate(parser.parse(root), warn=warn)
+    if translation is not None:
+        return SourceDocument(translation.raw, len(files[root]), translation=translation)
     base = options.url if root == root_path(options.url) else None
-    gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base)
+    selves = {path: own for path, content in files.items() if (own := parser.own_uri(path, content))}
+    gathered = bundle(root, read=parser.parse, warn=warn, limits=options.limits, base=base, selves=selves)
     if not isinstance(gathered.raw.get("openapi", gathered.raw.get("swagger")), str | int | float):
         raise InvalidDocument(f"{root[:200]!r} has neither a member `openapi` nor `swagger`")
     return SourceDocument(gathered.raw, sum(map(len, files.values())), gathered.missing)
+
+
+def translate(raw: Any, *, warn: Warn) -> Translation | None:
+    """Return the OpenAPI document of a document of another kind; None for OpenAPI itself."""
+    kind = format_of(raw)
+    if kind == "postman":
+        # Few documents are of another kind, and the converter is imported for each of them.
+        from app.openapi.formats.postman import translate_postman  # noqa: PLC0415
+
+        return translate_postman(raw, warn=warn)
+    if kind == "discovery":
+        from app.openapi.formats.google_discovery import translate_discovery  # noqa: PLC0415
+
+        return translate_discovery(raw, warn=warn)
+    return None
 
 
 class _Parser:
@@ -92,6 +125,12 @@ class _Parser:
             return self.parse(path)
         except InvalidDocument:
             return None
+
+    def own_uri(self, path: str, content: bytes) -> str | None:
+        """Return the `$self` of a file, by which others may refer to it; None where it has none."""
+        value = self.parse_or_none(path) if b"$self" in content else None
+        own = value.get("$self") if isinstance(value, dict) else None
+        return own if isinstance(own, str) and own else None
 
     def parse(self, path: str) -> Any:
         """Return the value of a file; raise KeyError where there is none, InvalidDocument where it cannot be

@@ -14,25 +14,31 @@ import gc
 import resource
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import orjson
 
 from app.errors import FieldError, GatewayError, InvalidDocument, TooLarge
+from app.openapi.conversion import Conversion, ConvertedTool
 from app.openapi.convert import convert
-from app.openapi.model import Conversion, ConvertOptions, Json
+from app.openapi.model import ConvertOptions, Json
 
 _BATCH = 128 * 2**10
 # The deepest recursion that a document can cause in the parser is far below this.
 _RECURSION = 2_000
 
 
-def restrict(*, memory: int, seconds: int) -> None:
-    """Limit this process: address space in bytes, CPU time in seconds, no core dump, no files written."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+def confine() -> None:
+    """Let this process write no files and no core dump; it may wait for its document for a long time."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def restrict(*, memory: int, seconds: int) -> None:
+    """Limit what converting the document takes: address space in bytes, CPU time in seconds."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     sys.setrecursionlimit(_RECURSION)
     # The process converts one document, most of which stays in use: garbage collection finds nothing to free.
     gc.disable()
@@ -50,17 +56,15 @@ def convert_lines(document: bytes, *, options: ConvertOptions) -> Iterator[bytes
 
 
 def _lines(conversion: Conversion) -> Iterator[bytes]:
-    whole = conversion.to_json()
-    tools, operations = whole.pop("tools"), conversion.report["operations"]
-    whole["report"] = {**conversion.report, "operations": []}
-    yield _line(head=whole)
+    head = replace(conversion, tools=(), report=replace(conversion.report, operations=()))
+    yield _line(head=head.to_json())
     shared = _SharedDefinitions()
-    for batch in _batches("tools", map(shared.refer, tools)):
+    for batch in _batches("tools", map(shared.refer, conversion.tools)):
         if shared.unsent:
             yield _joined("shared", shared.unsent)
             shared.unsent = []
         yield batch
-    yield from _batches("operations", operations)
+    yield from _batches("operations", (one.to_json() for one in conversion.report.operations))
 
 
 class _SharedDefinitions:
@@ -70,11 +74,12 @@ class _SharedDefinitions:
         self.unsent: list[bytes] = []
         self._numbers: dict[int, int] = {}
 
-    def refer(self, tool: Json) -> Json:
-        """Return the tool with numbers in place of its definitions. They are identified by `id()`, which is
-        safe because the conversion keeps them alive.
+    def refer(self, tool: ConvertedTool) -> Json:
+        """Return the tool as JSON with numbers in place of its definitions. They are identified by `id()`,
+        which is safe because the conversion keeps them alive.
         """
-        return {**tool, "inputs": self._numbered(tool["inputs"]), "outputs": self._numbered(tool["outputs"])}
+        inputs, outputs = self._numbered(tool.inputs), self._numbered(tool.outputs)
+        return {**tool.to_json(), "inputs": inputs, "outputs": outputs}
 
     def _numbered(self, schema: Json) -> Json:
         if "$defs" not in schema:
@@ -117,12 +122,17 @@ def _error(error: GatewayError) -> Json:
 
 
 def _field_error(error: FieldError) -> Json:
-    return {"pointer": error.pointer, "detail": error.detail}
+    return {"pointer": error.pointer, "detail": error.detail, "expected": error.expected}
 
 
 def main(incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    """Convert the document of one request, and write the result."""
-    request = orjson.loads(incoming.readline())
+    """Convert the document of one request, and write the result; without a request do nothing."""
+    confine()
+    line = incoming.readline()
+    if not line:
+        # The gateway has ended, or needs this process no more.
+        return
+    request = orjson.loads(line)
     restrict(memory=request["memory"], seconds=request["seconds"])
     options = ConvertOptions.from_json(request["options"])
     outgoing.writelines(convert_lines(incoming.read(), options=options))

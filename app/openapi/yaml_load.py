@@ -74,7 +74,6 @@ class _Builder:
         self.warn = warn
         self.root: Any = None
         self.documents = 0
-        self.aliases = 0
         self.frames: list[_Frame] = []
         self.anchors: dict[str, tuple[Any, int, int, int]] = {}
         self.nodes = 0
@@ -130,9 +129,6 @@ class _Builder:
 
     def alias(self, event: yaml.AliasEvent) -> None:
         """Add the value of an alias, charged with its full size."""
-        self.aliases += 1
-        if self.aliases > self.limits.aliases:
-            raise TooLarge(f"The YAML document uses more than {self.limits.aliases} aliases")
         if event.anchor not in self.anchors:
             raise _invalid(event, "has an alias to something unknown, or to what contains it")
         value, nodes, text, height = self.anchors[event.anchor]
@@ -216,7 +212,10 @@ def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, s
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise InvalidDocument(f"The document is neither JSON nor YAML{where}") from None
+        lines = document.splitlines()
+        has_tab = mark and mark.line < len(lines) and lines[mark.line].lstrip(b" ").startswith(b"\t")
+        reason = ": YAML is indented with spaces, not with tabs" if has_tab else ""
+        raise InvalidDocument(f"The document is neither JSON nor YAML{where}{reason}") from None
     except (yaml.YAMLError, ValueError):
         raise InvalidDocument("The document is neither JSON nor YAML") from None
     return builder.root

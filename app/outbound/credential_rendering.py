@@ -8,15 +8,23 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.errors import CredentialMissing, UnsetVariable
+from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
-from app.outbound.oauth2 import AuthMethod, TokenRequest
+from app.outbound.oauth2 import TokenRequest
+from app.outbound.signing.aws_sigv4 import AwsSigV4Signer
+from app.outbound.signing.digest import DigestSigner, DigestStates
+from app.outbound.signing.hmac_signature import HmacSigner
+from app.outbound.signing.signer import RequestSigner
 from app.outbound.tokens import TokenHandle
 from app.security.credentials import SealedCredential, SealedVariable, open_credential, open_variable
 from app.security.secret import Secret
 from app.security.vault import Vault
+from app.utcp.oauth2_grant import read_google_key
+from app.utcp.signature_recipe import SignatureRecipe, key_bytes
 
-Location = Literal["header", "query", "cookie", "field"]
-"""The part of a request. `field` is a value of the call template, named by its JSON pointer (RFC 6901)."""
+Location = Literal["header", "query", "cookie", "field", "signature"]
+"""The part of a request. `field` is a value of the call template, named by its JSON pointer (RFC 6901);
+`signature` are headers that depend on the whole request."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -41,13 +49,17 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_-]{1,20}) +(\S.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class WireCredential:
-    """A value and its location in a request. `token` is what to invalidate if the upstream rejects it."""
+    """A value and its location in a request. `token` is what to invalidate if the upstream rejects it.
+
+    `signer` is set where the location is `signature`; `value` is then the key, which is never sent.
+    """
 
     location: Location
     name: str
     value: Secret
     slot: str
     token: TokenHandle | None = None
+    signer: RequestSigner | None = None
 
 
 class CredentialRenderer:
@@ -57,32 +69,59 @@ class CredentialRenderer:
     look like secrets, and with the secret parts of a header's value.
     """
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, *, origin: str = "", digests: DigestStates | None = None) -> None:
         self._vault = vault
+        self._origin = origin
+        self._digests = digests or DigestStates()
         self.values: list[str] = []
         self.secrets: list[str] = []
 
     def token_request(
         self, credential: SealedCredential, *, scopes: tuple[str, ...], egress: EgressSettings | None
     ) -> TokenRequest:
-        """Return the token request of an OAuth2 credential. Raises UnsetVariable and SealBroken."""
+        """Return the token request of an OAuth2 credential or a Google service account.
+
+        Raises UnsetVariable, SealBroken, and CredentialMissing for a key file that cannot be read.
+        """
         fields = self._fields(credential)
         public = credential.public
-        method: AuthMethod = public.get("token_endpoint_auth_method") or "auto"
-        self._add(fields["client_secret"])
+        is_google = credential.kind == "google_service_account"
+        if is_google:
+            self._add(fields["key"])
+            fields = self._google_fields(credential, fields["key"])
+        for name in ("client_secret", "refresh_token", "private_key"):
+            if fields.get(name):
+                self._add(fields[name])
         return TokenRequest(
             tenant_id=credential.tenant_id,
             credential_id=credential.id,
             version=credential.version,
             token_url=str(public.get("token_url") or ""),
-            client_id=Secret(fields["client_id"]),
-            client_secret=Secret(fields["client_secret"]),
+            client_id=Secret(fields.get("client_id") or ""),
+            client_secret=Secret(fields["client_secret"]) if "client_secret" in fields else None,
             scope=_scope(public.get("scope"), scopes),
             audience=str(public.get("audience") or ""),
             resource=str(public.get("resource") or ""),
-            auth_method=method,
+            auth_method="none" if is_google else public.get("token_endpoint_auth_method") or "auto",
             egress=egress,
+            grant_type="jwt_bearer" if is_google else public.get("grant_type") or "client_credentials",
+            refresh_token=Secret(fields["refresh_token"]) if fields.get("refresh_token") else None,
+            assertion=_assertion(fields, public, is_google=is_google),
         )
+
+    def _google_fields(self, credential: SealedCredential, key: str) -> dict[str, Any]:
+        """Return the fields of a key file; raise CredentialMissing where it cannot be read."""
+        account = read_google_key(key)
+        if account is None:
+            raise CredentialMissing(
+                f"The credential in slot {credential.slot!r} is no key file of a service account.",
+                extra={"slots": [credential.slot]},
+            )
+        return {
+            "issuer": account["client_email"],
+            "private_key": account["private_key"],
+            "key_id": account.get("private_key_id"),
+        }
 
     def render(self, credential: SealedCredential) -> list[WireCredential]:
         """Return the headers, cookies, query parameters and fields of a credential that is not OAuth2.
@@ -104,11 +143,50 @@ class CredentialRenderer:
             return [_check(WireCredential("header", "Authorization", value, slot))]
         if credential.kind == "basic":
             return [self._basic(fields["username"], fields["password"], slot=slot)]
+        if credential.kind in ("aws_sigv4", "hmac", "digest"):
+            return [self._signing(credential, fields)]
         return self._static(fields, slot=slot)
+
+    def _signing(self, credential: SealedCredential, fields: Mapping[str, Any]) -> WireCredential:
+        """Return the signer of a credential; raise CredentialMissing for a key that is written otherwise."""
+        signer: RequestSigner
+        if credential.kind == "aws_sigv4":
+            key = fields["secret_access_key"]
+            token = fields.get("session_token")
+            signer = AwsSigV4Signer(
+                access_key_id=fields["access_key_id"],
+                secret_access_key=Secret(key),
+                region=str(credential.public["region"]),
+                service=str(credential.public["service"]),
+                session_token=Secret(token) if token else None,
+            )
+            if token:
+                self._add(token)
+        elif credential.kind == "hmac":
+            key = fields["secret"]
+            recipe = SignatureRecipe.model_validate(credential.public)
+            try:
+                raw = key_bytes(Secret(key), recipe.secret_encoding)
+            except ValueError as error:
+                raise CredentialMissing(
+                    f"The credential in slot {credential.slot!r} cannot be used: {error}",
+                    extra={"slots": [credential.slot]},
+                ) from None
+            signer = HmacSigner(recipe, raw, fields.get("key_id") or "")
+        else:
+            key = fields["password"]
+            state = self._digests.of(credential.id, credential.version, self._origin)
+            signer = DigestSigner(fields["username"], Secret(key), state)
+        self._add(key)
+        return WireCredential(
+            "signature", signer.header_names[0], Secret(key), credential.slot, signer=signer
+        )
 
     def _fields(self, credential: SealedCredential) -> dict[str, Any]:
         """Return the secret fields with every `${NAME}` in them replaced, once."""
         fields = open_credential(credential, vault=self._vault)
+        # A refresh token that was issued is text, in which nothing is a variable (see `RefreshTokens`).
+        fields.pop("issued", None)
         variables = {variable.name: variable for variable in credential.variables}
         return {name: self._substitute(value, variables) for name, value in fields.items()}
 
@@ -203,6 +281,22 @@ def secret_parts(text: str) -> list[str]:
     if "=" in text and ";" in text:
         return [pair.partition("=")[2].strip() for pair in text.split(";")]
     return []
+
+
+def _assertion(
+    fields: Mapping[str, Any], public: Mapping[str, Any], *, is_google: bool
+) -> AssertionSettings | None:
+    if not fields.get("private_key"):
+        return None
+    return AssertionSettings(
+        private_key=Secret(fields["private_key"]),
+        issuer=str(fields.get("issuer") or public.get("issuer") or ""),
+        subject=str(public.get("subject") or ""),
+        audience=str(public.get("assertion_audience") or ""),
+        key_id=str(fields.get("key_id") or public.get("key_id") or ""),
+        algorithm=str(public.get("signing_algorithm") or ""),
+        has_scope=is_google,
+    )
 
 
 def _check(wire: WireCredential) -> WireCredential:

@@ -1,9 +1,9 @@
-"""Stored credentials -> what is sent with a call: the only module that decrypts a stored secret for a call.
+"""Resolution of stored credentials for calls: the only module that decrypts a stored secret for a call.
 
 A tool's security requirements are alternatives (OR) of slots that go together (AND). The first alternative
 is used whose slots all hold a credential for the origin that is about to be called. The values of the
-template itself (kind `static`) come first and the auth last, so that the auth wins where both name the same
-header.
+template itself (kind `static`) come first and the auth last, so that the auth takes precedence where both
+name the same header.
 
 Decrypted credentials of a compiled tool are cached for a minute, since decrypting them costs a twentieth of
 a call. A plan that is compiled again, as after each change of a credential or variable, is a cache miss.
@@ -13,22 +13,18 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from app.outbound.credential_rendering import CredentialRenderer, WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import TokenRequest
-from app.outbound.security_requirements import (
-    SecurityRequirements,
-    SlotRequirement,
-    compile_security,
-    not_allowed,
-    select_alternative,
-)
+from app.outbound.security_requirements import not_allowed, select_alternative
+from app.outbound.signing.digest import DigestStates
 from app.outbound.tokens import TokenCache, TokenHandle
-from app.security.credentials import SealedCredential
+from app.security.credentials import TOKEN_KINDS, SealedCredential
 from app.security.masking import MASK, Masker
+from app.security.requirements import SecurityRequirements, SlotRequirement, compile_security
 from app.security.response_masking import ResponseMasker
 from app.security.secret import Secret
 from app.security.vault import Vault
@@ -93,6 +89,7 @@ class CredentialResolver:
         self._vault = vault
         self._tokens = tokens
         self._masker = masker
+        self._digests = DigestStates()
         self._cache: OrderedDict[int, _CachedResolution] = OrderedDict()
 
     async def resolve(
@@ -149,14 +146,14 @@ class CredentialResolver:
         Raises what `resolve` raises, except for what getting a token raises.
         """
         wires: list[WireCredential] = []
-        renderer = CredentialRenderer(self._vault)
+        renderer = CredentialRenderer(self._vault, origin=origin, digests=self._digests)
         for credential, _ in _select(needs, credentials, origin=origin):
-            if credential.kind == "oauth2":
+            if credential.kind in TOKEN_KINDS:
                 wires.append(WireCredential("header", "Authorization", Secret(MASK), credential.slot))
             else:
                 wires += renderer.render(credential)
         self._add_to_masker(renderer)
-        return tuple(WireCredential(wire.location, wire.name, Secret(MASK), wire.slot) for wire in wires)
+        return tuple(replace(wire, value=Secret(MASK)) for wire in wires)
 
     def _open(
         self,
@@ -166,10 +163,10 @@ class CredentialResolver:
         origin: str,
         egress: EgressSettings | None,
     ) -> _CachedResolution:
-        renderer = CredentialRenderer(self._vault)
+        renderer = CredentialRenderer(self._vault, origin=origin, digests=self._digests)
         steps: list[WireCredential | _TokenStep] = []
         for credential, need in _select(needs, credentials, origin=origin):
-            if credential.kind == "oauth2":
+            if credential.kind in TOKEN_KINDS:
                 request = renderer.token_request(credential, scopes=need.scopes, egress=egress)
                 steps.append(_TokenStep(request, self._tokens.key_of(request), credential.slot))
             else:

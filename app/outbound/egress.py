@@ -27,9 +27,14 @@ class EgressSettings:
     together. `key` is a digest of all settings.
 
     Through a proxy, the guard cannot see the address that is connected to. So the target's name is resolved
-    and checked here first, too; the proxy must police what it resolves itself later. Where only the proxy can
+    and checked here first, too; the proxy must itself check what it resolves later. Where only the proxy can
     resolve public names, `proxy_resolves` leaves names to it and checks IP literals only: a choice for an
     operator whose proxy denies internal destinations.
+
+    `unix_socket` is the path of a socket of this machine, to which requests to the host `localhost` go; the
+    guard must allow it. Requests to other hosts, such as those of a token endpoint, are not affected.
+
+    `http_version` is "1.1" or "2", None for HTTP/1.1 unless the upstream accepts HTTP/2 only.
     """
 
     proxy_url: Secret | None = None
@@ -37,21 +42,31 @@ class EgressSettings:
     client_certificate: str | None = None
     client_key: Secret | None = None
     proxy_resolves: bool = False
+    unix_socket: str | None = None
+    http_version: str | None = None
     key: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = (
+        parts: tuple[str | None, ...] = (
             self.proxy_url.reveal() if self.proxy_url else None,
             self.ca_bundle,
             self.client_certificate,
             self.client_key.reveal() if self.client_key else None,
             str(self.proxy_resolves),
         )
+        if self.unix_socket is not None:
+            parts += (self.unix_socket,)
+        if self.http_version is not None:
+            parts += ("http", self.http_version)
         digest = hashlib.sha256()
         for part in parts:
             raw = b"none" if part is None else b"text" + part.encode()
             digest.update(len(raw).to_bytes(8, "big") + raw)
         object.__setattr__(self, "key", digest.digest())
+
+    def socket_path(self, host: str) -> str | None:
+        """Return the path of the socket to which requests to a host go, None where they go by TCP."""
+        return self.unix_socket if host.lower().rstrip(".") == "localhost" else None
 
     def proxy_password(self) -> str:
         """Return the password in the proxy's URL, "" where there is none."""
@@ -63,7 +78,8 @@ class EgressSettings:
 
 def build_egress_settings(options: Mapping[str, Any], secrets: Mapping[str, str]) -> EgressSettings | None:
     """Return the egress settings in a provider's options and secrets; None where it is reached directly."""
-    if not (secrets.get("proxy_url") or options.get("ca_bundle") or options.get("client_certificate")):
+    named = (options.get(name) for name in ("ca_bundle", "client_certificate", "unix_socket", "http_version"))
+    if not (secrets.get("proxy_url") or any(named)):
         return None
     return EgressSettings(
         proxy_url=Secret(secrets["proxy_url"]) if secrets.get("proxy_url") else None,
@@ -71,6 +87,8 @@ def build_egress_settings(options: Mapping[str, Any], secrets: Mapping[str, str]
         client_certificate=options.get("client_certificate"),
         client_key=Secret(secrets["client_key"]) if secrets.get("client_key") else None,
         proxy_resolves=bool(options.get("proxy_resolves")),
+        unix_socket=options.get("unix_socket"),
+        http_version=options.get("http_version"),
     )
 
 

@@ -29,7 +29,7 @@ def sanitize_error_body(raw: bytes, media_type: str, *, masker: Masker, limit: i
         else:
             return _parsed(_masked(text, masker))
     masked = _masked(text, masker)
-    return masked if complete else f"{masked[:limit]} [cut off here]"
+    return masked if complete else f"{masked[:limit]} [truncated]"
 
 
 def _text(raw: bytes, media_type: str) -> str:

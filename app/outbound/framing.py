@@ -1,14 +1,14 @@
 """Splitting a streamed response into events, incrementally and within limits, however it is split in pieces.
 
-The media type decides: server-sent events (WHATWG HTML section 9.2), JSON by lines (NDJSON, JSON Lines, RFC
-7464 sequences), JSON (one event), text and bytes (an event for each piece).
+The media type decides: server-sent events (WHATWG HTML section 9.2), JSON by lines (NDJSON, JSON Lines), JSON
+text sequences (RFC 7464), JSON (one event), text and bytes (an event for each piece).
 """
 
 import codecs
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import orjson
 
@@ -19,14 +19,16 @@ SSE_MEDIA_TYPE: Final = "text/event-stream"
 JSON_LINES_MEDIA_TYPES: Final = frozenset(
     {"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonl"}
 )
-EVENT_MEDIA_TYPES: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE, "application/json-seq"}
+JSON_SEQUENCE_MEDIA_TYPE: Final = "application/json-seq"
+EVENT_MEDIA_TYPES: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE, JSON_SEQUENCE_MEDIA_TYPE}
 """The media types of responses that consist of events."""
 
 _TEXTUAL: Final = (
-    "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "toml",
+    "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "json-lines",
+    "json-seq", "toml",
 )  # fmt: skip
 _END_OF_LINE: Final = re.compile(rb"\r\n?|\n")
-_WHITE: Final = b" \t\r\x1e"
+_WHITE_SPACE: Final = b" \t\r\n"
 
 
 @dataclass(slots=True)
@@ -128,12 +130,13 @@ class SseParser:
 
 
 class LineParser:
-    """A parser of NDJSON, JSON Lines and RFC 7464: a `json` event, or `text` for a line that is not JSON.
+    """A parser of NDJSON and JSON Lines: a `json` event, or `text` for a line that is not JSON.
 
     Empty lines are dropped. Raises ResponseTooLarge for a line of more than `max_bytes`.
     """
 
     __slots__ = ("_line", "_max_bytes")
+    _separator: ClassVar[bytes] = b"\n"
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -142,7 +145,7 @@ class LineParser:
     def feed(self, piece: bytes) -> Iterator[StreamEvent]:
         """Yield the events of the lines that end in `piece`; consume them all before feeding the next one."""
         start = 0
-        while (end := piece.find(b"\n", start)) >= 0:
+        while (end := piece.find(self._separator, start)) >= 0:
             line = piece[start:end]
             start = end + 1
             if self._line:
@@ -162,21 +165,45 @@ class LineParser:
     def _event(self, line: bytes) -> Iterator[StreamEvent]:
         if len(line) > self._max_bytes:
             raise _too_large(self._max_bytes)
-        line = line.strip(_WHITE)
-        if line:
-            yield StreamEvent(line, "json") if _is_json(line) else StreamEvent(_utf8(line), "text")
+        text = line.strip(_WHITE_SPACE)
+        if text and not self._may_be_truncated(line):
+            yield StreamEvent(text, "json") if _is_json(text) else StreamEvent(_utf8(text), "text")
+
+    def _may_be_truncated(self, line: bytes) -> bool:  # noqa: ARG002 - a line has an end.
+        return False
+
+
+class SequenceParser(LineParser):
+    """A parser of JSON text sequences (RFC 7464): as `LineParser`, of texts that each begin with U+001E.
+
+    A text may have several lines. A number, `true`, `false` or `null` without white space after it may be the
+    beginning of another one, and is dropped (section 2.4).
+    """
+
+    __slots__ = ()
+    _separator = b"\x1e"
+
+    def _may_be_truncated(self, line: bytes) -> bool:
+        return line[-1] not in _WHITE_SPACE and line.lstrip(_WHITE_SPACE)[:1] not in b'{["' and _is_json(line)
+
+
+_EVENT_PARSERS: Final[Mapping[str, type[SseParser] | type[LineParser]]] = {
+    SSE_MEDIA_TYPE: SseParser,
+    JSON_SEQUENCE_MEDIA_TYPE: SequenceParser,
+}
 
 
 async def parse_events(
     pieces: AsyncIterator[bytes], media_type: str, *, max_bytes: int
 ) -> AsyncGenerator[StreamEvent, None]:
-    """Yield a response's body as events of at most `most` bytes each; `media_type` is its whole Content-Type.
+    """Yield a response's body as events of at most `max_bytes` bytes each.
 
+    `pieces` is the decoded body, split anywhere; `media_type` is its whole Content-Type.
     Raises what `pieces` raises, and ResponseTooLarge.
     """
     media = media_type.partition(";")[0].strip().lower()
     if media in EVENT_MEDIA_TYPES:
-        parser = SseParser(max_bytes) if media == SSE_MEDIA_TYPE else LineParser(max_bytes)
+        parser = _EVENT_PARSERS.get(media, LineParser)(max_bytes)
         async for piece in pieces:
             for event in parser.feed(piece):
                 yield event
@@ -184,7 +211,7 @@ async def parse_events(
             yield event
         return
     if is_json(media):
-        events = _whole(pieces, media_type, max_bytes)
+        events = _single_json_event(pieces, media_type, max_bytes)
     elif is_textual(media):
         events = _texts(pieces, charset_of(media_type) or "utf-8")
     else:
@@ -194,7 +221,7 @@ async def parse_events(
 
 
 def is_textual(media: str) -> bool:
-    """Return whether a media type (lower case, without parameters) is text or JSON, judged by its name."""
+    """Return whether a media type (lower case, without parameters) is text or JSON, by its name."""
     return media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
 
 
@@ -203,13 +230,15 @@ def is_json(media: str) -> bool:
     return media == "application/json" or media.endswith("+json") or media == "text/json"
 
 
-async def _whole(pieces: AsyncIterator[bytes], media_type: str, most: int) -> AsyncIterator[StreamEvent]:
+async def _single_json_event(
+    pieces: AsyncIterator[bytes], media_type: str, max_bytes: int
+) -> AsyncIterator[StreamEvent]:
     body = bytearray()
     async for piece in pieces:
         body += piece
-        if len(body) > most:
+        if len(body) > max_bytes:
             raise ResponseTooLarge(
-                f"The response is JSON of more than {most} bytes, which is too large for one event: "
+                f"The response is JSON of more than {max_bytes} bytes, which is too large for one event: "
                 "request it with `Accept: application/json`."
             )
     if not body:
@@ -251,5 +280,5 @@ def _utf8(text: bytes) -> bytes:
     return text.decode("utf-8", "replace").encode()
 
 
-def _too_large(most: int) -> ResponseTooLarge:
-    return ResponseTooLarge(f"One event of the upstream's response has more than {most} bytes.")
+def _too_large(max_bytes: int) -> ResponseTooLarge:
+    return ResponseTooLarge(f"One event of the upstream's response has more than {max_bytes} bytes.")

@@ -13,8 +13,9 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Any
+from typing import Any, Literal
 
 from app.errors import BlockedAddress
 
@@ -59,6 +60,36 @@ _ENTRY_6 = re.compile(r"\[(?P<address>[^\]]+)\](?P<length>/\d+)?(?::(?P<port>\d+
 _ENTRY_4 = re.compile(r"(?P<address>[\d.]+)(?P<length>/\d+)?(?::(?P<port>\d+))?")
 
 
+@dataclass(frozen=True, slots=True)
+class DeniedAddress:
+    """An IP address and port, or the path of a Unix socket, that the guard denies; and the setting that would
+    allow it.
+
+    An address inside a network tells where its host name leads: it is shown to keys with `providers:write`
+    only.
+    """
+
+    address: str
+    port: int
+    setting: Literal["ALLOW_NETWORKS", "ALLOW_PORTS", "UNIX_SOCKETS"]
+
+    @property
+    def place(self) -> str:
+        """The address and port, or the socket, as a part of a sentence."""
+        if self.setting == "UNIX_SOCKETS":
+            return f"the Unix socket {self.address}"
+        return f"{self.address}, port {self.port}"
+
+    @property
+    def entry(self) -> str:
+        """The narrowest entry of the setting that allows it."""
+        if self.setting == "UNIX_SOCKETS":
+            return self.address
+        if self.setting == "ALLOW_PORTS":
+            return str(self.port)
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
 class AddressDenied(OSError):
     """Raised inside the connector, which passes OSErrors on; the engine converts it to BlockedAddress."""
 
@@ -82,9 +113,11 @@ class Guard:
         allow_networks: Sequence[str] = (),
         allow_ports: Iterable[int] | None = None,
         own_addresses: Sequence[str] = (),
+        unix_sockets: Iterable[str] = (),
     ) -> None:
         self._allowed = tuple(_parse_entry(entry) for entry in allow_networks)
         self._ports = None if allow_ports is None else frozenset(allow_ports)
+        self._unix_sockets = frozenset(unix_sockets)
         self._own = tuple(_parse_listener(entry) for entry in own_addresses)
 
     def check(self, address: str, port: int) -> None:
@@ -95,11 +128,9 @@ class Guard:
     def allows(self, address: str, port: int) -> bool:
         """Return whether connections to this IP address (never a name) and port are allowed."""
         try:
-            ip: _Address = ip_address(address.partition("%")[0])
+            ip = _parsed(address.partition("%")[0])
         except ValueError:
             return False
-        if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
-            ip = ip.ipv4_mapped
         open_ports = [allowed for network, allowed in self._allowed if ip in network]
         if port in open_ports:
             return True
@@ -108,6 +139,28 @@ class Guard:
         if self._is_own(ip, port):
             return False
         return None in open_ports or _is_public(ip)
+
+    def denied(self, address: str, port: int) -> DeniedAddress | None:
+        """Return why connections to this IP address and port are not allowed, None where they are.
+
+        Raise ValueError for what is no IP address.
+        """
+        if self.allows(address, port):
+            return None
+        ip = _parsed(address.partition("%")[0])
+        # For other addresses an entry of ALLOW_NETWORKS with a port is needed, which is enough for the port.
+        is_port = self._ports is not None and port not in self._ports and _is_public(ip)
+        return DeniedAddress(str(ip), port, "ALLOW_PORTS" if is_port else "ALLOW_NETWORKS")
+
+    def allows_socket(self, path: str) -> bool:
+        """Return whether connections to the Unix socket with exactly this path are allowed."""
+        return path in self._unix_sockets
+
+    def unix_socket(self, path: str) -> socket.socket:
+        """Return a socket that may be connected to an allowed path. Raises AddressDenied."""
+        if not self.allows_socket(path):
+            raise AddressDenied
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 
     def socket_factory(self, addr_info: tuple[Any, ...]) -> socket.socket:
         """Return a socket for an allowed address: a `socket_factory` for `aiohappyeyeballs`.
@@ -145,6 +198,15 @@ class GuardedResolver:
 
         Raises BlockedAddress where one record, of all, is not allowed, and OSError for an unknown name.
         """
+        addresses = await self.look_up(host, port)
+        for _, address in addresses:
+            self._guard.check(address, port)
+        return addresses[:_MAX_ADDRESSES]
+
+    async def look_up(self, host: str, port: int) -> list[tuple[socket.AddressFamily, str]]:
+        """Return all addresses of a name, allowed or not, each with its family; raise OSError for an unknown
+        name.
+        """
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(
@@ -159,10 +221,7 @@ class GuardedResolver:
             )
         except UnicodeError:
             raise OSError("no such name") from None
-        addresses = dict.fromkeys((entry[0], str(entry[4][0])) for entry in found)
-        for _, address in addresses:
-            self._guard.check(address, port)
-        return list(addresses)[:_MAX_ADDRESSES]
+        return list(dict.fromkeys((entry[0], str(entry[4][0])) for entry in found))
 
     def shutdown(self) -> None:
         """Stop the threads; one that still waits for a name server ends by itself."""
@@ -176,6 +235,12 @@ def literal_addresses(host: str) -> list[str]:
     except (OSError, UnicodeError):
         return []
     return [str(entry[4][0]) for entry in found]
+
+
+def _parsed(address: str) -> _Address:
+    """Return the address that is connected to: IPv4 for an IPv4-mapped one; raise ValueError."""
+    ip = ip_address(address)
+    return ip.ipv4_mapped or ip if isinstance(ip, IPv6Address) else ip
 
 
 def _is_public(ip: _Address) -> bool:

@@ -4,11 +4,13 @@
 redirect, read no proxy or netrc from the environment, and have a deadline.
 """
 
+import asyncio
+import importlib
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from app.deadlines import Deadline, TimerQueue, timer_queue
 from app.errors import UpstreamTimeout, UpstreamUnreachable
@@ -16,15 +18,28 @@ from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
 from app.outbound.http1 import head
 from app.outbound.http1.connection import Http1Connection
-from app.outbound.http1.dialing import Dialer, Proxy
-from app.outbound.http1.exchange import HTTP2_ONLY, Exchange, ExchangeFailed, FailureReason
-from app.outbound.http1.pool import PROBATION_SECONDS, ConnectionPool, PoolKey
+from app.outbound.http1.dialing import AnotherProtocol, Dialer, Proxy
+from app.outbound.http1.exchange import (
+    HTTP2_ONLY,
+    NO_COMMON_VERSION,
+    Exchange,
+    ExchangeFailed,
+    FailureReason,
+)
+from app.outbound.http1.pool import (
+    PROBATION_SECONDS,
+    ConnectionPool,
+    ConnectionType,
+    PooledConnection,
+    PoolKey,
+)
 from app.outbound.limits import Limits
 from app.outbound.network import Network
 from app.outbound.response import OutboundResponse, ReadTimeouts, upstream_error
 
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY"})
 _MAX_ROUTES: Final = 64
+_MAX_HTTP2_ORIGINS: Final = 4096
 
 
 @dataclass(slots=True)
@@ -33,9 +48,9 @@ class OutboundRequest:  # Created for each call; a frozen dataclass costs twice 
 
     `url` is sent as given: already percent-encoded, ASCII, without userinfo. `deadline` is a `loop.time()`
     that overrides `limits.total`. `scope` is what `connection_scope` returns: only requests of one scope
-    share connections, and a request without one has a connection of its own. `resend` allows a GET, HEAD or
-    OPTIONS to be sent a second time, once, where a reused connection turns out to be closed; `resent` says
-    afterwards whether it was.
+    share connections, and a request without one has a connection of its own. `resend` allows a GET, HEAD,
+    OPTIONS or QUERY to be sent a second time, once, where a reused connection turns out to be closed;
+    `resent` says afterwards whether it was.
     """
 
     method: str
@@ -52,7 +67,7 @@ class OutboundRequest:  # Created for each call; a frozen dataclass costs twice 
 
 @dataclass(frozen=True, slots=True)
 class EgressRoute:
-    """How upstreams with the same egress settings are reached.
+    """The route to upstreams with the same egress settings: TLS, proxy, Unix socket and name resolution.
 
     `key` identifies the settings; `resolve` says whether the target's name is resolved and checked here, too.
     """
@@ -61,6 +76,16 @@ class EgressRoute:
     tls: ssl.SSLContext
     proxy: Proxy | None
     resolve: bool
+    egress: EgressSettings | None = None
+
+    @property
+    def http_version(self) -> str | None:
+        """The version of HTTP that the provider asks for, None where it leaves it open."""
+        return None if self.egress is None else self.egress.http_version
+
+    def socket_path(self, authority: head.Authority) -> str | None:
+        """Return the path of the Unix socket to which requests to an authority go, None for TCP."""
+        return None if self.egress is None else self.egress.socket_path(authority.address.host)
 
 
 @dataclass(slots=True)
@@ -102,6 +127,8 @@ class Engine:
         )
         self._direct: EgressRoute | None = None
         self._routes: OrderedDict[bytes, EgressRoute] = OrderedDict()
+        self._http2_only: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        self._http2_contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
         self._clock: TimerQueue | None = None
 
     async def request(self, request: OutboundRequest) -> OutboundResponse:
@@ -114,7 +141,7 @@ class Engine:
         authority, target = head.split_url(request.url)
         route = self._route(request.egress)
         extra = self._own_header_lines if request.scope else f"{self._own_header_lines}Connection: close\r\n"
-        if route.proxy is not None and not authority.tls:
+        if route.proxy is not None and not authority.tls and route.socket_path(authority) is None:
             target = authority.origin + target
             if route.proxy.authorization is not None:
                 extra += f"Proxy-Authorization: {route.proxy.authorization.reveal()}\r\n"
@@ -172,7 +199,14 @@ class Engine:
                 with Deadline(clock, head_deadline):
                     await exchange.head
             except ExchangeFailed as failed:
-                if not (resend and failed.reason is FailureReason.CLOSED and not failed.response_started):
+                # A server of HTTP/2 alone has read no request, because none begins like one of HTTP/1.1.
+                is_http2 = failed.reason is FailureReason.HTTP2 and self._may_change_version(prepared.route)
+                if not (is_http2 or connection.used):
+                    # The upstream may not speak HTTP/2 any more: the next request finds out.
+                    self._http2_only.pop(key[:2], None)
+                if is_http2:
+                    self._remember_http2(key[:2])
+                elif not (resend and failed.reason is FailureReason.CLOSED and not failed.response_started):
                     raise upstream_error(failed.reason) from None
             except TimeoutError:
                 exchange.abort()
@@ -182,27 +216,53 @@ class Engine:
                 raise
             else:
                 return exchange
-            request.resent = True
+            request.resent = request.resent or not is_http2
             connection = await self._connect(key, prepared, deadline=connect_deadline, new_only=True)
 
     async def _connect(
-        self, key: PoolKey, request: _EncodedRequest, *, deadline: float, new_only: bool = False
-    ) -> Http1Connection:
+        self,
+        key: PoolKey,
+        request: _EncodedRequest,
+        *,
+        deadline: float,
+        new_only: bool = False,
+        may_change: bool = True,
+    ) -> PooledConnection:
+        """Return a connection; with `may_change`, one of another version where the upstream requires it."""
         route, authority = request.route, request.authority
+        may_change = may_change and self._may_change_version(route)
+        is_http2 = route.http_version == "2" or key[:2] in self._http2_only
+        kind: ConnectionType = await _http2_connection() if is_http2 else Http1Connection
 
-        async def dial(make: Callable[[], Http1Connection]) -> Http1Connection:
-            if route.proxy is not None:
+        async def dial(make: Callable[[], Any]) -> Any:
+            path = route.socket_path(authority)
+            if route.proxy is not None and path is None:
                 await self._dialer.check_proxied_target(authority.address, resolve=route.resolve)
-            tls = route.tls if authority.tls else None
-            return await self._dialer.connect(authority.address, make, tls=tls, proxy=route.proxy)
+            tls = self._tls(route, is_http2=is_http2) if authority.tls else None
+            return await self._dialer.connect(
+                authority.address, make, tls=tls, proxy=route.proxy, socket_path=path
+            )
 
         try:
             with Deadline(self.timers, deadline):
-                connection = await self._pool.acquire(key, dial, new_only=new_only)
+                connection = await self._pool.acquire(key, dial, new_only=new_only, kind=kind)
+        except AnotherProtocol:
+            if may_change:
+                return await self._reconnect(key, request, deadline, is_http2=not is_http2)
+            if is_http2 or self._may_change_version(route):
+                raise
+            raise UpstreamUnreachable(HTTP2_ONLY, request_sent=False) from None
         except TimeoutError:
             raise UpstreamTimeout(
                 "No connection to the upstream was made in time.", request_sent=False
             ) from None
+        if connection.refused:
+            connection.abort()
+            if may_change:
+                return await self._reconnect(key, request, deadline, is_http2=False)
+            raise UpstreamUnreachable(NO_COMMON_VERSION, request_sent=False)
+        if connection.speaks_http2 and may_change:
+            return await self._reconnect(key, request, deadline, is_http2=True)
         if connection.speaks_http2:
             raise UpstreamUnreachable(HTTP2_ONLY, request_sent=False)
         if not connection.usable:
@@ -211,6 +271,37 @@ class Engine:
                 request_sent=False,
             )
         return connection
+
+    async def _reconnect(
+        self, key: PoolKey, request: _EncodedRequest, deadline: float, *, is_http2: bool
+    ) -> PooledConnection:
+        """Return a connection of the other version of HTTP, which is remembered for the origin."""
+        if is_http2:
+            self._remember_http2(key[:2])
+        else:
+            self._http2_only.pop(key[:2], None)
+        return await self._connect(key, request, deadline=deadline, new_only=True, may_change=False)
+
+    def _may_change_version(self, route: EgressRoute) -> bool:
+        """Return whether an upstream that speaks nothing else may be called by HTTP/2."""
+        return route.http_version is None
+
+    def _remember_http2(self, origin: tuple[str, bytes]) -> None:
+        """Remember an origin and egress key whose upstream accepts HTTP/2 only."""
+        self._http2_only[origin] = None
+        while len(self._http2_only) > _MAX_HTTP2_ORIGINS:
+            self._http2_only.popitem(last=False)
+
+    def _tls(self, route: EgressRoute, *, is_http2: bool) -> ssl.SSLContext:
+        """Return the TLS context of a route, which offers one version of HTTP (ALPN)."""
+        if not is_http2:
+            return route.tls
+        context = self._http2_contexts.get(route.key)
+        if context is None:
+            context = self._http2_contexts[route.key] = _context(route.egress, protocol="h2")
+            while len(self._http2_contexts) > _MAX_ROUTES:
+                self._http2_contexts.popitem(last=False)
+        return context
 
     def _route(self, egress: EgressSettings | None) -> EgressRoute:
         if egress is None:
@@ -222,7 +313,7 @@ class Engine:
             tls = _context(egress)
             proxy = Proxy.parse(egress) if egress.proxy_url else None
             route = self._routes[egress.key] = EgressRoute(
-                egress.key, tls, proxy, resolve=not egress.proxy_resolves
+                egress.key, tls, proxy, resolve=not egress.proxy_resolves, egress=egress
             )
             while len(self._routes) > _MAX_ROUTES:
                 self._routes.popitem(last=False)
@@ -230,7 +321,14 @@ class Engine:
         return route
 
 
-def _context(egress: EgressSettings | None) -> ssl.SSLContext:
+async def _http2_connection() -> ConnectionType:
+    """Return the class of HTTP/2 connections, which is imported when it is first needed."""
+    module: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.http2.connection")
+    kind: ConnectionType = module.Http2Connection
+    return kind
+
+
+def _context(egress: EgressSettings | None, *, protocol: str = "http/1.1") -> ssl.SSLContext:
     context = tls_context(egress)
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([protocol])
     return context

@@ -1,4 +1,4 @@
-"""The only way out for protocols other than HTTP: guarded sockets, streams, datagrams and addresses."""
+"""Sockets, streams, datagrams and addresses for protocols other than HTTP, checked by the address guard."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from typing import Final, Self
 from app.deadlines import Deadline, timer_queue
 from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
-from app.outbound.guard import AddressDenied, Guard
+from app.outbound.guard import AddressDenied, DeniedAddress, Guard
 from app.outbound.http1.dialing import Address, Dialer, Proxy, connect_error, open_tunnel
 
 __all__ = ["Address", "Datagrams", "Network", "Stream"]
@@ -58,10 +58,21 @@ class Network:
         except TimeoutError:
             raise _connect_timeout() from None
 
+    async def denied(self, address: Address) -> DeniedAddress | None:
+        """Return the address that makes the guard block a destination, and the setting that would allow it;
+        None where it is not blocked or its name cannot be resolved. For keys that may register providers.
+        """
+        return await self._dialer.denied(address)
+
+    def denied_socket(self, path: str) -> DeniedAddress | None:
+        """Return a Unix socket with the setting that would allow it; None where it is allowed."""
+        return self._dialer.denied_socket(path)
+
     async def connect_socket(
         self, address: Address, *, egress: EgressSettings | None, deadline: float
     ) -> socket.socket:
-        """Return a connected, non-blocking TCP socket, through the provider's proxy where it has one.
+        """Return a connected, non-blocking TCP socket, through the provider's proxy where it has one, or its
+        Unix socket.
 
         Raises BlockedAddress, InvalidInput, UpstreamUnreachable and UpstreamTimeout.
         """
@@ -122,12 +133,15 @@ class Network:
         try:
             raw.setblocking(False)
             raw.connect((ip, port))
-            return await Datagrams.over(raw)
+            return await Datagrams.from_socket(raw)
         except BaseException:
             raw.close()
             raise
 
     async def _proxied_socket(self, address: Address, egress: EgressSettings | None) -> socket.socket:
+        path = None if egress is None else egress.socket_path(address.host)
+        if path is not None:
+            return await self._dialer.connect_unix_socket(path)
         proxy = Proxy.parse(egress) if egress is not None and egress.proxy_url is not None else None
         if proxy is None or egress is None:
             raw = await self._dialer.connect_socket(address)
@@ -181,8 +195,8 @@ class Datagrams(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     @classmethod
-    async def over(cls, raw: socket.socket) -> "Datagrams":
-        """Return an instance over a connected socket."""
+    async def from_socket(cls, raw: socket.socket) -> "Datagrams":
+        """Return the datagrams of a connected, non-blocking UDP socket, which they own from here on."""
         loop = asyncio.get_running_loop()
         _, datagrams = await loop.create_datagram_endpoint(cls, sock=raw)
         return datagrams

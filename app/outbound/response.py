@@ -102,7 +102,7 @@ class OutboundResponse:
             raise _too_large(limit)
 
     async def read(self, limit: int) -> bytes:
-        """Return the whole body, of at most `limit` bytes."""
+        """Return the whole decoded body. Raises ResponseTooLarge for more than `limit` bytes."""
         self.check_headers(limit)
         exchange = self._exchange
         if exchange.complete and not self._coding:
@@ -185,15 +185,15 @@ def _too_large(limit: int) -> ResponseTooLarge:
     return ResponseTooLarge(f"The upstream's response is larger than {limit} bytes.")
 
 
-def upstream_error(why: FailureReason) -> UpstreamError:
+def upstream_error(reason: FailureReason) -> UpstreamError:
     """Return the gateway error for an exchange that failed for this reason."""
-    if why is FailureReason.HTTP2:
+    if reason is FailureReason.HTTP2:
         return UpstreamMalformed(HTTP2_ONLY)
-    if why is FailureReason.TRANSFER_CODING:
+    if reason is FailureReason.TRANSFER_CODING:
         return UpstreamMalformed(
             "The upstream's response has a Transfer-Encoding that was not requested: "
             "only `chunked` alone is decoded."
         )
-    if why is FailureReason.MALFORMED:
+    if reason is FailureReason.MALFORMED:
         return UpstreamMalformed("The upstream's response is not well-formed HTTP, or ends too early.")
     return UpstreamUnreachable("The upstream closed the connection before its response was complete.")

@@ -1,31 +1,10 @@
-"""Which stored credentials a tool requires: alternatives (OR) of slots that go together (AND).
+"""Selects the stored credentials that satisfy the security requirements of a tool."""
 
-This is OpenAPI's list of Security Requirement Objects, with slots in place of security schemes.
-"""
-
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
 
 from app.errors import CredentialMissing, CredentialNotAllowed, FieldError
 from app.security.credentials import SealedCredential
-
-
-class SlotRequirement(NamedTuple):
-    """One slot that a tool requires, with the OAuth2 scopes that its operation requires."""
-
-    slot: str
-    scopes: tuple[str, ...] = ()
-
-
-SecurityRequirements = tuple[tuple[SlotRequirement, ...], ...]
-
-
-def compile_security(security: Iterable[Iterable[Mapping[str, Any]]]) -> SecurityRequirements:
-    """Return the requirements of a tool's `security`: `[[{"slot": ..., "scopes": [...]}, ...], ...]`."""
-    return tuple(
-        tuple(SlotRequirement(need["slot"], tuple(need.get("scopes") or ())) for need in alternative)
-        for alternative in security
-    )
+from app.security.requirements import SecurityRequirements, SlotRequirement
 
 
 def select_alternative(
@@ -65,10 +44,12 @@ def not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllow
 
 
 def _missing(needs: SecurityRequirements) -> CredentialMissing:
-    alternatives = [" and ".join(repr(need.slot) for need in alternative) for alternative in needs]
+    alternatives = dict.fromkeys(
+        " and ".join(repr(need.slot) for need in alternative) for alternative in needs
+    )
     slots = list(dict.fromkeys(need.slot for alternative in needs for need in alternative))
     return CredentialMissing(
-        f"Store a credential in slot {', or in '.join(alternatives)}.",
+        f"The tool needs a credential in slot {', or in '.join(alternatives)}, and none is stored.",
         errors=[FieldError("", f"No credential is stored in slot {slot!r}.") for slot in slots],
         extra={"slots": slots},
     )

@@ -39,19 +39,19 @@ class SharedTokens:
     The Redis client must respond or fail fast (socket timeouts, no retries).
     """
 
-    def __init__(self, vault: Vault, cache: RedisClient, *, prefix: str) -> None:
+    def __init__(self, vault: Vault, redis_client: RedisClient, *, prefix: str) -> None:
         self._vault = vault
-        self._cache = cache
+        self._redis_client = redis_client
         self._prefix = prefix
 
     async def read(self, key: bytes) -> SharedToken | None:
         """Return the stored token with its remaining lifetime by Redis's own clock, or None."""
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is None:
             return None
         name = self._name(key)
         sealed, left = None, 0
-        with self._cache:
+        with self._redis_client:
             async with redis.pipeline(transaction=False) as pipe:
                 pipe.get(name)
                 pipe.pttl(name)
@@ -66,18 +66,18 @@ class SharedTokens:
         if seconds < 1:
             return
         blob = self._vault.seal(token.reveal().encode(), context=("token", key.hex()))
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is not None:
-            with self._cache:
+            with self._redis_client:
                 await redis.set(self._name(key), base64.b64encode(blob), px=int(seconds * 1000))
 
     async def drop(self, key: bytes, token: Secret) -> None:
         """Delete the stored token if it is still `token`."""
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is None:
             return
         name = self._name(key)
-        with self._cache:
+        with self._redis_client:
             sealed = await redis.get(name)
             if sealed is not None and self._open(sealed, key) == token:
                 await self._delete_if_equal(redis, name, sealed)
@@ -87,28 +87,28 @@ class SharedTokens:
 
         Return an owner's id, False where another process holds the lock, or None where there is no Redis.
         """
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is None:
             return None
         owner = secrets.token_hex(16)
-        with self._cache:
+        with self._redis_client:
             taken = await redis.set(self._name(key) + ":lock", owner, nx=True, px=int(seconds * 1000))
             return owner if taken else False
         return None
 
     async def renew(self, key: bytes, owner: str, *, seconds: float) -> None:
         """Extend the lock to `seconds` from now if it is still this owner's."""
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is not None:
             name = self._name(key) + ":lock"
-            with self._cache:
+            with self._redis_client:
                 await redis.eval(_RENEW_IF_EQUAL, 1, name, owner, str(int(seconds * 1000)))
 
     async def release(self, key: bytes, owner: str) -> None:
         """Release the lock if it is still this owner's; without Redis, it expires by itself."""
-        redis = self._cache.available_client()
+        redis = self._redis_client.available_client()
         if redis is not None:
-            with self._cache:
+            with self._redis_client:
                 await self._delete_if_equal(redis, self._name(key) + ":lock", owner)
 
     async def _delete_if_equal(self, redis: "Redis", name: str, value: Any) -> None:

@@ -65,14 +65,14 @@ class TokenCache:
         self,
         vault: Vault,
         endpoint: TokenEndpoint,
-        cache: RedisClient | None = None,
+        redis_client: RedisClient | None = None,
         *,
         prefix: str = "utcp-gateway:token:",
         capacity: int = 10_000,
     ) -> None:
         self._vault = vault
         self._endpoint = endpoint
-        self._shared = SharedTokens(vault, cache or RedisClient(None), prefix=prefix)
+        self._shared = SharedTokens(vault, redis_client or RedisClient(None), prefix=prefix)
         self._capacity = capacity
         self._cached: OrderedDict[bytes, _CachedToken] = OrderedDict()
         self._recent_failures: dict[bytes, _CachedFailure] = {}
@@ -97,8 +97,8 @@ class TokenCache:
     ) -> TokenHandle:
         """Return a token that is valid for at least its margin.
 
-        `key` is what `key_of` returned for the request, if the caller has it. Raises what
-        `TokenEndpoint.fetch` raises, and UpstreamTimeout at `deadline` (a `loop.time()`). A caller that is
+        `key` is what `key_of` returned for the request, if it is known already. Raises what
+        `TokenEndpoint.fetch` raises, and UpstreamTimeout at `deadline` (a `loop.time()`). A waiter that is
         cancelled, or times out, does not cancel the fetch that others wait for.
         """
         key = key or self.key_of(request)
@@ -150,7 +150,7 @@ class TokenCache:
 
     def _finish_fetch(self, key: bytes, fetch: "asyncio.Task[TokenHandle]") -> None:
         self._fetch_tasks.pop(key, None)
-        # Retrieve the exception, or asyncio would log it where no caller waits any more.
+        # Retrieve the exception, or asyncio would log it where nothing awaits it any more.
         error = None if fetch.cancelled() else fetch.exception()
         if isinstance(error, GatewayError):
             now = asyncio.get_running_loop().time()

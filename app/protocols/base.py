@@ -1,4 +1,4 @@
-"""The contract of a protocol: what goes into a call and what comes out, whatever is spoken to the upstream.
+"""The interface of protocol adapters: calls and their results, independent of the protocol.
 
 An adapter raises only InvalidArguments, BlockedAddress, UpstreamTimeout, UpstreamUnreachable,
 UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; `prepare` raises InvalidInput.
@@ -7,8 +7,9 @@ UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from app.http_requests.templates import ResponseSpec
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.framing import StreamEvent
@@ -20,6 +21,7 @@ from app.security.response_masking import ResponseMasker
 from app.settings import Settings
 
 Target = TypeVar("Target")
+"""The compiled form of a call template; each adapter has its own type."""
 
 __all__ = ["Adapter", "AdapterContext", "Call", "Discovered", "Limits", "Result", "StreamEvent"]
 
@@ -32,7 +34,7 @@ BODY_METADATA_HEADERS: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Call:  # made at each call; a frozen one costs twice as much
+class Call(Generic[Target]):  # made at each call; a frozen one costs twice as much
     """One call. `target` is what `prepare` of the same adapter returned; `arguments` have been validated.
 
     `deadline` is a `loop.time()`. `headers` are added to the request unless the tool or a credential sets
@@ -44,7 +46,7 @@ class Call:  # made at each call; a frozen one costs twice as much
     sent once more where a reused connection turns out to be closed; `resent` is True afterwards if it was.
     """
 
-    target: Any
+    target: Target
     arguments: dict[str, Any]
     credentials: tuple[WireCredential, ...]
     deadline: float
@@ -175,7 +177,7 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
-    """What adapters are created with: HTTP engine, network, masker of secrets in errors, settings."""
+    """The dependencies of adapters: HTTP engine, network, masker of secrets in errors, settings."""
 
     engine: Engine
     network: Network
@@ -186,7 +188,9 @@ class AdapterContext:
 class Adapter(Protocol[Target]):
     """The client of one protocol. Its record (`protocols/record.py`) names its class.
 
-    `target` is always what `prepare` of the same adapter returned.
+    `target` is always what `prepare` of the same adapter returned. The arguments of a call are what orjson
+    reads; those of an adapter with a true attribute `keeps_digits` have a `decimal.Decimal` (`exact_json`) in
+    place of each number that a double would alter.
     """
 
     @property
@@ -205,7 +209,7 @@ class Adapter(Protocol[Target]):
     def is_idempotent(self, target: Target) -> bool:
         """Return whether equal calls have the same effect as one (RFC 9110 section 9.2.2); True if safe."""
 
-    def request_identity(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call[Target]) -> bytes | None:
         """Return a cache key of the request without its credentials, equal for equal requests only.
 
         Return None where a response must not be reused for another call.
@@ -214,20 +218,20 @@ class Adapter(Protocol[Target]):
     def method(self, target: Target) -> str:
         """Return the kind of operation in the protocol's own term, e.g. the HTTP method: for traces."""
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[Target]) -> Discovered:
         """Return the document that the upstream publishes, of at most `limits.response_bytes` bytes.
 
         Raise what `call` raises.
         """
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[Target]) -> Result:
         """Call the tool and return its result as soon as the upstream has accepted the call.
 
         Cancelling the call, or closing the result, ends the request at once. A protocol that streams returns
         `events` where the call has a `stream_deadline`, else it collects the stream within the call's limits.
         """
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[Target]) -> dict[str, Any]:
         """Return the request that `call` would send as `method`, `url`, `headers` and `body`.
 
         Secrets are masked as `***`; nothing is sent.
@@ -243,3 +247,22 @@ class PassesOwnSecrets(ABC):
     @abstractmethod
     def own_secrets(self, target: Any) -> tuple[str, ...]:
         """Return these secrets of a compiled target, to be masked in responses."""
+
+
+class DescribesResponses(ABC):
+    """An adapter whose call templates say how responses are decoded."""
+
+    @abstractmethod
+    def response_spec(self, target: Any) -> ResponseSpec | None:
+        """Return what the template of a compiled target says of responses; None where it says nothing."""
+
+
+class ChecksUpstream(ABC):
+    """An adapter that can find out, without calling a tool, whether its upstream speaks the protocol."""
+
+    @abstractmethod
+    async def check(self, call: Call[Any]) -> None:
+        """Exchange the smallest message of the protocol with the upstream, with the call's credentials.
+
+        The call has no arguments. Raise what `Adapter.call` raises.
+        """

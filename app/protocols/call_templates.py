@@ -1,6 +1,7 @@
 """Call templates (1.x) and providers (0.x), read tolerantly and normalised to the spelling of 1.x."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidInput
@@ -35,9 +36,20 @@ def read_template(raw: Any, *, at: str = "") -> Template:
     return Template(protocol, _compile_with_variables({**fields, "name": name}, protocol, at=at), notes)
 
 
+def for_tool(template: Template, name: str, *, at: str = "") -> Template:
+    """Return the template of the tool of this name; raise InvalidInput, with pointers below `at`, for one
+    that names nothing which could be called.
+    """
+    try:
+        return replace(template, model=template.model.for_tool(name))
+    except InvalidInput as error:
+        problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+        raise InvalidInput(f"It could never be called: {error.detail}", errors=problems) from None
+
+
 def with_protocol(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the template with the default protocol where it names none, in the spelling of any version."""
-    named = any(isinstance(raw.get(key), str) for key in TYPE_KEYS)
+    named = any(key in raw for key in TYPE_KEYS)
     return dict(raw) if named else {**raw, "call_template_type": DEFAULT}
 
 
@@ -48,7 +60,7 @@ def protocol_of(raw: Mapping[str, Any]) -> str:
 
 def _compile_with_variables(fields: Mapping[str, Any], protocol: str, *, at: str) -> CallTemplate:
     """As `compile_template`; but one variable may stand where no other text could (`"port": "${PORT}"`): it
-    is judged when its value is known.
+    is validated when its value is known.
     """
     model = PROTOCOLS[protocol].template
     try:

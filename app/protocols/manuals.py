@@ -3,13 +3,13 @@ a document.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from app.errors import FieldError, InvalidDocument, InvalidInput
 from app.json_schema.normalize import normalize_inputs, normalize_schema
-from app.protocols.call_templates import read_template
-from app.text import NAME_LIMIT, clean_text, pointer, reject_unstorable
+from app.protocols.call_templates import for_tool, read_template
+from app.text import NAME_LIMIT, clean_text, pointer, reject_unstorable, storable_text
 from app.utcp.call_template import Template
 
 DocumentKind = Literal[
@@ -64,7 +64,7 @@ class Manual:
 
 
 def detect_kind(raw: Any) -> DocumentKind:
-    """Return which of the kinds of document that can be registered this is, judged by its keys alone.
+    """Return which of the kinds of document that can be registered this is, by its keys alone.
 
     Never raises.
     """
@@ -116,7 +116,13 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
         except InvalidInput as error:
             rejected.append(RejectedTool(at, _readable_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
-    return Manual(version, str(declared)[:64], tuple(tools), tuple(rejected), tuple(_warnings(raw, tools)))
+    return Manual(
+        version,
+        str(declared)[:64],
+        tuple(tools),
+        tuple(rejected),
+        tuple(_warnings(raw, tools)),
+    )
 
 
 def _manual_kind(raw: Mapping[str, Any]) -> Literal["manual_v1", "manual_v0", "unknown"]:
@@ -146,7 +152,7 @@ def _warnings(raw: Mapping[str, Any], tools: list[ManualTool]) -> list[FieldErro
 
 def _readable_name(entry: Any) -> str | None:
     name = entry.get("name") if isinstance(entry, Mapping) else None
-    return name.replace("\x00", "")[:NAME_LIMIT] if isinstance(name, str) else None
+    return storable_text(name)[:NAME_LIMIT] if isinstance(name, str) else None
 
 
 def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualTool:
@@ -162,7 +168,7 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
     inputs, input_notes = normalize_inputs(entry.get(inputs_key), at=pointer(at, inputs_key))
     outputs, output_notes = normalize_schema(entry.get("outputs"), at=pointer(at, "outputs"))
     template, is_own = _template_or(inherited, entry, at, notes)
-    template = replace(template, model=template.model.for_tool(name))
+    template = for_tool(template, name, at=pointer(at, _template_key(entry)))
     size = entry.get("average_response_size")
     return ManualTool(
         pointer=at,
@@ -194,8 +200,8 @@ def _description(raw: Any, at: str) -> str:
 
 
 def _tags(raw: Any, at: str) -> tuple[str, ...]:
-    given = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
-    tags = [clean_text(tag, at=at, limit=_MAX_TAG_LENGTH).strip() for tag in given if isinstance(tag, str)]
+    listed = [raw] if isinstance(raw, str) else raw if isinstance(raw, list) else []
+    tags = [clean_text(tag, at=at, limit=_MAX_TAG_LENGTH).strip() for tag in listed if isinstance(tag, str)]
     return tuple(dict.fromkeys(tag for tag in tags if tag))[:_MAX_TAGS]
 
 
@@ -212,10 +218,15 @@ def _template_or(
     return read_template(inherited, at=pointer(at, _TEMPLATE_KEYS[0])), False
 
 
+def _template_key(entry: Mapping[str, Any]) -> str:
+    """Return the member that holds a tool's call template; that of UTCP 1.x where there is none."""
+    return next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), _TEMPLATE_KEYS[0])
+
+
 def _template(entry: Mapping[str, Any], at: str, notes: list[str]) -> Template:
-    key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), None)
-    if key is None:
-        error = FieldError(pointer(at, _TEMPLATE_KEYS[0]), "Give a call template.", "object")
+    key = _template_key(entry)
+    if not isinstance(entry.get(key), Mapping):
+        error = FieldError(pointer(at, key), "Give a call template.", "object")
         raise InvalidDocument("The tool has no call template", errors=[error])
     raw = entry[key]
     if isinstance(entry.get("auth"), Mapping) and raw.get("auth") is None:

@@ -1,5 +1,5 @@
-"""Where a call template sends to, as an origin (RFC 6454): what credentials are allowed for, and what is
-guarded, approved and counted as one upstream.
+"""The origin (RFC 6454) of a call template: credentials are allowed by origin, and an origin is approved,
+guarded and counted as one upstream.
 
 `https://host[:port]` and the like for URLs (no port that the scheme implies), `tcp://host:port` for sockets,
 `grpcs://` for gRPC over TLS, `cli:///usr/bin/x` and `stdio:///usr/bin/x` for programs, `file:///srv/x` for
@@ -15,7 +15,7 @@ from app.protocols.registry import PROTOCOLS
 
 
 def template_origin(fields: Mapping[str, Any]) -> str:
-    """Return the one origin of a template in 1.x spelling, its variables written out.
+    """Return the one origin of a template in 1.x spelling, its variables substituted.
 
     Raise InvalidInput, with pointers into the template, where there is none that is fixed and legal.
     """

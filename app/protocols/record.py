@@ -1,4 +1,4 @@
-"""What the gateway knows of a protocol without loading its adapter: one record for each."""
+"""The record of a protocol: all that other packages need of it without loading its adapter."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -16,9 +16,28 @@ Fields: TypeAlias = Mapping[str, Any]
 
 
 class NotDirect(GatewayError):
-    """A UTCP client could not call this tool by itself. `detail` says why."""
+    """Raised for a tool that a UTCP client cannot call without the gateway; `detail` is the reason."""
 
     status, slug, title = 422, "not-direct", "The tool cannot be called directly"
+    hint = "Call the tool through the gateway: POST /tools/{name}/call."
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfiguration:
+    """The configuration of a client of the protocol, as a call template.
+
+    `pointer_in_template` is the JSON pointer of the part that is in the document at `pointer_in_document`.
+    `name` is a name for the provider, None where the document suggests none.
+    """
+
+    template: dict[str, Any]
+    pointer_in_template: str
+    pointer_in_document: str
+    name: str | None = None
+
+
+def _no_configuration(document: Fields) -> None:  # noqa: ARG001 - most protocols have no such documents.
+    return None
 
 
 def _unchanged(fields: Fields) -> dict[str, Any]:
@@ -33,8 +52,24 @@ def _no_address(fields: Fields) -> str:  # noqa: ARG001 - most templates have on
     return ""
 
 
+def _all_sent(
+    fields: Fields,
+    required: frozenset[str],  # noqa: ARG001 - other protocols have arguments that they cannot send.
+) -> tuple[dict[str, Any], frozenset[str]]:
+    return dict(fields), frozenset()
+
+
 def _one_part(fields: Fields) -> list[dict[str, Any]]:
     return [dict(fields)]
+
+
+def _does_not_stream(fields: Fields) -> bool:  # noqa: ARG001 - most tools respond once.
+    return False
+
+
+def always_streams(fields: Fields) -> bool:  # noqa: ARG001 - for `ProtocolRecord.streams`.
+    """Return True: each response of the protocol is a stream."""
+    return True
 
 
 def _not_reassigned(fields: Fields) -> None:  # noqa: ARG001 - most protocols keep all of their templates.
@@ -42,33 +77,37 @@ def _not_reassigned(fields: Fields) -> None:  # noqa: ARG001 - most protocols ke
 
 
 def not_direct_here(fields: Fields) -> NoReturn:  # noqa: ARG001 - for `DirectMode.native`.
-    """Raise NotDirect for a tool that works on the gateway's own machine."""
-    raise NotDirect("It works on the gateway's own machine.")
+    """Raise NotDirect for a tool that runs on the gateway's own machine."""
+    raise NotDirect("It runs on the gateway's own machine.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectMode:
-    """How clients of UTCP call tools of a protocol by themselves (`mode=direct`)."""
+    """How UTCP clients call tools of a protocol without the gateway (`mode=direct`)."""
 
     by_default: bool = False
-    """Whether every client is expected to read such tools: one of another protocol would cost a client
-    without the plugin for it the whole manual.
+    """Whether tools of this protocol are included unless a client selects protocols: a client rejects a whole
+    manual for one tool of a protocol for which it has no plugin.
     """
     versions: frozenset[ManualVersion] = frozenset({0, 1})
     """The generations of UTCP that have the protocol."""
     name_v0: str | None = None
     """The name of the protocol in UTCP 0.x, where it is another one."""
+    without_unsendable: Callable[[Fields, frozenset[str]], tuple[dict[str, Any], frozenset[str]]] = _all_sent
+    """Return a template without the arguments that UTCP's own members cannot send, and their names; those
+    that are required (second parameter) stay.
+    """
     native: Callable[[Fields], dict[str, Any]] = _unchanged
-    """Return a template in UTCP's own members; raise NotDirect where these cannot say it."""
+    """Return a template in UTCP's own members; raise NotDirect where these cannot express it."""
     finish: Callable[[Fields], dict[str, Any]] = _unchanged
-    """Return a template whose secrets are variables as clients take it."""
+    """Return a template in the form that clients expect; its secrets are variables already."""
     tool_name: Callable[[str, Fields], str] = _own_name
-    """Return the name of a tool as clients take it."""
+    """Return the name of a tool in the form that clients expect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRecord:
-    """One protocol. All functions take a stored template in 1.x spelling, its variables written out."""
+    """One protocol. All functions take a stored template in 1.x spelling, its variables substituted."""
 
     name: str
     """Its `call_template_type` in UTCP 1.x."""
@@ -85,23 +124,33 @@ class ProtocolRecord:
     libraries: tuple[str, ...] = ()
     """Top-level modules that the adapter imports and that may not be installed."""
     is_introspected: bool = False
-    """Whether servers publish no UTCP manual: the adapter makes one of what they say of themselves."""
+    """Whether servers publish no UTCP manual, so that the adapter generates one from their introspection."""
     may_be_local: bool = False
     """Whether tools may start programs or read files on the gateway's own machine."""
     is_content: bool = False
-    """Whether a template is a document or a response itself, and no server is named by it."""
+    """Whether a template is a document or a response itself, and names no server."""
     inherits_template: bool = False
     """Whether a manual's tools without a call template are called with that of the manual."""
     socket_schemes: tuple[str, ...] = ()
     """Schemes of its origins `scheme://host:port` that are not those of HTTP."""
+    datagram_schemes: tuple[str, ...] = ()
+    """Those of `socket_schemes` that are no connections."""
+    tls_schemes: tuple[str, ...] = ()
+    """Those of `socket_schemes` that are connections with TLS."""
     program_schemes: tuple[str, ...] = ()
     """Schemes of its origins that name programs."""
     address: Callable[[Fields], str] = _no_address
     """Return the text that names the destination where variables decide the origin."""
     parts: Callable[[Fields], list[dict[str, Any]]] = _one_part
     """Return one template for each server that a template names."""
+    part_pointer: Callable[[Fields], str] = _no_address
+    """Return the JSON pointer of the one server in a template of `parts`; "" where templates name none."""
     reassign: Callable[[Fields], tuple[str, str] | None] = _not_reassigned
-    """Return the protocol that a template belongs to by now, and a note that says so; None for its own."""
+    """Return the protocol that a template belongs to in UTCP 1.x and a note, where it is not its own."""
+    from_configuration: Callable[[Fields], ClientConfiguration | None] = _no_configuration
+    """Return the configuration of a client that is no UTCP client; None for any other document."""
+    streams: Callable[[Fields], bool] = _does_not_stream
+    """Return whether responses are streams of values of their own, which a client reads as they arrive."""
     direct: DirectMode = DirectMode()
 
     def load(self) -> Callable[[AdapterContext], Adapter[Any]]:

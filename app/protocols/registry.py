@@ -1,4 +1,4 @@
-"""The one list of protocols. What the rest of the gateway wants to know of a protocol is a query over it.
+"""The one list of protocols, which other packages query instead of comparing names of protocols.
 
 A package that is installed beside the gateway adds a protocol by an entry point of the group
 `utcp_gateway.protocols`, whose value is a ProtocolRecord. Records are small; an adapter is imported when its
@@ -18,7 +18,7 @@ from app.protocols.graphql.record import PROTOCOL as GRAPHQL
 from app.protocols.grpc.record import PROTOCOL as GRPC
 from app.protocols.http.record import PROTOCOL as HTTP
 from app.protocols.mcp.record import PROTOCOL as MCP
-from app.protocols.record import ProtocolRecord
+from app.protocols.record import ClientConfiguration, ProtocolRecord
 from app.protocols.sse.record import PROTOCOL as SSE
 from app.protocols.streamable_http.record import PROTOCOL as STREAMABLE_HTTP
 from app.protocols.tcp.record import PROTOCOL as TCP
@@ -37,7 +37,7 @@ ENTRY_POINTS: Final = "utcp_gateway.protocols"
 
 
 class Protocols(Mapping[str, ProtocolRecord]):
-    """Records by name; ValueError where two have the same name or alias."""
+    """The records by name. Raises ValueError where two have the same name or alias."""
 
     def __init__(self, records: Iterable[ProtocolRecord]) -> None:
         self._records: dict[str, ProtocolRecord] = {}
@@ -51,12 +51,14 @@ class Protocols(Mapping[str, ProtocolRecord]):
         self.introspected = self._named("is_introspected")
         """Protocols whose servers publish no UTCP manual."""
         self.local = self._named("may_be_local")
-        """Protocols that may work on the gateway's own machine."""
+        """Protocols whose tools may start programs or read files on the gateway's own machine."""
         self.inheriting = self._named("inherits_template")
-        """Protocols of manuals whose tools may leave out how they are called."""
+        """Protocols whose manuals may have tools without a call template."""
         self.direct_by_default = frozenset(name for name in self if self[name].direct.by_default)
-        """Protocols that every client of `mode=direct` is expected to read."""
+        """Protocols that `mode=direct` includes by default."""
         self.socket_schemes = tuple(scheme for record in self.values() for scheme in record.socket_schemes)
+        self.datagram_schemes = tuple(one for record in self.values() for one in record.datagram_schemes)
+        self.tls_schemes = tuple(one for record in self.values() for one in record.tls_schemes)
         self.program_schemes = tuple(scheme for record in self.values() for scheme in record.program_schemes)
 
     def __getitem__(self, name: str) -> ProtocolRecord:
@@ -68,22 +70,32 @@ class Protocols(Mapping[str, ProtocolRecord]):
     def __len__(self) -> int:
         return len(self._records)
 
+    def configuration(self, document: Any) -> ClientConfiguration | None:
+        """Return the configuration of a protocol's own clients, as a call template; None for what is none."""
+        if not isinstance(document, Mapping):
+            return None
+        found = (record.from_configuration(document) for record in self.values())
+        return next((one for one in found if one is not None), None)
+
     def canonical(self, text: str) -> str:
-        """Return the name in 1.x spelling of a protocol as anybody writes it, also of an unknown one."""
-        given = text.strip().lower().replace("-", "_")
-        return self._names.get(given, given)
+        """Return the 1.x spelling of a protocol's name or alias.
+
+        An unknown name is returned in lower case with `_` for `-`.
+        """
+        spelling = text.strip().lower().replace("-", "_")
+        return self._names.get(spelling, spelling)
 
     def _named(self, attribute: str) -> frozenset[str]:
         return frozenset(name for name, record in self._records.items() if getattr(record, attribute))
 
 
 def installed_records() -> list[ProtocolRecord]:
-    """Return the records of packages that are installed beside the gateway; TypeError for what is none."""
+    """Return the records of installed packages; raise TypeError for an entry point that is not one."""
     found = []
     for entry in sorted(entry_points(group=ENTRY_POINTS)):
         record = entry.load()
         if not isinstance(record, ProtocolRecord):
-            raise TypeError(f"The entry point {entry.name} of {ENTRY_POINTS} is no ProtocolRecord.")
+            raise TypeError(f"The entry point {entry.name} of {ENTRY_POINTS} is not a ProtocolRecord.")
         found.append(record)
     return found
 
@@ -92,7 +104,7 @@ PROTOCOLS: Final = Protocols([*BUILT_IN, *installed_records()])
 
 
 class Adapters(Mapping[str, Adapter[Any]]):
-    """One adapter of each protocol, made when it is first used."""
+    """The adapters by protocol name; each is created when it is first used."""
 
     def __init__(self, context: AdapterContext, protocols: Protocols = PROTOCOLS) -> None:
         self._context = context
@@ -113,13 +125,13 @@ class Adapters(Mapping[str, Adapter[Any]]):
     def __len__(self) -> int:
         return len(self._protocols)
 
-    async def ready(self, name: str) -> None:
-        """Import what the protocol needs, if there is such a protocol, beside the event loop."""
+    async def load(self, name: str) -> None:
+        """Import the adapter of a protocol in a thread; do nothing for an unknown protocol."""
         if name not in self._adapters and name in self._protocols:
             await asyncio.to_thread(self._protocols[name].load)
 
     async def aclose(self) -> None:
-        """Release what the adapters hold."""
+        """Close all adapters, with their connections, sessions and programs."""
         for adapter in self._adapters.values():
             await adapter.aclose()
 

@@ -2,10 +2,17 @@
 
 from fastapi import APIRouter, FastAPI
 
-from app.providers import routes, routes_credentials, routes_imports, routes_tools, routes_variables
+from app.providers import (
+    routes,
+    routes_credentials,
+    routes_health,
+    routes_imports,
+    routes_tools,
+    routes_variables,
+)
 
 router = APIRouter()
-for _part in (routes, routes_credentials, routes_variables, routes_tools, routes_imports):
+for _part in (routes, routes_credentials, routes_variables, routes_tools, routes_imports, routes_health):
     router.include_router(_part.router)
 
 __all__ = ["install", "router"]

@@ -1,5 +1,6 @@
 """Stores, lists (without their values) and deletes the credentials of providers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,16 +16,17 @@ from app.credentials.model import (
     Json,
 )
 from app.credentials.permissions import UNRESTRICTED, RegistrationPermissions, permissions_of
-from app.credentials.sealing import new_credential, seal_into_credential_row, with_stored_spellings
+from app.credentials.sealing import new_credential, seal_into_credential_row, with_stored_variable_names
 from app.credentials.slots import complete
 from app.credentials.variable_scope import VariableScope, scope_of
-from app.errors import FieldError, NotFound
+from app.errors import FieldError, not_found
 from app.models import Credential, Provider, now
 from app.providers.provider_store import require_version
 from app.registration.destinations import Destination, Destinations, destinations_of
-from app.registration.repository import credentials_of, source_facts, tools_of, variables_for
+from app.registration.repository import credentials_of, slots_of, source_summaries, tools_of, variables_for
 from app.registration.service import RegistrationService
 from app.security.principal import Principal
+from app.suggestions import closest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class CredentialStore:
 
     async def listed(self, provider: str, *, principal: Principal) -> list[Credential]:
         """Return the stored credentials by slot; raise NotFound for the provider."""
-        async with self.registry.database.reading() as session:
+        async with self.registry.database.read_session() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
             return [one for one in await credentials_of(session, [row.id]) if one.slot != EGRESS_SLOT]
 
@@ -44,13 +46,13 @@ class CredentialStore:
 
         Raises NotFound for the provider.
         """
-        async with self.registry.database.reading() as session:
+        async with self.registry.database.read_session() as session:
             row = await self.registry.visible_provider(session, provider, principal=principal)
-            scope = await self._scope(session, row, reach=UNRESTRICTED)
+            scope = await self._scope(session, row, permissions=UNRESTRICTED)
             found = await _destinations(session, row, scope=scope)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}
         more = DISCOVERY_SLOTS if row.call_template else ()
-        slots = dict.fromkeys([*(str(slot["slot"]) for slot in row.slots), *more, *stored])
+        slots = dict.fromkeys([*(slot.name for slot in slots_of(row)), *more, *stored])
         return [found.of(slot, stored.get(slot)) for slot in slots if slot != EGRESS_SLOT]
 
     async def put(
@@ -70,11 +72,11 @@ class CredentialStore:
         Forbidden where a limited key names a secret variable that all providers share.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
             stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
             going = given if stored is None else _as_stored(given, stored)
-            ready = await self._complete(session, row, slot, going, reach=permissions_of(principal))
+            ready = await self._complete(session, row, slot, going, principal=principal)
             require_version(None if stored is None else stored.version, if_match)
             if stored is None:
                 credential = new_credential(row.id, slot, ready, vault=registry.vault)
@@ -100,11 +102,15 @@ class CredentialStore:
         version.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             row = await registry.visible_provider(session, provider, principal=principal, locked=True)
-            stored = {one.slot: one for one in await credentials_of(session, [row.id])}.get(slot)
+            slots = {one.slot: one for one in await credentials_of(session, [row.id])}
+            stored = slots.get(slot)
             if stored is None or slot == EGRESS_SLOT:
-                raise NotFound(f"No credential is stored in slot {slot!r} of {provider!r}.")
+                raise not_found(
+                    f"No credential is stored in slot {slot!r} of {provider!r}.",
+                    _similar(slot, slots, principal=principal),
+                )
             require_version(stored.version, if_match)
             await session.delete(stored)
             await session.flush()
@@ -118,27 +124,42 @@ class CredentialStore:
         slot: str,
         given: CredentialDraft,
         *,
-        reach: RegistrationPermissions,
+        principal: Principal,
     ) -> CredentialDraft:
-        stored_slot = next((one for one in provider.slots if one["slot"] == slot), None)
-        entry = None if stored_slot is None else CredentialSlot.from_json(stored_slot)
+        slots = {one.name: one for one in slots_of(provider)}
+        entry = slots.get(slot)
         if entry is None and slot in DISCOVERY_SLOTS and provider.call_template:
             entry = CredentialSlot(slot, "static" if slot == DISCOVERY_STATIC else "any")
         if entry is None:
-            known = [str(one["slot"]) for one in provider.slots]
-            error = FieldError("#/path/slot", "The provider has no such slot.", expected=known)
-            raise NotFound(f"The provider {provider.name!r} has no credential slot {slot!r}.", errors=[error])
-        scope = await self._scope(session, provider, reach=reach)
+            error = FieldError("#/path/slot", "The provider has no such slot.", expected=list(slots))
+            unknown = not_found(
+                f"The provider {provider.name!r} has no credential slot {slot!r}.",
+                _similar(slot, slots, principal=principal),
+            )
+            unknown.errors = (error,)
+            raise unknown
+        scope = await self._scope(session, provider, permissions=permissions_of(principal))
         found = await _destinations(session, provider, scope=scope)
         loopback = self.registry.reader.binding(()).loopback_tokens
         binding = found.binding(slot, loopback_tokens=loopback)
-        return complete(with_stored_spellings(given, scope=scope, at=""), slot=entry, binding=binding, at="")
+        return complete(
+            with_stored_variable_names(given, scope=scope, at=""), slot=entry, binding=binding, at=""
+        )
 
     async def _scope(
-        self, session: AsyncSession, provider: Provider, *, reach: RegistrationPermissions
+        self, session: AsyncSession, provider: Provider, *, permissions: RegistrationPermissions
     ) -> VariableScope:
         variables = await variables_for(session, provider.id)
-        return scope_of(provider.name, variables, environment=self.registry.environment, permissions=reach)
+        return scope_of(
+            provider.name, variables, environment=self.registry.environment, permissions=permissions
+        )
+
+
+def _similar(slot: str, slots: Iterable[str], *, principal: Principal) -> list[str]:
+    """Return up to three names of slots similar to an unknown name, for keys that may list them."""
+    if not principal.has_scope("providers:read"):
+        return []
+    return closest(slot, (name for name in slots if name != EGRESS_SLOT), limit=3)
 
 
 def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:
@@ -151,13 +172,18 @@ def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:
 
 
 async def _destinations(session: AsyncSession, provider: Provider, *, scope: VariableScope) -> Destinations:
-    url = ((await source_facts(session, [provider.id])).get(provider.id) or {}).get("url")
+    url = await _source_url(session, provider)
     found = destinations_of(provider, source_url=url, scope=scope)
     if found.source or found.base:
         # The tools' origins do not matter then, and there may be thousands of tools.
         return found
     tools = await tools_of(session, provider.id)
     return destinations_of(provider, source_url=url, scope=scope, tools=tools)
+
+
+async def _source_url(session: AsyncSession, provider: Provider) -> str | None:
+    source = (await source_summaries(session, [provider.id])).get(provider.id)
+    return None if source is None else source.url
 
 
 async def _record(

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from app.access.events import record_event
 from app.catalog.feed import record_change
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
-from app.credentials.model import DEFAULT_SLOT, CredentialDraft, SlotAssignment
+from app.credentials.model import DEFAULT_SLOT, CredentialDraft, Json, SlotAssignment
 from app.credentials.permissions import RegistrationPermissions, permissions_of
 from app.credentials.sealing import fingerprint, merged_variables, new_credential, new_variable
 from app.credentials.slots import SlotAllocator, complete
@@ -15,7 +15,7 @@ from app.credentials.variable_scope import scope_of
 from app.errors import Conflict, FieldError, Forbidden, InvalidInput
 from app.json_schema.normalize import normalize_inputs, normalize_schema
 from app.models import Credential, Provider, Variable
-from app.protocols.call_templates import read_template, with_protocol
+from app.protocols.call_templates import for_tool, read_template, with_protocol
 from app.protocols.registry import DEFAULT
 from app.registration.destinations import with_tool_origin
 from app.registration.from_manual import open_template, slots_of_tools, strict_inputs, tool_security
@@ -28,12 +28,13 @@ from app.registration.repository import (
     insert_tools,
     lock_names,
     provider_named,
+    slots_of,
     tools_of,
     variables_for,
 )
 from app.registration.request_parser import variable_draft
 from app.registration.service import RegistrationService
-from app.registration.tool_checks import judged_tool
+from app.registration.tool_checks import slimmed_tool
 from app.security.principal import Principal
 from app.text import reject_unstorable
 from app.utcp.call_template import Template
@@ -53,9 +54,9 @@ class CustomTools:
         """
         registry = self.registry
         template = read_template(with_protocol(body.call_template), at="/call_template")
-        template = replace(template, model=template.model.for_tool(body.name))
-        await registry.reader.fetcher.adapters.ready(template.protocol)
-        async with registry.database.writing() as session:
+        template = for_tool(template, body.name, at="/call_template")
+        await registry.reader.fetcher.adapters.load(template.protocol)
+        async with registry.database.transaction() as session:
             await lock_names(session)
             provider, is_new = await self._provider(session, body, principal)
             canonical = f"{provider.name}.{body.name}"
@@ -63,19 +64,23 @@ class CustomTools:
                 raise Conflict(f"A tool named {canonical!r} already exists.")
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
-            reach = permissions_of(principal)
-            drafted, book = self._draft(body, template, provider, variables, stored, reach=reach)
-            if body.variables or book.assignments:
-                reach.require_credentials_write()
-            tool = judged_tool(drafted)
-            self._store_credentials(session, provider, book.assignments, stored)
-            update_provider(provider, {"slots": _slots(provider, book, tool)})
+            permissions = permissions_of(principal)
+            drafted, allocator = self._draft(
+                body, template, provider, variables, stored, permissions=permissions
+            )
+            if body.variables or allocator.assignments:
+                permissions.require_credentials_write()
+            tool = slimmed_tool(drafted)
+            self._store_credentials(session, provider, allocator.assignments, stored)
+            update_provider(provider, {"slots": _slots(provider, allocator, tool)})
             if not is_new:
-                provider.options = with_tool_origin(provider, tool.origin, permissions=reach)
+                provider.options = with_tool_origin(provider, tool.origin, permissions=permissions)
             provider.origins = list(dict.fromkeys([*provider.origins, tool.origin]))
             _, rejected = await insert_tools(session, provider, [tool], revision_id=None)
             if rejected:
                 raise InvalidInput("The tool contains a value that the database cannot store.")
+            history = registry.history_of(principal)
+            await history.write_changes(session, provider.id, {tool.source_key: []}, action="created")
             row = (await session.execute(tool_select().where(has_name(canonical)))).one()
             await record_event(
                 session,
@@ -133,22 +138,25 @@ class CustomTools:
         variables: list[Variable],
         stored: list[Credential],
         *,
-        reach: RegistrationPermissions,
+        permissions: RegistrationPermissions,
     ) -> tuple[ToolDraft, SlotAllocator]:
         registry = self.registry
         reject_unstorable({"inputs": body.inputs, "outputs": body.outputs})
         given_inputs, _ = normalize_inputs(body.inputs, at="/inputs")
         outputs, _ = normalize_schema(body.outputs, at="/outputs")
         inputs = strict_inputs(given_inputs, template)
-        known = {slot["inline"]: slot["slot"] for slot in provider.slots if slot.get("inline")}
-        taken = {*(slot["slot"] for slot in provider.slots), *(row.slot for row in stored)}
-        book = SlotAllocator(lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken)
-        scope = scope_of(provider.name, variables, environment=registry.environment, permissions=reach)
+        slots = slots_of(provider)
+        known = {slot.fingerprint: slot.name for slot in slots if slot.fingerprint}
+        taken = {*(slot.name for slot in slots), *(row.slot for row in stored)}
+        allocator = SlotAllocator(
+            lambda given: fingerprint(given, vault=registry.vault), known=known, taken=taken
+        )
+        scope = scope_of(provider.name, variables, environment=registry.environment, permissions=permissions)
         split, origin = open_template(
             template, scope=scope, prepare=registry.reader.prepare, at="/call_template"
         )
-        bare = any(slot["slot"] == DEFAULT_SLOT and slot["kind"] == "any" for slot in provider.slots)
-        fallback = DEFAULT_SLOT if bare or DEFAULT_SLOT not in taken else None
+        is_free = any(slot.name == DEFAULT_SLOT and slot.kind == "any" for slot in slots)
+        fallback = DEFAULT_SLOT if is_free or DEFAULT_SLOT not in taken else None
         tool = ToolDraft(
             source_key=f"custom:{body.name}",
             name=body.name,
@@ -157,10 +165,10 @@ class CustomTools:
             outputs=outputs,
             tags=tuple(dict.fromkeys(body.tags)),
             call_template=split.fields,
-            security=tool_security(split, origin, allocator=book, fallback=fallback, optional=True),
+            security=tool_security(split, origin, allocator=allocator, fallback=fallback, optional=True),
             origin=origin,
         )
-        return tool, book
+        return tool, allocator
 
     def _store_credentials(
         self,
@@ -193,7 +201,9 @@ def _reject_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None
         raise InvalidInput("The same credential is stored for another origin.", errors=[error])
 
 
-def _slots(provider: Provider, book: SlotAllocator, tool: ToolDraft) -> list[dict[str, object]]:
-    kept = {slot["slot"] for slot in provider.slots}
-    more = (slot for slot in slots_of_tools(book, (tool,)) if slot.name not in kept)
-    return [*provider.slots, *(slot.to_json() for slot in more)]
+def _slots(provider: Provider, allocator: SlotAllocator, tool: ToolDraft) -> list[Json]:
+    """Return the provider's slots as they are stored once it has the tool."""
+    slots = {slot.name: slot for slot in slots_of(provider)}
+    for slot in slots_of_tools(allocator, (tool,)):
+        slots.setdefault(slot.name, slot)
+    return [slot.to_json() for slot in slots.values()]

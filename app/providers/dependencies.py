@@ -4,11 +4,14 @@ from typing import Annotated
 
 from fastapi import Depends
 
+from app.approvals.service import ApprovalService
 from app.dependencies import UsesServices
-from app.providers.approvals import Approvals
+from app.providers.credential_check import CredentialChecker
 from app.providers.credential_store import CredentialStore
 from app.providers.custom_tools import CustomTools
 from app.providers.export import Exporter
+from app.providers.provider_check import ProviderChecks
+from app.providers.provider_health import ProviderHealthReader
 from app.providers.provider_store import ProviderStore
 from app.providers.variable_store import VariableStore
 from app.registration.jobs import ImportJobs
@@ -33,9 +36,9 @@ async def providers(of: UsesRegistry) -> ProviderStore:
     return ProviderStore(of)
 
 
-async def approvals(of: UsesRegistry) -> Approvals:
-    """Return the approvals of pending changes."""
-    return Approvals(of)
+async def approvals(services: UsesServices) -> ApprovalService:
+    """Return the approvals of this application."""
+    return services.approvals
 
 
 async def credentials(of: UsesRegistry) -> CredentialStore:
@@ -53,6 +56,17 @@ async def custom_tools(of: UsesRegistry) -> CustomTools:
     return CustomTools(of)
 
 
+async def checks(services: UsesServices) -> ProviderChecks:
+    """Return the checks of providers."""
+    checker = CredentialChecker(services.catalog, services.resolver)
+    return ProviderChecks(services.registration, services.engine, checker, services.calls.rate_limiter)
+
+
+async def health(services: UsesServices) -> ProviderHealthReader:
+    """Return the reader of the health of providers."""
+    return ProviderHealthReader(services.database, services.origins)
+
+
 async def exporter(of: UsesRegistry) -> Exporter:
     """Return the exporter of definitions."""
     return Exporter(of)
@@ -60,8 +74,10 @@ async def exporter(of: UsesRegistry) -> Exporter:
 
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]
 UsesProviders = Annotated[ProviderStore, Depends(providers)]
-UsesApprovals = Annotated[Approvals, Depends(approvals)]
+UsesApprovals = Annotated[ApprovalService, Depends(approvals)]
 UsesCredentials = Annotated[CredentialStore, Depends(credentials)]
 UsesVariables = Annotated[VariableStore, Depends(variables)]
 UsesCustomTools = Annotated[CustomTools, Depends(custom_tools)]
+UsesChecks = Annotated[ProviderChecks, Depends(checks)]
+UsesHealth = Annotated[ProviderHealthReader, Depends(health)]
 UsesExporter = Annotated[Exporter, Depends(exporter)]

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -13,7 +13,7 @@ from sqlmodel import col
 
 from app.catalog.tools import provider_filter
 from app.credentials.input_models import OverlayText, Tags
-from app.credentials.model import DISCOVERY_SLOTS, Json
+from app.credentials.model import DISCOVERY_SLOTS, CredentialSlot, Json
 from app.credentials.validation_errors import validated
 from app.errors import FieldError, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
@@ -27,7 +27,7 @@ from app.registration.model import (
     RejectedEntry,
 )
 from app.registration.persist import HIDDEN_OPTIONS, open_source_body
-from app.registration.repository import credentials_of, overrides_of, source_of, tools_of
+from app.registration.repository import credentials_of, overrides_of, slots_of, source_of, tools_of
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import RegistrationService
 from app.schemas import ProviderName, ShortText, StrictModel, Text, UrlText
@@ -43,6 +43,7 @@ class ExportedOverride(StrictModel):
     description: Text | None = None
     tags: Tags | None = None
     enabled: bool | None = None
+    requires_approval: bool | None = None
 
 
 class ExportedProvider(StrictModel):
@@ -85,27 +86,6 @@ class ExportDocument(StrictModel):
     providers: Annotated[list[ExportedProvider], Field(max_length=MAX_ENTRIES)]
 
 
-def import_body() -> Json:
-    """Return the OpenAPI request body of an import. Any entry is accepted, because each is judged by
-    itself.
-    """
-    providers = {
-        "type": "array",
-        "items": {},
-        "maxItems": MAX_ENTRIES,
-        "description": "Entries as `GET /export` writes them.",
-    }
-    schema = {
-        "type": "object",
-        "title": "ExportDocument",
-        "properties": {"format": {"const": FORMAT}, "providers": providers},
-        "required": ["format", "providers"],
-        "additionalProperties": False,
-        "example": {"format": FORMAT, "providers": [{"name": "pets", "tools": []}]},
-    }
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 @dataclass(frozen=True, slots=True)
 class Exporter:
     """Builds the export document."""
@@ -117,7 +97,7 @@ class Exporter:
 
         It contains no value of a credential or of a variable.
         """
-        async with self.registry.database.reading() as session:
+        async with self.registry.database.read_session() as session:
             query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
             rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
             providers = [await self._provider(session, row) for row in rows]
@@ -144,10 +124,16 @@ class Exporter:
         if source is not None and source.format == "openapi":
             body = open_source_body(source, vault=self.registry.vault)
             form |= {"url": source.url, "media_type": source.media_type, **_text(body)}
-            form |= {"root": source.root, "overlay": source.overlay, "follow_references": source.follows}
+            form |= {
+                "root": source.root,
+                "overlay": source.overlay,
+                "follow_references": source.follow_references,
+            }
             tools = [tool for tool in tools if tool.revision_id is None]
-        slots = {slot["slot"]: {key: slot[key] for key in slot if key != "inline"} for slot in row.slots}
-        form["slots"] = [*{**await _discovery_slots(session, row), **slots}.values()]
+        # Fingerprints are made with this gateway's key.
+        slots = {slot.name: replace(slot, fingerprint=None) for slot in slots_of(row)}
+        slots = {**await _discovery_slots(session, row), **slots}
+        form["slots"] = [slot.to_json() for slot in slots.values()]
         form["tools"] = [_tool(row.name, tool) for tool in tools]
         return form
 
@@ -196,13 +182,13 @@ def _options(stored: Mapping[str, Any]) -> Json:
     """Return the options without the registry's internal ones, and without a base URL that is not confirmed:
     a key with `credentials:write` would confirm it by importing it.
     """
-    shown = {key: value for key, value in stored.items() if key not in HIDDEN_OPTIONS}
+    options = {key: value for key, value in stored.items() if key not in HIDDEN_OPTIONS}
     confirmed = confirmed_base_url(stored)
-    if confirmed != (shown.get("base_url") or None):
-        shown.pop("base_url", None)
+    if confirmed != (options.get("base_url") or None):
+        options.pop("base_url", None)
         if confirmed is not None:
-            shown["base_url"] = confirmed
-    return shown
+            options["base_url"] = confirmed
+    return options
 
 
 def _source(body: ExportedProvider, at: str) -> RegistrationSource:
@@ -222,18 +208,16 @@ def _source(body: ExportedProvider, at: str) -> RegistrationSource:
     )
 
 
-async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, Json]:
+async def _discovery_slots(session: AsyncSession, provider: Provider) -> dict[str, CredentialSlot]:
     """Return the slots of credentials that are sent when the source is fetched, so that they can be
     refilled.
     """
     rows = [row for row in await credentials_of(session, [provider.id]) if row.slot in DISCOVERY_SLOTS]
-    shown = ("location", "name", "token_url", "values")
+    described = ("location", "name", "token_url", "values")
     return {
-        row.slot: {
-            "slot": row.slot,
-            "kind": row.kind,
-            **{key: row.public[key] for key in shown if key in row.public},
-        }
+        row.slot: CredentialSlot.from_json(
+            {"slot": row.slot, "kind": row.kind, **{key: row.public.get(key) for key in described}}
+        )
         for row in rows
     }
 

@@ -1,6 +1,5 @@
 """Reads, changes and deletes registered providers."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -8,24 +7,28 @@ from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.approvals.records import replace_changes
 from app.catalog.loader import VariableFinder, sealed_credential
-from app.credentials.model import EGRESS_SLOT, CredentialDraft, Json
+from app.credentials.model import EGRESS_SLOT
 from app.credentials.permissions import RegistrationPermissions, permissions_of
 from app.credentials.sealing import new_credential, seal_into_credential_row
 from app.errors import PreconditionFailed
 from app.models import Credential, Provider, Revision
-from app.pagination import etag_matches
+from app.openapi.report import SourceReport
+from app.pagination import Page, etag_matches
+from app.providers.queries import ProviderQuery
 from app.registration.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
 from app.registration.egress_check import reject_unusable_egress
 from app.registration.input_models import OptionsInput, ProviderPatch
 from app.registration.persist import DEFINITION_OPTION, update_provider
 from app.registration.plan import egress_credential
 from app.registration.repository import (
+    SourceSummary,
     credentials_of,
     page_of_providers,
     pending_of,
     report_of,
-    source_facts,
+    source_summaries,
     tool_counts,
 )
 from app.registration.service import RegistrationService
@@ -43,8 +46,8 @@ class ProviderDetails:
     provider: Provider
     tool_count: int
     credentials: tuple[Credential, ...]
-    source: Json | None
-    report: Json | None = None
+    source: SourceSummary | None
+    report: SourceReport | None = None
     pending: Revision | None = None
 
 
@@ -54,20 +57,21 @@ class ProviderStore:
 
     registry: RegistrationService
 
-    async def page(
-        self, *, principal: Principal, after: str, limit: int
-    ) -> tuple[list[ProviderDetails], str | None]:
-        """Return a page of providers by name, beginning after the name `after`, and the name after which the
-        next page begins (None: this is the last).
+    async def page(self, query: ProviderQuery, *, principal: Principal) -> Page[ProviderDetails]:
+        """Return a page of the providers that the key may see.
+
+        Raise InvalidInput for another list's cursor.
         """
-        async with self.registry.database.reading() as session:
-            rows = await page_of_providers(session, principal=principal, after=after, limit=limit + 1)
-            facts = await _details(session, rows[:limit])
-        return facts, rows[limit - 1].name if len(rows) > limit else None
+        async with self.registry.database.read_session() as session:
+            found = await page_of_providers(
+                session, principal=principal, page=query.page(), q=query.q, state=query.state
+            )
+            details = await _details(session, found.rows)
+        return Page(details, found.next_cursor, found.total, found.total_at_least)
 
     async def get(self, name: str, *, principal: Principal) -> ProviderDetails:
         """Return one provider with its report and pending changes; raise NotFound where there is none."""
-        async with self.registry.database.reading() as session:
+        async with self.registry.database.read_session() as session:
             provider = await self.registry.visible_provider(session, name, principal=principal)
             return await _full_details(session, provider)
 
@@ -80,21 +84,21 @@ class ProviderStore:
         that redirect a credential or change whom it is trusted to, where the key may not store credentials.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
-            reach = permissions_of(principal)
+            permissions = permissions_of(principal)
             if body.options is not None:
-                await _permit_options(session, provider, body.options, reach=reach)
-            values = _values(body, provider, reach=reach)
+                await _permit_options(session, provider, body.options, permissions=permissions)
+            values = _values(body, provider, permissions=permissions)
             update_provider(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
-            facts = await _full_details(session, provider)
+            details = await _full_details(session, provider)
             detail = {"changed": sorted(values)}
             await registry.record_action(session, provider, "changed", actor=principal.key_id, detail=detail)
         await registry.feed.catch_up()
-        return facts
+        return details
 
     async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
         """Delete a provider with all its rows, except for the records of calls and events.
@@ -103,11 +107,12 @@ class ProviderStore:
         not delete one by one: anybody could register the next provider of this name.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
             if await holds_secrets(session, provider):
                 permissions_of(principal).require_deletion(provider.name)
+            await replace_changes(session, provider.id)
             await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
             await registry.record_action(session, provider, "deleted", actor=principal.key_id)
         await registry.feed.catch_up()
@@ -128,12 +133,12 @@ class ProviderStore:
             await reject_unusable_egress(provider.options, merged, at="/options")
         if row is None:
             if merged:
-                session.add(new_credential(provider.id, EGRESS_SLOT, _given(merged), vault=vault))
+                session.add(new_credential(provider.id, EGRESS_SLOT, egress_credential(merged), vault=vault))
         elif not merged:
             await session.delete(row)
         else:
             row.version += 1
-            seal_into_credential_row(row, _given(merged), vault=vault)
+            seal_into_credential_row(row, egress_credential(merged), vault=vault)
         await session.flush()
 
 
@@ -151,28 +156,26 @@ def require_version(current: int | None, if_match: str | None) -> None:
 
 
 async def _permit_options(
-    session: AsyncSession, provider: Provider, options: OptionsInput, *, reach: RegistrationPermissions
+    session: AsyncSession, provider: Provider, options: OptionsInput, *, permissions: RegistrationPermissions
 ) -> None:
     """Raise Forbidden for options that only a key with `credentials:write` may change on this provider."""
     given = {name: getattr(options, name) for name in options.model_fields_set - _SECRETS}
-    reach.require_options_write(given, stored=provider.options, at="/options")
+    permissions.require_options_write(given, stored=provider.options, at="/options")
     if options.model_fields_set & _SECRETS:
-        reach.require_credentials_write()
-    if (
-        "base_url" not in given
-        or reach.may_write_credentials
-        or not moves_base_url(provider.options, options.base_url)
-    ):
+        permissions.require_credentials_write()
+    if permissions.may_write_credentials:
         return
-    if await holds_secrets(session, provider):
-        reach.require_destination_write("/options/base_url")
+    chosen = {name: given[name] for name in ("server", "server_variables") if name in given}
+    moved: list[str] = [name for name, value in chosen.items() if value != provider.options.get(name)]
+    if "base_url" in given and moves_base_url(provider.options, options.base_url):
+        moved.append("base_url")
+    if moved and await holds_secrets(session, provider):
+        permissions.require_destination_write(f"/options/{moved[0]}")
 
 
-def _given(secrets: Mapping[str, Any]) -> CredentialDraft:
-    return egress_credential(secrets)
-
-
-def _values(body: ProviderPatch, provider: Provider, *, reach: RegistrationPermissions) -> dict[str, Any]:
+def _values(
+    body: ProviderPatch, provider: Provider, *, permissions: RegistrationPermissions
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if body.description is not None:
         values["description"] = body.description
@@ -185,10 +188,12 @@ def _values(body: ProviderPatch, provider: Provider, *, reach: RegistrationPermi
         values["limits"] = {key: value for key, value in merged.items() if value is not None}
     if body.options is not None:
         named = body.options.model_dump(include=body.options.model_fields_set - _SECRETS)
+        if named.get("responses") is not None:
+            named["responses"] = body.options.stored()["responses"]
         merged = {**provider.options, **named}
         if "base_url" in named:
             merged.pop(CONFIRMED_BASE_URL, None)
-            merged |= with_base_url(provider.options, named["base_url"], permissions=reach)
+            merged |= with_base_url(provider.options, named["base_url"], permissions=permissions)
         values["options"] = {key: value for key, value in merged.items() if value is not None}
         values["options"].setdefault(DEFINITION_OPTION, "")
     return values
@@ -197,7 +202,7 @@ def _values(body: ProviderPatch, provider: Provider, *, reach: RegistrationPermi
 async def _details(session: AsyncSession, rows: list[Provider]) -> list[ProviderDetails]:
     ids = [row.id for row in rows]
     counts = await tool_counts(session, ids)
-    sources = await source_facts(session, ids)
+    sources = await source_summaries(session, ids)
     credentials = await credentials_of(session, ids)
     return [
         ProviderDetails(
@@ -211,9 +216,7 @@ async def _details(session: AsyncSession, rows: list[Provider]) -> list[Provider
 
 
 async def _full_details(session: AsyncSession, provider: Provider) -> ProviderDetails:
-    facts = (await _details(session, [provider]))[0]
+    details = (await _details(session, [provider]))[0]
     report = await report_of(session, provider.id)
     pending = await pending_of(session, provider.id)
-    return ProviderDetails(
-        provider, facts.tool_count, facts.credentials, facts.source, report or None, pending
-    )
+    return ProviderDetails(provider, details.tool_count, details.credentials, details.source, report, pending)

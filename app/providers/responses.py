@@ -1,23 +1,34 @@
 """Responses to imports: a status code and a model, sent at once or stored for a later poll."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import orjson
+from fastapi import Request
 from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
+from app.dependencies import location_of
 from app.errors import GatewayError
-from app.providers.schemas import BatchCounts, BatchEntry, BatchResult, ImportView, RefreshedProvider
+from app.pagination import version_etag
+from app.providers.schemas import (
+    BatchCounts,
+    BatchEntry,
+    BatchResult,
+    ImportView,
+    RefreshedProvider,
+    RegisteredProvider,
+)
 from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
-from app.registration.batch import EntryVerdict, register_all
+from app.registration.batch import EntryOutcome, register_all
 from app.registration.jobs import ImportJobs, Work, problem_json
 from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
-from app.registration.repository import source_facts
+from app.registration.repository import SourceSummary, source_summaries
 from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
@@ -44,11 +55,11 @@ class ImportRunner:
         raised as it is; those of a list are part of the result.
         """
         if registrations.is_list:
-            verdicts = await register_all(
+            outcomes = await register_all(
                 registrations, registry=self.registry, principal=self.principal, preview=preview
             )
-            status = 200 if all(one.error is None for one in verdicts) else 207
-            return status, await asyncio.to_thread(batch_result_of, verdicts)
+            status = 200 if all(one.error is None for one in outcomes) else 207
+            return status, await asyncio.to_thread(batch_result_of, outcomes)
         only = registrations.entries[0]
         if isinstance(only, RejectedEntry):
             raise only.error
@@ -67,46 +78,52 @@ class ImportRunner:
         source = await self._source(imported)
         return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
 
-    async def _source(self, imported: RegistrationResult) -> dict[str, Any] | None:
+    async def _source(self, imported: RegistrationResult) -> SourceSummary | None:
         key = imported.provider.id
-        async with self.registry.database.reading() as session:
-            return (await source_facts(session, [key])).get(key)
+        async with self.registry.database.read_session() as session:
+            return (await source_summaries(session, [key])).get(key)
 
 
-def batch_result_of(verdicts: list[EntryVerdict]) -> BatchResult:
-    """Return the response model of a list of registrations, with a count of each verdict."""
-    words = [one.verdict for one in verdicts]
+def batch_result_of(outcomes: list[EntryOutcome]) -> BatchResult:
+    """Return the response model of a list of registrations, with the number of entries by outcome."""
+    counted = Counter(one.outcome for one in outcomes)
     counts = BatchCounts(
-        registered=words.count("registered"),
-        previewed=words.count("previewed"),
-        unchanged=words.count("unchanged"),
-        failed=words.count("failed"),
+        registered=counted["registered"],
+        previewed=counted["previewed"],
+        unchanged=counted["unchanged"],
+        failed=counted["failed"],
     )
-    return BatchResult(entries=[_entry(one) for one in verdicts], counts=counts)
+    return BatchResult(entries=[_entry(one) for one in outcomes], counts=counts)
 
 
 async def import_response(
-    work: Any, *, jobs: ImportJobs, principal: Principal, prefer: str | None, root_path: str
+    work: Any, request: Request, *, jobs: ImportJobs, principal: Principal, prefer: str | None
 ) -> Response:
-    """Run `work()` and return its response; or start it as a background job and return 202 at once, where the
-    client sends `Prefer: respond-async` (RFC 7240 section 4.1).
+    """Run `work()` and return its response, to `request`; or start it as a background job and return 202 at
+    once, where the client sends `Prefer: respond-async` (RFC 7240 section 4.1).
+
+    A 201 has the path of the provider in `Location`, a 202 that of the import.
     """
     preferences = {preference.strip().lower() for preference in (prefer or "").replace(";", ",").split(",")}
     if "respond-async" not in preferences:
         status, model = await work()
-        return await asyncio.to_thread(model_response, status, model)
+        headers = {}
+        if status == 201 and isinstance(model, RegisteredProvider):
+            headers["Location"] = location_of(request, "providers", model.name)
+        return await asyncio.to_thread(model_response, status, model, headers=headers)
     row = await jobs.start(_as_job(work), principal=principal)
     view = ImportView(
         id=row.id, state="running", status=None, result=None, created_at=row.created_at, finished_at=None
     )
-    headers = {"Location": f"{root_path}/imports/{row.id}", "Preference-Applied": "respond-async"}
+    location = location_of(request, "imports", str(row.id))
+    headers = {"Location": location, "Preference-Applied": "respond-async"}
     return model_response(202, view, headers=headers)
 
 
 def model_response(status: int, model: BaseModel, *, headers: dict[str, str] | None = None) -> Response:
     """Return a response with the model as JSON, and with an ETag where the model has a `version`."""
     version = getattr(model, "version", None)
-    tag = {"ETag": f'"{version}"'} if version is not None else {}
+    tag = {"ETag": version_etag(version)} if version is not None else {}
     return Response(
         json_of(model),
         status,
@@ -166,14 +183,14 @@ def _json_form(model: BaseModel) -> dict[str, Any]:
     return form
 
 
-def _entry(one: EntryVerdict) -> BatchEntry:
+def _entry(one: EntryOutcome) -> BatchEntry:
     imported = one.result
     return BatchEntry(
         name=one.name,
-        verdict=one.verdict,
+        outcome=one.outcome,
         status=one.status,
         tool_count=None if imported is None else imported.tool_count,
-        report=None if imported is None else report_of(imported.report.to_json()),
+        report=None if imported is None else report_of(imported.report),
         needs_consent=[] if imported is None else consents_of(imported),
         problem=_problem(one.error),
     )

@@ -2,12 +2,20 @@
 
 import asyncio
 from functools import partial
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
+from app.approvals.kinds import Decision
 from app.credentials.permissions import permissions_of
-from app.dependencies import UsesSettings
-from app.pagination import Cursor, IfMatch, Limit, decode_cursor, encode_cursor
+from app.dependencies import UsesPageLinks, UsesSettings
+from app.idempotent_operations import (
+    IDEMPOTENCY_HEADERS,
+    IdempotentOperation,
+    UsesIdempotency,
+    request_content,
+)
+from app.pagination import IfMatch
 from app.providers.dependencies import UsesApprovals, UsesJobs, UsesProviders, UsesRegistry
 from app.providers.parameters import (
     ETAG,
@@ -18,9 +26,10 @@ from app.providers.parameters import (
     ReadsProviders,
     WritesCredentials,
     WritesProviders,
-    registration_body,
 )
 from app.providers.provider_store import ProviderDetails
+from app.providers.queries import ProviderQuery
+from app.providers.request_bodies import registration_body
 from app.providers.responses import ImportRunner, import_response, model_response
 from app.providers.schemas import (
     BatchResult,
@@ -34,20 +43,30 @@ from app.providers.schemas import (
 from app.providers.views import summary_of, view_of
 from app.registration.input_models import ProviderPatch
 from app.registration.request_parser import read_request
-from app.schemas import problem_responses
+from app.schemas import PAGE_HEADERS, location_header, problem_responses
 
 router = APIRouter(tags=["providers"])
 
 _READING = (400, 409, 413, 415, 502, 504)
+_REGISTRATION: Final = IdempotentOperation("registerProvider", seconds=600)
 
 
 @router.post(
     "/providers",
     operation_id="registerProvider",
+    summary="Register a provider",
     status_code=201,
     response_model=None,
     responses={
-        201: {"model": RegisteredProvider, **ETAG},
+        201: {
+            "model": RegisteredProvider,
+            "description": "Registered",
+            "headers": {
+                **ETAG["headers"],
+                **location_header("Path of the provider."),
+                **IDEMPOTENCY_HEADERS,
+            },
+        },
         200: {"model": BatchResult, "description": "Results of a list: every entry succeeded"},
         207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
@@ -61,28 +80,33 @@ async def register_provider(
     registry: UsesRegistry,
     jobs: UsesJobs,
     settings: UsesSettings,
+    idempotency: UsesIdempotency,
     *,
     name: NameQuery = None,
     prefer: Prefer = None,
 ) -> Response:
-    """Register an API. The body is `{name, source}`, a UTCP provider, call template or manual, an OpenAPI
-    document (JSON, YAML, multipart), a whole providers.json or a list of `manual_call_templates`; the gateway
-    detects which.
+    """Register an API. The body is `{name, url}`, `{name, source}`, a UTCP provider, call template or manual,
+    an OpenAPI document (JSON, YAML, multipart), a whole providers.json or a list of `manual_call_templates`;
+    the gateway detects which.
     """
+    content = b"" if idempotency.key is None else await request_content(request, name or "", prefer or "")
     registrations = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(ImportRunner(registry, principal).register, registrations)
-    return await import_response(
-        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
-    )
+    run = partial(import_response, work, request, jobs=jobs, principal=principal, prefer=prefer)
+    return await idempotency.respond(_REGISTRATION, run, principal=principal, content=content)
 
 
 @router.post(
     "/providers/preview",
     operation_id="previewProvider",
+    summary="Preview a registration",
     status_code=200,
     response_model=None,
     responses={
-        200: {"model": Preview | BatchResult},
+        200: {
+            "model": Preview | BatchResult,
+            "description": "What would be registered; of a list, the result of each entry.",
+        },
         207: {"model": BatchResult, "description": "Results of a list: at least one entry failed"},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
         **problem_responses(*_READING),
@@ -102,32 +126,40 @@ async def preview_provider(
     """Return what a registration with this body would do. Nothing is stored."""
     registrations = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(ImportRunner(registry, principal).register, registrations, preview=True)
-    return await import_response(
-        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
-    )
-
-
-@router.get("/providers", operation_id="listProviders", responses=problem_responses())
-async def list_providers(
-    principal: ReadsProviders, providers: UsesProviders, *, limit: Limit = 50, cursor: Cursor = None
-) -> ProviderPage:
-    """List the providers that this key may see, by name."""
-    rows, following = await providers.page(principal=principal, after=decode_cursor(cursor), limit=limit)
-    return ProviderPage(items=[summary_of(one) for one in rows], next_cursor=encode_cursor(following))
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
 
 
 @router.get(
-    "/providers/{name}", operation_id="getProvider", responses={200: ETAG, **problem_responses(404)},
-    response_model=ProviderView,
+    "/providers",
+    operation_id="listProviders",
+    summary="List registered providers",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_providers(
+    principal: ReadsProviders,
+    providers: UsesProviders,
+    links: UsesPageLinks,
+    query: Annotated[ProviderQuery, Query()],
+) -> ProviderPage:
+    """List the providers that this key may see."""
+    page = await providers.page(query, principal=principal)
+    links.set(page.next_cursor)
+    return ProviderPage.of(page, [summary_of(one) for one in page.rows])
+
+
+@router.get(
+    "/providers/{name}", operation_id="getProvider", summary="Get a provider", response_model=ProviderView,
+    responses={200: ETAG, **problem_responses(404)},
 )  # fmt: skip
 async def get_provider(name: ProviderPath, principal: ReadsProviders, providers: UsesProviders) -> Response:
     """Return one provider with its slots, credentials (without values) and the report of its last import."""
-    return await _shown(await providers.get(name, principal=principal))
+    return await _response(await providers.get(name, principal=principal))
 
 
 @router.patch(
     "/providers/{name}",
     operation_id="updateProvider",
+    summary="Update a provider",
     response_model=ProviderView,
     responses={200: ETAG, **problem_responses(400, 404, 412, 413, 415)},
 )
@@ -144,12 +176,13 @@ async def update_provider(
     """
     if patch.options is not None and patch.options.model_fields_set & {"proxy_url", "client_key"}:
         permissions_of(principal).require_credentials_write()
-    return await _shown(await providers.patch(name, patch, if_match=if_match, principal=principal))
+    return await _response(await providers.patch(name, patch, if_match=if_match, principal=principal))
 
 
 @router.delete(
     "/providers/{name}",
     operation_id="deleteProvider",
+    summary="Delete a provider",
     status_code=204,
     responses=problem_responses(404, 412),
 )
@@ -163,11 +196,12 @@ async def delete_provider(
 @router.post(
     "/providers/{name}/refresh",
     operation_id="refreshProvider",
+    summary="Refresh a provider from its source",
     response_model=None,
     responses={
         200: {"model": RefreshedProvider, **ETAG},
         202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
-        **problem_responses(404, 409, 413, 502, 504),
+        **problem_responses(404, 409, 502, 504),
     },
 )
 async def refresh_provider(
@@ -183,24 +217,33 @@ async def refresh_provider(
     change of origin, token URL or security waits for approval.
     """
     work = partial(ImportRunner(registry, principal).refresh, name)
-    return await import_response(
-        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
-    )
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
 
 
 @router.post(
     "/providers/{name}/approve",
     operation_id="approveProvider",
+    summary="Approve pending changes of a provider",
     response_model=ProviderView,
     responses={200: ETAG, **problem_responses(404, 409, 412)},
 )
 async def approve_provider(
-    name: ProviderPath, principal: WritesCredentials, approvals: UsesApprovals, *, if_match: IfMatch = None
+    name: ProviderPath,
+    principal: WritesCredentials,
+    providers: UsesProviders,
+    approvals: UsesApprovals,
+    *,
+    if_match: IfMatch = None,
 ) -> Response:
-    """Apply the changes that refreshes held back (`pending`): other origins, token URLs and security."""
-    return await _shown(await approvals.approve(name, if_match=if_match, principal=principal))
+    """Apply the pending changes of a refresh (`pending`): `POST /approvals/{id}/approve` of their approval,
+    with the ETag of the provider as a precondition. 403 for the key that requested the refresh.
+    """
+    await providers.get(name, principal=principal)
+    pending = await approvals.pending_changes(name, principal=principal)
+    await approvals.approve(pending.id, Decision(principal, if_match=if_match))
+    return await _response(await providers.get(name, principal=principal))
 
 
-async def _shown(facts: ProviderDetails) -> Response:
+async def _response(details: ProviderDetails) -> Response:
     # Building the view of a report of 10,000 operations takes tenths of a second.
-    return await asyncio.to_thread(lambda: model_response(200, view_of(facts)))
+    return await asyncio.to_thread(lambda: model_response(200, view_of(details)))

@@ -1,20 +1,26 @@
 """`/providers/{name}/credentials`. Values are write-only."""
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from app.credentials.input_models import CredentialInput
+from app.dependencies import location_of
 from app.pagination import IfMatch
 from app.providers.dependencies import UsesCredentials
 from app.providers.parameters import ETAG, ProviderPath, ReadsProviders, SlotPath, WritesCredentials
 from app.providers.responses import model_response
 from app.providers.schemas import CredentialList, CredentialView, DestinationView
 from app.providers.views import credential_of
-from app.schemas import problem_responses
+from app.schemas import location_header, problem_responses
 
 router = APIRouter(tags=["providers"])
 
 
-@router.get("/providers/{name}/credentials", operation_id="listCredentials", responses=problem_responses(404))
+@router.get(
+    "/providers/{name}/credentials",
+    operation_id="listCredentials",
+    summary="List the credentials of a provider",
+    responses=problem_responses(404),
+)
 async def list_credentials(
     name: ProviderPath, principal: ReadsProviders, credentials: UsesCredentials
 ) -> CredentialList:
@@ -31,14 +37,20 @@ async def list_credentials(
 @router.put(
     "/providers/{name}/credentials/{slot}",
     operation_id="putCredential",
+    summary="Store a credential",
     response_model=CredentialView,
     responses={
         200: {"description": "Replaced", **ETAG},
-        201: {"model": CredentialView, "description": "Stored for the first time", **ETAG},
+        201: {
+            "model": CredentialView,
+            "description": "Stored for the first time",
+            "headers": {**ETAG["headers"], **location_header("Path of the credential, which is write-only.")},
+        },
         **problem_responses(400, 404, 412, 413, 415),
     },
 )
 async def put_credential(
+    request: Request,
     name: ProviderPath,
     slot: SlotPath,
     body: CredentialInput,
@@ -52,12 +64,16 @@ async def put_credential(
     One that replaces another keeps its origins and token URL, unless it names others.
     """
     row, is_new = await credentials.put(name, slot, body.to_draft(), if_match=if_match, principal=principal)
-    return model_response(201 if is_new else 200, credential_of(row))
+    if not is_new:
+        return model_response(200, credential_of(row))
+    headers = {"Location": location_of(request, "providers", name, "credentials", slot)}
+    return model_response(201, credential_of(row), headers=headers)
 
 
 @router.delete(
     "/providers/{name}/credentials/{slot}",
     operation_id="deleteCredential",
+    summary="Delete a credential",
     status_code=204,
     responses=problem_responses(404, 412),
 )

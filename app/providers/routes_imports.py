@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse
 
 from app.dependencies import UsesSettings
 from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
-from app.providers.export import ExportDocument, import_body, read_export
+from app.providers.export import ExportDocument, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
+from app.providers.request_bodies import import_body
 from app.providers.responses import ImportRunner, import_response, import_view
 from app.providers.schemas import BatchResult, ImportView
 from app.registration.request_parser import read_json
@@ -20,7 +21,12 @@ from app.schemas import problem_responses
 router = APIRouter(tags=["providers"])
 
 
-@router.get("/imports/{import_id}", operation_id="getImport", responses=problem_responses(404))
+@router.get(
+    "/imports/{import_id}",
+    operation_id="getImport",
+    summary="Get the state of an import",
+    responses=problem_responses(404),
+)
 async def get_import(
     import_id: Annotated[UUID, Path(description="Id of an import, from its 202 response.")],
     principal: ReadsProviders,
@@ -31,7 +37,11 @@ async def get_import(
 
 
 @router.get(
-    "/export", operation_id="exportProviders", response_model=ExportDocument, responses=problem_responses()
+    "/export",
+    operation_id="exportProviders",
+    summary="Export all providers",
+    response_model=ExportDocument,
+    responses=problem_responses(),
 )
 async def export_providers(principal: ReadsProviders, exporter: UsesExporter) -> Response:
     """Export the definitions of all providers that this key may see, without secrets, for `POST /import`."""
@@ -41,6 +51,7 @@ async def export_providers(principal: ReadsProviders, exporter: UsesExporter) ->
 @router.post(
     "/import",
     operation_id="importProviders",
+    summary="Import exported providers",
     response_model=None,
     responses={
         200: {"model": BatchResult, "description": "Every provider was imported"},
@@ -59,10 +70,8 @@ async def import_providers(
     *,
     prefer: Prefer = None,
 ) -> Response:
-    """Import an export, with one verdict per provider. Importing it again changes nothing."""
+    """Import an export, with the outcome of each provider. Importing it again changes nothing."""
     raw = await read_json(request, max_bytes=settings.max_document_bytes)
     registrations = await asyncio.to_thread(read_export, raw)
     work = partial(ImportRunner(registry, principal).register, registrations)
-    return await import_response(
-        work, jobs=jobs, principal=principal, prefer=prefer, root_path=request.scope.get("root_path", "")
-    )
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)

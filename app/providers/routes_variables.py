@@ -1,56 +1,77 @@
 """`/variables` and `/providers/{name}/variables`."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from app.credentials.model import VariableDraft
-from app.dependencies import UsesSettings
-from app.errors import BadRequest, UnsupportedMediaType
-from app.pagination import Cursor, Limit, decode_cursor, encode_cursor
+from app.dependencies import PageLinks, UsesPageLinks, UsesSettings, location_of
 from app.providers.dependencies import UsesVariables
 from app.providers.parameters import ProviderPath, ReadsProviders, VariablePath, WritesCredentials
+from app.providers.queries import VariableQuery
 from app.providers.responses import model_response
 from app.providers.schemas import VariablePage, VariablesImported, VariableView
+from app.providers.variable_bodies import read_variable, read_variables, variable_body, variables_body
 from app.providers.variable_store import VariableStore
 from app.providers.views import variable_of
-from app.registration.input_models import VariableInput
-from app.registration.request_parser import read_body, variable_draft
-from app.schemas import problem_responses
+from app.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.security.principal import Principal
-from app.utcp.variables import parse_dotenv
 
 router = APIRouter(tags=["providers"])
 
 _PUT: dict[int | str, dict[str, Any]] = {
     200: {"description": "Replaced"},
-    201: {"model": VariableView, "description": "Stored for the first time"},
+    201: {
+        "model": VariableView,
+        "description": "Stored for the first time",
+        "headers": location_header("Path of the variable, at which it can be replaced and deleted."),
+    },
 }
 
 
-@router.get("/variables", operation_id="listVariables", responses=problem_responses())
+@router.get(
+    "/variables",
+    operation_id="listVariables",
+    summary="List shared variables",
+    responses=PAGE_HEADERS | problem_responses(),
+)
 async def list_variables(
-    principal: ReadsProviders, variables: UsesVariables, *, limit: Limit = 50, cursor: Cursor = None
+    principal: ReadsProviders,
+    variables: UsesVariables,
+    links: UsesPageLinks,
+    query: Annotated[VariableQuery, Query()],
 ) -> VariablePage:
     """List the variables that all providers share; secret ones without their value."""
-    return await _page(variables, None, principal, cursor, limit)
+    return await _page(variables, None, query, principal, links)
 
 
 @router.put(
     "/variables/{variable}",
     operation_id="putVariable",
+    summary="Set a shared variable",
     response_model=VariableView,
     responses={**_PUT, **problem_responses(400, 413, 415)},
+    openapi_extra=variable_body(),
 )
 async def put_variable(
-    variable: VariablePath, body: VariableInput, principal: WritesCredentials, variables: UsesVariables
+    request: Request,
+    variable: VariablePath,
+    principal: WritesCredentials,
+    variables: UsesVariables,
+    settings: UsesSettings,
 ) -> Response:
-    """Set a variable. Later calls use the new value."""
-    return await _put(variables, None, variable, body, principal)
+    """Set a variable: by JSON, or by its value as text. Later calls use the new value."""
+    draft = await read_variable(request, max_bytes=settings.max_request_bytes)
+    rows, created = await variables.put(None, {variable: draft}, principal=principal)
+    location = location_of(request, "variables", variable)
+    return _stored(variable_of(rows[0]), location if created else None)
 
 
 @router.delete(
-    "/variables/{variable}", operation_id="deleteVariable", status_code=204, responses=problem_responses(404)
+    "/variables/{variable}",
+    operation_id="deleteVariable",
+    summary="Delete a shared variable",
+    status_code=204,
+    responses=problem_responses(404),
 )
 async def delete_variable(
     variable: VariablePath, principal: WritesCredentials, variables: UsesVariables
@@ -62,70 +83,63 @@ async def delete_variable(
 @router.post(
     "/variables/import",
     operation_id="importVariables",
+    summary="Import several shared variables",
     responses=problem_responses(400, 413, 415),
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "text/plain": {"schema": {"type": "string", "minLength": 1}, "example": "API_TOKEN=secret\n"}
-            },
-        }
-    },
+    openapi_extra=variables_body(),
 )
 async def import_variables(
     request: Request, principal: WritesCredentials, variables: UsesVariables, settings: UsesSettings
 ) -> VariablesImported:
-    """Set all variables of a .env file, as secrets."""
-    essence = request.headers.get("content-type", "text/plain").partition(";")[0].strip().lower()
-    if essence not in {"text/plain", ""}:
-        raise UnsupportedMediaType("Send the .env file as text/plain.")
-    body = await read_body(request, max_bytes=min(settings.max_request_bytes, 1 << 20))
-    if not body.strip():
-        raise BadRequest("The body is empty.")
-    try:
-        found = parse_dotenv(body.decode("utf-8"))
-    except UnicodeDecodeError:
-        raise BadRequest("The file is not UTF-8.") from None
-    given = {name: VariableDraft(value) for name, value in found.items()}
+    """Set all variables of a .env file, as secrets, or those of a JSON object."""
+    given = await read_variables(request, max_bytes=settings.max_request_bytes)
     rows, created = await variables.put(None, given, principal=principal)
     return VariablesImported(stored=[row.name for row in rows], created=created)
 
 
 @router.get(
-    "/providers/{name}/variables", operation_id="listProviderVariables", responses=problem_responses(404)
+    "/providers/{name}/variables",
+    operation_id="listProviderVariables",
+    summary="List the variables of a provider",
+    responses=PAGE_HEADERS | problem_responses(404),
 )
 async def list_provider_variables(
     name: ProviderPath,
     principal: ReadsProviders,
     variables: UsesVariables,
-    *,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    links: UsesPageLinks,
+    query: Annotated[VariableQuery, Query()],
 ) -> VariablePage:
     """List the variables of one provider; they take precedence over the shared ones."""
-    return await _page(variables, name, principal, cursor, limit)
+    return await _page(variables, name, query, principal, links)
 
 
 @router.put(
     "/providers/{name}/variables/{variable}",
     operation_id="putProviderVariable",
+    summary="Set a variable of a provider",
     response_model=VariableView,
     responses={**_PUT, **problem_responses(400, 404, 413, 415)},
+    openapi_extra=variable_body(),
 )
 async def put_provider_variable(
+    request: Request,
     name: ProviderPath,
     variable: VariablePath,
-    body: VariableInput,
     principal: WritesCredentials,
     variables: UsesVariables,
+    settings: UsesSettings,
 ) -> Response:
-    """Set a variable of one provider."""
-    return await _put(variables, name, variable, body, principal)
+    """Set a variable of one provider: by JSON, or by its value as text."""
+    draft = await read_variable(request, max_bytes=settings.max_request_bytes)
+    rows, created = await variables.put(name, {variable: draft}, principal=principal)
+    location = location_of(request, "providers", name, "variables", variable)
+    return _stored(variable_of(rows[0]), location if created else None)
 
 
 @router.delete(
     "/providers/{name}/variables/{variable}",
     operation_id="deleteProviderVariable",
+    summary="Delete a variable of a provider",
     status_code=204,
     responses=problem_responses(404, 409),
 )
@@ -137,15 +151,19 @@ async def delete_provider_variable(
 
 
 async def _page(
-    variables: VariableStore, provider: str | None, principal: Principal, cursor: str | None, limit: int
+    variables: VariableStore,
+    provider: str | None,
+    query: VariableQuery,
+    principal: Principal,
+    links: PageLinks,
 ) -> VariablePage:
-    after = decode_cursor(cursor)
-    rows, following = await variables.page(provider, principal=principal, after=after, limit=limit)
-    return VariablePage(items=[variable_of(row) for row in rows], next_cursor=encode_cursor(following))
+    page = await variables.page(provider, query, principal=principal)
+    links.set(page.next_cursor)
+    return VariablePage.of(page, [variable_of(row) for row in page.rows])
 
 
-async def _put(
-    variables: VariableStore, provider: str | None, name: str, body: VariableInput, principal: Principal
-) -> Response:
-    rows, created = await variables.put(provider, {name: variable_draft(body)}, principal=principal)
-    return model_response(201 if created else 200, variable_of(rows[0]))
+def _stored(variable: VariableView, location: str | None) -> Response:
+    """Return 201 with the path of a new variable, or 200 for one that was replaced."""
+    if location is None:
+        return model_response(200, variable)
+    return model_response(201, variable, headers={"Location": location})

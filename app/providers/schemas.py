@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from app.schemas import Problem
+from app.schemas import AspectChange, PageModel, Problem
 
 
-class StaticValueLocation(BaseModel):
+class StaticValueView(BaseModel):
     """Where a value of a static credential is put into the call template."""
 
     location: Literal["header", "query", "userinfo", "field"]
@@ -21,13 +21,17 @@ class SlotView(BaseModel):
 
     slot: str
     kind: Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "unsupported"]
+    exact_kind: str = Field(
+        description="The kind itself: `kind` has values of release 0.2.0 only, in place of aws_sigv4, hmac, "
+        "digest and google_service_account `any`."
+    )
     scheme: str | None = Field(default=None, description="Name of the security scheme in the document.")
     location: str | None = None
     name: str | None = None
     token_url: str | None = None
     scopes: list[str] = Field(default_factory=list)
     description: str | None = None
-    values: list[StaticValueLocation] | None = Field(
+    values: list[StaticValueView] | None = Field(
         default=None, description="For a slot of kind static: the values that its credential consists of."
     )
     stored: bool = Field(description="Whether a credential is stored for it.")
@@ -38,6 +42,10 @@ class CredentialView(BaseModel):
 
     slot: str
     kind: Literal["api_key", "basic", "bearer", "oauth2", "static"]
+    exact_kind: str = Field(
+        description="The kind itself: `kind` has values of release 0.2.0 only, in place of aws_sigv4, hmac, "
+        "digest and google_service_account the most similar one."
+    )
     public: dict[str, Any] = Field(
         description="The fields that are not secret: location, name, token URL, scope."
     )
@@ -77,15 +85,12 @@ class VariableView(BaseModel):
     updated_at: datetime
 
 
-class VariablePage(BaseModel):
-    """A page of variables, by name."""
-
-    items: list[VariableView]
-    next_cursor: str | None
+class VariablePage(PageModel[VariableView]):
+    """A page of variables."""
 
 
 class VariablesImported(BaseModel):
-    """The names of the variables that an import of a .env file stored."""
+    """The names of the variables that an import has stored."""
 
     stored: list[str]
     created: list[str] = Field(description="Those of `stored` that did not exist before.")
@@ -99,12 +104,12 @@ class FindingView(BaseModel):
     suggestion: str
 
 
-class OperationVerdict(BaseModel):
+class OperationOutcomeView(BaseModel):
     """The outcome of one operation or tool of a source."""
 
     source_key: str
     name: str
-    verdict: Literal["accepted", "renamed", "skipped"]
+    outcome: Literal["accepted", "renamed", "skipped"]
     reason: str | None = None
     pointer: str
     notes: list[str]
@@ -120,7 +125,7 @@ class OperationVerdict(BaseModel):
 
 
 class ReportCounts(BaseModel):
-    """Operations by verdict. `accepted` includes the renamed ones."""
+    """Numbers of operations by outcome. `accepted` includes the renamed ones."""
 
     operations: int
     accepted: int
@@ -135,13 +140,47 @@ class ReportWarning(BaseModel):
     detail: str
 
 
+class UnreadFieldView(BaseModel):
+    """A field of the source's OpenAPI document that has no effect on its tools."""
+
+    object: str = Field(description="The OpenAPI object that has the field, such as `Info Object`.")
+    field: str
+    count: int = Field(description="How often the document has it.")
+    pointer: str = Field(description="JSON pointer to the first one.")
+    reason: str = Field(description="Why it has no effect.")
+
+
+class ServerVariableView(BaseModel):
+    """A variable of a server URL; without a default it needs a value in `options.server_variables`."""
+
+    default: str | None
+    enum: list[str] = Field(description="The values that it can have; empty: any.")
+    description: str
+
+
+class ServerView(BaseModel):
+    """A server of an OpenAPI document, as `options.server` chooses it."""
+
+    url: str = Field(examples=["https://{tenant}.example.com"])
+    name: str = Field(default="", description="Its name (OpenAPI 3.2).")
+    description: str
+    variables: dict[str, ServerVariableView]
+
+
 class ImportReport(BaseModel):
     """The report of an import."""
 
     counts: ReportCounts
-    operations: list[OperationVerdict]
+    operations: list[OperationOutcomeView]
     warnings: list[ReportWarning]
     tokens: int = Field(default=0, description="Estimated tokens that all tools together cost a model.")
+    unread: list[UnreadFieldView] = Field(
+        default=[], description="Fields of an OpenAPI document that have no effect on its tools."
+    )
+    servers: list[ServerView] = Field(
+        default_factory=list,
+        description="The servers of an OpenAPI document, if it has several or their URLs have variables.",
+    )
 
 
 class NeededConsent(BaseModel):
@@ -155,7 +194,7 @@ class NeededConsent(BaseModel):
 
 
 class SourceView(BaseModel):
-    """Where the tools came from."""
+    """The source of a provider's tools."""
 
     format: str
     url: str | None
@@ -169,17 +208,7 @@ class SourceView(BaseModel):
     follow_references: bool
 
 
-Verdict = Literal["breaking", "compatible"]
-
-
-class AspectChange(BaseModel):
-    """One difference between two versions of an operation."""
-
-    aspect: Literal["input", "output", "auth", "server", "placing", "description"]
-    effect: Literal["widened", "narrowed", "changed"]
-    breaking: bool
-    pointer: str = Field(description="Where in the input or output; `*` is any item.")
-    detail: str
+Compatibility = Literal["breaking", "compatible"]
 
 
 class OperationChange(BaseModel):
@@ -187,9 +216,9 @@ class OperationChange(BaseModel):
 
     source_key: str
     change: Literal["added", "removed", "changed"]
-    verdict: Verdict = Field(description="Whether calls written for the old version still work.")
-    held: bool = Field(
-        description="Whether it waits for approval because origin, token URL or security differ."
+    compatibility: Compatibility = Field(description="Whether calls written for the old version still work.")
+    pending_approval: bool = Field(
+        description="Whether it needs approval because origin, token URL or security differ."
     )
     differences: list[AspectChange]
 
@@ -201,14 +230,15 @@ class SourceDifference(BaseModel):
     changed: list[str]
     unchanged: list[str]
     removed: list[str]
-    held: list[str] = Field(description="Source keys whose changes wait for approval.")
-    verdict: Verdict
+    pending_approval: list[str] = Field(description="Source keys whose changes need approval.")
+    compatibility: Compatibility
     operations: list[OperationChange]
 
 
 class PendingChanges(BaseModel):
-    """Changes that a refresh held back."""
+    """Changes that a refresh found and that need approval."""
 
+    approval_id: UUID = Field(description="The approval, `GET /approvals/{id}`.")
     since: datetime
     operations: list[OperationChange]
 
@@ -230,11 +260,8 @@ class ProviderSummary(BaseModel):
     updated_at: datetime
 
 
-class ProviderPage(BaseModel):
-    """A page of providers, by name."""
-
-    items: list[ProviderSummary]
-    next_cursor: str | None
+class ProviderPage(PageModel[ProviderSummary]):
+    """A page of providers."""
 
 
 class ProviderView(ProviderSummary):
@@ -250,7 +277,7 @@ class ProviderView(ProviderSummary):
     source: SourceView | None
     report: ImportReport | None
     pending: PendingChanges | None = Field(
-        default=None, description="Changes that wait for `POST .../approve`."
+        default=None, description="Changes that `POST .../approve` applies."
     )
 
 
@@ -302,7 +329,7 @@ class BatchEntry(BaseModel):
     """The result of one entry of a list."""
 
     name: str | None
-    verdict: Literal["registered", "previewed", "unchanged", "failed"]
+    outcome: Literal["registered", "previewed", "unchanged", "failed"]
     status: int = Field(description="The HTTP status that a request with this entry alone would have had.")
     tool_count: int | None = None
     report: ImportReport | None = None
@@ -311,7 +338,7 @@ class BatchEntry(BaseModel):
 
 
 class BatchCounts(BaseModel):
-    """The number of entries with each verdict."""
+    """The number of entries with each outcome."""
 
     registered: int
     previewed: int

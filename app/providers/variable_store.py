@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select, true
@@ -14,12 +16,23 @@ from app.catalog.tools import provider_filter
 from app.credentials.model import VariableDraft
 from app.credentials.permissions import permissions_of
 from app.credentials.sealing import new_variable, seal_into_variable_row
-from app.errors import Conflict, Forbidden, NotFound
+from app.errors import Conflict, Forbidden, not_found
 from app.models import TENANT, Provider, Variable, now
+from app.pagination import Ordering, Page, SortField, contains, read_page
 from app.protocols.registry import PROTOCOLS
+from app.providers.queries import VariableQuery
 from app.registration.repository import lock_names, names_in_use
 from app.registration.service import RegistrationService
 from app.security.principal import Principal
+from app.suggestions import MAX_CANDIDATES, closest
+
+_ORDER: Final = Ordering(
+    {
+        "name": SortField(col(Variable.name).collate("C"), "name", unique=True),
+        "updated_at": SortField(col(Variable.updated_at), "updated_at", datetime),
+    },
+    item_id=col(Variable.id),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +42,18 @@ class VariableStore:
     registry: RegistrationService
 
     async def page(
-        self, provider: str | None, *, principal: Principal, after: str, limit: int
-    ) -> tuple[list[Variable], str | None]:
-        """Return a page of variables by name, beginning after the name `after`, and the name after which the
-        next page begins (None: this is the last). Raises NotFound for the provider.
+        self, provider: str | None, query: VariableQuery, *, principal: Principal
+    ) -> Page[Variable]:
+        """Return a page of variables; raise NotFound for the provider, InvalidInput for another list's
+        cursor.
         """
-        async with self.registry.database.reading() as session:
+        async with self.registry.database.read_session() as session:
             owner = await self._owner(session, provider, principal=principal)
-            name = col(Variable.name).collate("C")
-            shown = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
-            query = select(Variable).where(shown, name > after).order_by(name).limit(limit + 1)
-            rows = list((await session.execute(query)).scalars())
-        return rows[:limit], rows[limit - 1].name if len(rows) > limit else None
+            visible = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+            statement = select(Variable).where(visible)
+            if query.q is not None:
+                statement = statement.where(contains(query.q, col(Variable.name)))
+            return await read_page(session, statement, ordering=_ORDER, page=query.page())
 
     async def put(
         self, provider: str | None, given: Mapping[str, VariableDraft], *, principal: Principal
@@ -50,7 +63,7 @@ class VariableStore:
         Raises NotFound for the provider, and Forbidden where a limited key would write shared variables.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             await lock_names(session)
             owner = await self._owner(session, provider, principal=principal, writes=True)
             query = select(Variable).where(_owned(owner), col(Variable.name).in_(list(given)))
@@ -83,14 +96,15 @@ class VariableStore:
         names it: the shared variable of that name would take its place.
         """
         registry = self.registry
-        async with registry.database.writing() as session:
+        async with registry.database.transaction() as session:
             owner = await self._owner(session, provider, principal=principal, writes=True)
             query = select(Variable).where(_owned(owner), col(Variable.name) == name)
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
             if row is None:
-                raise NotFound(f"There is no variable {name!r}.")
+                similar = await _similar(session, owner, name, principal=principal)
+                raise not_found(f"There is no variable {name!r}.", similar)
             if owner is not None:
-                await self._reject_unveiling(session, owner, name, principal=principal)
+                await self._reject_deletion_in_use(session, owner, name, principal=principal)
             await session.delete(row)
             await session.flush()
             await self._event(session, row, provider, "deleted", principal=principal)
@@ -108,7 +122,7 @@ class VariableStore:
             )
         return None
 
-    async def _reject_unveiling(
+    async def _reject_deletion_in_use(
         self, session: AsyncSession, owner: UUID, name: str, *, principal: Principal
     ) -> None:
         """Raise Conflict where the deletion would put a shared variable in the place of this one, though
@@ -132,6 +146,17 @@ class VariableStore:
             object_name=row.name if provider is None else f"{provider}/{row.name}",
             detail={"secret": row.secret, "version": row.version},
         )
+
+
+async def _similar(
+    session: AsyncSession, owner: UUID | None, name: str, *, principal: Principal
+) -> list[str]:
+    """Return up to three names of variables similar to an unknown name, of those that the key may list."""
+    if not principal.has_scope("providers:read"):
+        return []
+    visible = and_(_owned(owner), _visible(principal)) if owner is None else _owned(owner)
+    query = select(col(Variable.name)).where(visible).order_by(col(Variable.name)).limit(MAX_CANDIDATES)
+    return closest(name, (await session.execute(query)).scalars(), limit=3)
 
 
 def _owned(owner: UUID | None) -> ColumnElement[bool]:

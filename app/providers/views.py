@@ -1,62 +1,80 @@
 """Builds the response models of the control plane from rows and import results."""
 
-from app.credentials.model import EGRESS_SLOT, Json, security_json
+from app.catalog.tools import ToolView
+from app.credentials.model import EGRESS_SLOT, CredentialSlot, Json, security_json
 from app.models import Credential, Provider, Revision, Variable
+from app.openapi.report import SourceReport
 from app.protocols.call_templates import protocol_of
 from app.providers.provider_store import ProviderDetails
 from app.providers.schemas import (
     CredentialView,
+    CustomTool,
     ImportReport,
     NeededConsent,
     OperationChange,
-    OperationVerdict,
+    OperationOutcomeView,
+    PendingChanges,
     Preview,
     ProviderSummary,
     ProviderView,
     RefreshedProvider,
     RegisteredProvider,
+    ReportCounts,
+    ReportWarning,
+    ServerView,
     SlotView,
+    SourceDifference,
+    SourceView,
+    StaticValueView,
     ToolPreview,
+    UnreadFieldView,
     VariableView,
 )
 from app.registration.model import RegistrationResult
 from app.registration.persist import HIDDEN_OPTIONS
+from app.registration.repository import SourceSummary, changes_of, slots_of
+from app.security.credentials import RELEASED_KINDS
 
 
-def summary_of(facts: ProviderDetails) -> ProviderSummary:
+def summary_of(details: ProviderDetails) -> ProviderSummary:
     """Return a provider as an item of a list."""
-    return ProviderSummary(**_summary(facts.provider, facts.tool_count))
+    return ProviderSummary(**_summary(details.provider, details.tool_count))
 
 
-def view_of(facts: ProviderDetails) -> ProviderView:
+def view_of(details: ProviderDetails) -> ProviderView:
     """Return a provider with everything but secrets."""
-    view = _view(facts.provider, facts.tool_count, list(facts.credentials))
-    pending = pending_of(facts.pending)
-    report = None if facts.report is None else report_of(facts.report)
-    return ProviderView(**view, source=facts.source, report=report, pending=pending)
+    view = _view(details.provider, details.tool_count, list(details.credentials))
+    pending = pending_of(details.pending)
+    report = None if details.report is None else report_of(details.report)
+    return ProviderView(**view, source=_source(details.source), report=report, pending=pending)
 
 
-def registered_of(imported: RegistrationResult, *, source: Json | None) -> RegisteredProvider:
+def registered_of(imported: RegistrationResult, *, source: SourceSummary | None) -> RegisteredProvider:
     """Return the response to a registration."""
     return RegisteredProvider(**_registered(imported, source))
 
 
-def refreshed_of(imported: RegistrationResult, *, source: Json | None) -> RefreshedProvider:
+def refreshed_of(imported: RegistrationResult, *, source: SourceSummary | None) -> RefreshedProvider:
     """Return the response to a refresh."""
     view = _registered(imported, source)
     return RefreshedProvider(**view, difference=difference_of(imported), pending=pending_of(imported.pending))
 
 
-def difference_of(imported: RegistrationResult) -> Json:
-    """Return the difference that a refresh or a preview found, as the members of a SourceDifference."""
+def difference_of(imported: RegistrationResult) -> SourceDifference:
+    """Return the difference that a refresh or a preview found."""
     diff = imported.diff
     operations = [OperationChange.model_validate(one.to_json()) for one in diff.changes]
-    return {**diff.keys(), "verdict": diff.verdict, "operations": operations}
+    return SourceDifference.model_validate(
+        {**diff.keys(), "compatibility": diff.compatibility, "operations": operations}
+    )
 
 
-def pending_of(row: Revision | None) -> Json | None:
-    """Return the pending changes of a revision as the members of a PendingChanges, or None."""
-    return None if row is None else {"since": row.created_at, "operations": row.report["operations"]}
+def pending_of(row: Revision | None) -> PendingChanges | None:
+    """Return the changes of a pending revision, if there is one."""
+    if row is None:
+        return None
+    operations = [OperationChange.model_validate(change.to_json()) for change in changes_of(row)]
+    return PendingChanges(approval_id=row.id, since=row.created_at, operations=operations)
 
 
 def preview_of(imported: RegistrationResult) -> Preview:
@@ -83,11 +101,11 @@ def preview_of(imported: RegistrationResult) -> Preview:
         protocol=provider.protocol,
         exists=imported.provider_exists,
         origins=provider.origins,
-        slots=[_slot(slot, stored) for slot in provider.slots],
+        slots=[_slot(slot, stored) for slot in slots_of(provider)],
         tools=tools,
         difference=difference_of(imported),
         needs_consent=consents_of(imported),
-        report=report_of(imported.report.to_json()),
+        report=report_of(imported.report),
     )
 
 
@@ -96,20 +114,28 @@ def consents_of(imported: RegistrationResult) -> list[NeededConsent]:
     return [NeededConsent(**one.to_json()) for one in imported.plan.needs_consent]
 
 
-def report_of(form: Json) -> ImportReport:
-    """Return the model of a stored report.
+def report_of(report: SourceReport) -> ImportReport:
+    """Return the view of a report.
 
     Operations are validated one by one: all at once would hold the global interpreter lock for too long.
     """
-    operations = [OperationVerdict.model_validate(one) for one in form["operations"]]
-    return ImportReport.model_validate({**form, "operations": operations})
+    operations = [OperationOutcomeView.model_validate(one.to_json()) for one in report.operations]
+    return ImportReport(
+        counts=ReportCounts.model_validate(report.counts.to_json()),
+        operations=operations,
+        warnings=[ReportWarning.model_validate(one.to_json()) for one in report.warnings],
+        tokens=report.tokens or 0,
+        unread=[UnreadFieldView.model_validate(one.to_json()) for one in report.unread],
+        servers=[ServerView.model_validate(one.to_json()) for one in report.servers],
+    )
 
 
 def credential_of(row: Credential) -> CredentialView:
     """Return a stored credential without its values."""
     return CredentialView(
         slot=row.slot,
-        kind=row.kind,
+        kind=RELEASED_KINDS.get(row.kind, row.kind),
+        exact_kind=row.kind,
         public={key: value for key, value in row.public.items() if value is not None},
         fingerprint=row.fingerprint,
         version=row.version,
@@ -139,29 +165,73 @@ def _summary(provider: Provider, tool_count: int) -> Json:
 
 
 def _view(provider: Provider, tool_count: int, credentials: list[Credential]) -> Json:
-    shown = [credential_of(row) for row in credentials if row.slot != EGRESS_SLOT]
+    views = [credential_of(row) for row in credentials if row.slot != EGRESS_SLOT]
     return {
         **_summary(provider, tool_count),
         "limits": provider.limits,
         "options": {key: value for key, value in provider.options.items() if key not in HIDDEN_OPTIONS},
         "call_template": provider.call_template,
-        "slots": [_slot(slot, {row.slot for row in credentials}) for slot in provider.slots],
-        "credentials": shown,
+        "slots": [_slot(slot, {row.slot for row in credentials}) for slot in slots_of(provider)],
+        "credentials": views,
     }
 
 
-def _registered(imported: RegistrationResult, source: Json | None) -> Json:
+def _registered(imported: RegistrationResult, source: SourceSummary | None) -> Json:
     credentials = list(imported.credentials)
     stored = {row.slot for row in credentials}
     return {
         **_view(imported.provider, imported.tool_count, credentials),
-        "source": source,
-        "report": report_of(imported.report.to_json()),
-        "missing_slots": [slot["slot"] for slot in imported.provider.slots if slot["slot"] not in stored],
+        "source": _source(source),
+        "report": report_of(imported.report),
+        "missing_slots": [slot.name for slot in slots_of(imported.provider) if slot.name not in stored],
         "needs_consent": consents_of(imported),
     }
 
 
-def _slot(slot: Json, stored: set[str]) -> SlotView:
-    shown = {key: slot[key] for key in SlotView.model_fields if key in slot}
-    return SlotView(**{**shown, "stored": slot["slot"] in stored})
+def custom_tool_of(tool: ToolView) -> CustomTool:
+    """Return the response to the creation of a custom tool."""
+    return CustomTool(
+        name=tool.name,
+        alias=tool.alias,
+        provider=tool.provider,
+        description=tool.description,
+        inputs=tool.inputs,
+        outputs=tool.outputs,
+        tags=tool.tags,
+        call_template=tool.call_template,
+        security=security_json(tool.security),
+        version=tool.version,
+        created_at=tool.created_at,
+    )
+
+
+def _source(source: SourceSummary | None) -> SourceView | None:
+    if source is None:
+        return None
+    return SourceView(
+        format=source.format,
+        url=source.url,
+        media_type=source.media_type,
+        sha256=source.sha256,
+        bytes=source.size,
+        root=source.root,
+        overlay_sha256=source.overlay_sha256,
+        follow_references=source.follow_references,
+    )
+
+
+def _slot(slot: CredentialSlot, stored: set[str]) -> SlotView:
+    values = [StaticValueView.model_validate(value.to_json()) for value in slot.values]
+    return SlotView(
+        slot=slot.name,
+        kind="any" if slot.kind in RELEASED_KINDS else slot.kind,
+        exact_kind=slot.kind,
+        scheme=slot.scheme,
+        location=slot.location,
+        name=slot.parameter,
+        token_url=slot.token_url,
+        scopes=list(slot.scopes or ()),
+        description=slot.description,
+        values=values or None,
+        stored=slot.name in stored,
+    )

@@ -1,5 +1,5 @@
-"""Lists of registrations, of a request or of `PROVIDERS_FILE`: a verdict per entry, and one bad entry never
-loses the others.
+"""Lists of registrations, of a request or of `PROVIDERS_FILE`: an outcome for each entry, whatever the
+others are.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from app.registration.request_parser import read_registrations
 from app.registration.service import RegistrationService
 from app.security.principal import Principal
 
-Verdict = Literal["registered", "previewed", "unchanged", "failed"]
+RegistrationOutcome = Literal["registered", "previewed", "unchanged", "failed"]
 _CONCURRENCY: Final = 4
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class EntryVerdict:
-    """What became of one entry; `status` is the HTTP status that it alone would have had."""
+class EntryOutcome:
+    """The outcome of one entry of a list; `status` is the HTTP status of a request with this entry alone."""
 
     name: str | None
-    verdict: Verdict
+    outcome: RegistrationOutcome
     status: int
     result: RegistrationResult | None = None
     error: GatewayError | None = None
@@ -37,15 +37,15 @@ class EntryVerdict:
 
 async def register_all(
     batch: RegistrationBatch, *, registry: RegistrationService, principal: Principal, preview: bool = False
-) -> list[EntryVerdict]:
-    """Register or preview each entry, four at a time, and return a verdict on each, in order.
+) -> list[EntryOutcome]:
+    """Register or preview each entry, four at a time, and return the outcome of each, in order.
 
     An entry that made an existing provider earlier, and has not changed, is `unchanged`; one with the name of
     an entry before it is rejected.
     """
     permits = asyncio.Semaphore(_CONCURRENCY)
     seen: set[str] = set()
-    work: list[Awaitable[EntryVerdict]] = []
+    work: list[Awaitable[EntryOutcome]] = []
     for entry in batch.entries:
         if isinstance(entry, RejectedEntry):
             work.append(_rejected(entry.name, entry.error))
@@ -65,28 +65,28 @@ async def _one(
     principal: Principal,
     preview: bool,
     permits: asyncio.Semaphore,
-) -> EntryVerdict:
+) -> EntryOutcome:
     act: Callable[..., Awaitable[RegistrationResult]] = registry.preview if preview else registry.register
     try:
         async with permits:
             registry.require_permission(entry, principal=principal)
             same = await registry.is_unchanged(entry, principal=principal)
             if same is not None:
-                return EntryVerdict(entry.name, "unchanged", 200)
+                return EntryOutcome(entry.name, "unchanged", 200)
             result = await act(entry, principal=principal)
     except GatewayError as error:
         return await _rejected(entry.name, error)
-    return EntryVerdict(entry.name, "previewed" if preview else "registered", 200 if preview else 201, result)
+    return EntryOutcome(entry.name, "previewed" if preview else "registered", 200 if preview else 201, result)
 
 
-async def _rejected(name: str | None, error: GatewayError) -> EntryVerdict:
-    return EntryVerdict(name, "failed", error.status, error=error)
+async def _rejected(name: str | None, error: GatewayError) -> EntryOutcome:
+    return EntryOutcome(name, "failed", error.status, error=error)
 
 
 async def import_file(
     path: Path, *, registry: RegistrationService, tenant: UUID = TENANT
-) -> list[EntryVerdict]:
-    """Register every entry of a providers.json (or .yaml) that does not exist yet, and log a verdict on each.
+) -> list[EntryOutcome]:
+    """Register every entry of a providers.json (or .yaml) that does not exist yet, and log each outcome.
 
     Doing it again is harmless. Raises OSError where the file cannot be read, InvalidInput where it is no list
     of providers.
@@ -94,8 +94,8 @@ async def import_file(
     actor = Principal(key_id="providers-file", name=path.name, tenant_id=tenant, scopes=frozenset({"admin"}))
     body = await asyncio.to_thread(path.read_bytes)
     batch = read_registrations(await parse_document(body), name=path.stem or None, body=body)
-    verdicts = await register_all(batch, registry=registry, principal=actor)
-    for one in verdicts:
+    outcomes = await register_all(batch, registry=registry, principal=actor)
+    for one in outcomes:
         problem = None if one.error is None else one.error.detail
-        _log.info("providers file", provider=one.name, verdict=one.verdict, problem=problem)
-    return verdicts
+        _log.info("providers file", provider=one.name, outcome=one.outcome, problem=problem)
+    return outcomes

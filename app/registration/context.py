@@ -1,4 +1,4 @@
-"""The provider that a registration or a refresh is about: what is known of it before its source is read."""
+"""What is known of a provider before its source is read by a registration or a refresh."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from app.models import Credential, Variable
 class ImportContext:
     """Everything that reading a source may need.
 
-    `variables` are those that come with the registration and those that are stored; `given` are its
-    credentials, by slot. `stored` are the credentials of an earlier registration, by slot; `slots` its slots.
+    `variables` are those of the registration request and the stored ones; `credentials` are those of the
+    request, by slot. `stored` are the stored credentials by slot, `slots` the slots of the stored source.
     """
 
     id: UUID
@@ -28,7 +28,7 @@ class ImportContext:
     permissions: RegistrationPermissions
     option_secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     limits: Mapping[str, Any] = field(default_factory=dict)
-    given: Mapping[str, CredentialDraft] = field(default_factory=dict)
+    credentials: Mapping[str, CredentialDraft] = field(default_factory=dict)
     stored: Mapping[str, Credential] = field(default_factory=dict)
     slots: Sequence[CredentialSlot] = ()
     at: str = ""
@@ -45,19 +45,19 @@ class ImportContext:
 
     @property
     def known_slots(self) -> dict[str, str]:
-        """The slots of credentials that stood in an earlier manual, by fingerprint."""
+        """The slots of credentials that an earlier manual contained, by fingerprint."""
         return {slot.fingerprint: slot.name for slot in self.slots if slot.fingerprint}
 
     @property
     def fallback_slot(self) -> str | None:
         """The slot of the tools without auth of their own: that of an earlier `auth_tools`, or `default`
-        where its owner stores what he likes there.
+        where its owner may store any credential there.
         """
         earlier = next((slot.name for slot in self.slots if slot.is_fallback), None)
         is_free = any(slot.name == DEFAULT_SLOT and not slot.fingerprint for slot in self.slots)
-        return earlier or (DEFAULT_SLOT if is_free or DEFAULT_SLOT in self.given else None)
+        return earlier or (DEFAULT_SLOT if is_free or DEFAULT_SLOT in self.credentials else None)
 
     @property
     def taken_slots(self) -> set[str]:
-        """Slot names that mean something already."""
-        return {*self.stored, *self.given, *(slot.name for slot in self.slots)}
+        """Names of slots that are in use."""
+        return {*self.stored, *self.credentials, *(slot.name for slot in self.slots)}

@@ -1,20 +1,26 @@
-"""Conversions of OpenAPI documents in child processes, and imports that no request waits for."""
+"""Converts OpenAPI documents in child processes, and runs imports in the background."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final
 
 from app.openapi.child import ChildLimits, convert_in_child
-from app.openapi.model import Conversion, ConvertOptions, DocumentLimits
+from app.openapi.conversion import Conversion
+from app.openapi.model import ConvertOptions, DocumentLimits
+from app.openapi.worker_process import ForkServer, start_worker
 from app.registration.model import RegistrationSource
 from app.settings import Settings
 
 VERSION = "1"
 """Version of the conversion, stored with each source: a newer one can tell what it would convert anew."""
 
+_FORK_SERVER_DELAY: Final = 1.0
+
 
 class Converter:
-    """A bounded number of child processes at a time, and the background imports of this worker."""
+    """A bounded number of child processes at a time, forked from one that is ready, and the background
+    imports of this worker.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._processes = asyncio.Semaphore(settings.conversion_processes)
@@ -24,29 +30,37 @@ class Converter:
             cpu_seconds=max(1, round(settings.conversion_timeout)),
             wall_seconds=settings.conversion_timeout,
         )
+        self._fork_server = ForkServer() if settings.conversion_fork_server else None
+        self._delay: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Do nothing: a process is started for each conversion."""
+        """Start the fork server a moment later, so that it does not delay the start of the gateway."""
+        if self._fork_server is not None:
+            self._delay = asyncio.get_running_loop().call_later(_FORK_SERVER_DELAY, self._fork_server.prepare)
 
     async def convert(
-        self, source: RegistrationSource, *, base_url: str | None, gathers: bool = False
+        self, source: RegistrationSource, *, options: Mapping[str, Any], list_missing: bool = False
     ) -> Conversion:
         """Return the tools of an OpenAPI document, or of an archive; raise InvalidDocument or TooLarge.
 
-        `gathers`: the conversion names the files that the document refers to.
+        `options` are those of the provider: `base_url`, `server` and `server_variables` say where it is.
+        `list_missing`: `Conversion.missing` lists the files that the document refers to.
         """
-        options = ConvertOptions(
+        conversion = ConvertOptions(
             url=source.url,
-            base_url=base_url,
+            base_url=options.get("base_url"),
+            server=options.get("server"),
+            server_variables=options.get("server_variables") or {},
             media_type=source.media_type or None,
             root=source.options.root,
             overlay=source.options.overlay,
-            list_missing=gathers,
+            list_missing=list_missing,
             limits=self._document,
         )
         async with self._processes:
-            return await convert_in_child(source.body, options=options, limits=self._limits)
+            start = start_worker if self._fork_server is None else self._fork_server.process
+            return await convert_in_child(source.body, options=conversion, limits=self._limits, start=start)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run work that must outlive the request that started it."""
@@ -59,3 +73,7 @@ class Converter:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._delay is not None:
+            self._delay.cancel()
+        if self._fork_server is not None:
+            await self._fork_server.aclose()

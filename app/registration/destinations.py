@@ -1,4 +1,4 @@
-"""Where a credential goes that is stored without `allowed_origins`, and who has a say in that (decision 35).
+"""The default allowed origins of a credential, and which keys may change them (decision 35).
 
 An address that a key without `credentials:write` brought to a provider after its registration is not
 confirmed: it is never part of that default, and a client certificate is not presented there.
@@ -13,13 +13,12 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.loader import UNCONFIRMED_ORIGINS
-from app.credentials.model import Json
+from app.credentials.model import Json, compile_security, slot_names
 from app.credentials.origins import named_origins, origin_of, origin_of_template, origins_of
 from app.credentials.permissions import RegistrationPermissions
 from app.credentials.slots import Binding
 from app.credentials.variable_scope import VariableScope
 from app.models import Credential, Provider, Tool, Variable
-from app.openapi.difference import slots_in
 
 CONFIRMED_BASE_URL: Final = "confirmed_base_url"
 """The member of a provider's options that holds the base URL from before a key without `credentials:write`
@@ -44,11 +43,14 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """The confirmed origins of a provider: of its source, of its base URL, and of its tools."""
+    """The confirmed origins of a provider: of its source, of its base URL, and of its tools.
+
+    `tools` has the slots that each tool names, and its origin.
+    """
 
     source: tuple[str, ...]
     base: tuple[str, ...]
-    tools: Sequence[tuple[Tool, str]]
+    tools: Sequence[tuple[frozenset[str], str]]
 
     def binding(self, slot: str, *, loopback_tokens: bool) -> Binding:
         """Return where a credential of the slot goes by default, for `complete`."""
@@ -58,7 +60,9 @@ class Destinations:
     def of(self, slot: str, stored: Credential | None) -> Destination:
         """Return where the next credential of the slot goes: where the stored one does, if there is one."""
         binding = self.binding(slot, loopback_tokens=False)
-        default = binding.named or (binding.tools if len(binding.tools) == 1 else ())
+        default = binding.registrar_origins or (
+            binding.tool_origins if len(binding.tool_origins) == 1 else ()
+        )
         return Destination(
             slot=slot,
             origins=default if stored is None else tuple(stored.allowed_origins),
@@ -68,7 +72,7 @@ class Destinations:
         )
 
     def _of_tools(self, slot: str) -> tuple[str, ...]:
-        found = (origin for tool, origin in self.tools if slot in slots_in(tool.security))
+        found = (origin for slots, origin in self.tools if slot in slots)
         return tuple(dict.fromkeys(found))
 
 
@@ -85,7 +89,11 @@ def destinations_of(
     return Destinations(
         source=tuple(dict.fromkeys(source)),
         base=origins_of([base] if base else []),
-        tools=[(tool, origin) for tool, origin in found if origin and origin not in unconfirmed],
+        tools=[
+            (slot_names(compile_security(tool.security)), origin)
+            for tool, origin in found
+            if origin and origin not in unconfirmed
+        ],
     )
 
 

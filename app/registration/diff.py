@@ -1,13 +1,16 @@
-"""What a re-import would change, tool by tool, and what of it waits for a person's approval."""
+"""Compares the stored tools of a provider with those of its new source: which change, and which changes need
+approval.
+"""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
-from app.credentials.model import CredentialSlot, Json, compile_security, slot_names
+from app.approvals.kinds import ApprovalKind
+from app.credentials.model import CredentialSlot, Json, slot_names
 from app.openapi.compare import MAX_PAIRS
-from app.openapi.difference import ToolDifference, changed_slots, compare_tools, is_held
+from app.openapi.difference import ToolDifference, changed_slots, compare_tools, needs_approval
 from app.protocols.origins import destination
-from app.registration.model import SourceDiff, ToolChange, ToolDraft
+from app.registration.model import SourceDiff, ToolChange, ToolDefinition, ToolDraft
 
 # Of all tools together: some seconds of work, however an upstream rewrites its document.
 _MAX_PAIRS: Final = 200_000
@@ -15,50 +18,80 @@ _MIN_PAIRS_OF_A_TOOL: Final = 20
 
 
 def compare(
-    existing: Mapping[str, Json],
+    existing: Mapping[str, ToolDefinition],
     drafts: Sequence[ToolDraft],
     *,
-    old_slots: Sequence[Json],
+    old_slots: Sequence[CredentialSlot],
     new_slots: Sequence[CredentialSlot],
     origins: Sequence[str],
 ) -> SourceDiff:
-    """Return what becomes of stored tools when these drafts take their place.
+    """Return the difference between the stored tools of a provider and the drafts that replace them.
 
-    `existing` are the stored columns by source key, `old_slots` and `origins` those of the provider before.
+    `existing` are the stored definitions by source key, `old_slots` and `origins` those of the provider
+    before.
     """
-    before = {str(slot["slot"]): slot for slot in old_slots}
-    after = {slot.name: slot.to_json() for slot in new_slots}
-    columns = {draft.source_key: draft.columns() for draft in drafts}
+    before = {slot.name: slot for slot in old_slots}
+    after = {slot.name: slot for slot in new_slots}
+    definitions = {draft.source_key: draft.definition for draft in drafts}
     changed = changed_slots(before, after)
-    differing = sum(existing.get(key) != new for key, new in columns.items())
-    most_pairs = min(MAX_PAIRS, max(_MIN_PAIRS_OF_A_TOOL, _MAX_PAIRS // max(1, differing)))
-    keys: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "held": []}
+    differing = sum(existing.get(key) != new for key, new in definitions.items())
+    max_pairs = min(MAX_PAIRS, max(_MIN_PAIRS_OF_A_TOOL, _MAX_PAIRS // max(1, differing)))
+    keys: dict[str, list[str]] = {"added": [], "changed": [], "unchanged": [], "pending_approval": []}
     changes: list[ToolChange] = []
     for draft in drafts:
-        key, old, new = draft.source_key, existing.get(draft.source_key), columns[draft.source_key]
+        key, old, new = draft.source_key, existing.get(draft.source_key), definitions[draft.source_key]
         if old is None:
             change: ToolChange | None = _added(draft, changed, origins)
         else:
-            found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=most_pairs)
-            found += _destination(old["call_template"], draft.call_template)
+            found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
+            found += _destination(old.call_template, draft.call_template)
             change = _changed(key, found) if found else None
         if change is not None:
             changes.append(change)
-        if change is not None and change.held:
-            keys["held"].append(key)
+        if change is not None and change.pending_approval:
+            keys["pending_approval"].append(key)
         else:
             keys["added" if old is None else "unchanged" if old == new else "changed"].append(key)
-    removed = tuple(key for key in existing if key not in columns)
-    changes += (ToolChange(key, "removed", is_breaking=True, held=False) for key in removed)
+    removed = tuple(key for key in existing if key not in definitions)
+    changes += (ToolChange(key, "removed", is_breaking=True, pending_approval=False) for key in removed)
     return SourceDiff(
         added=tuple(keys["added"]),
         changed=tuple(keys["changed"]),
         unchanged=tuple(keys["unchanged"]),
         removed=removed,
-        held=tuple(keys["held"]),
+        pending_approval=tuple(keys["pending_approval"]),
         changes=tuple(changes),
-        held_slots=changed,
+        changed_slots=changed,
     )
+
+
+def change_kind(
+    changes: Collection[ToolChange],
+    *,
+    old_slots: Collection[CredentialSlot],
+    new_slots: Collection[CredentialSlot],
+) -> ApprovalKind:
+    """Return the kind of the approval of pending changes, the first that applies.
+
+    `origin`: calls or token requests would go elsewhere. `credential`: a slot would have another kind,
+    location or name. `definition`: all else, such as other security.
+    """
+    before = {slot.name: slot for slot in old_slots}
+    pairs = [(before[slot.name], slot) for slot in new_slots if slot.name in before]
+    moves = (
+        one.aspect == "server" and (one.breaking or change.change == "added")
+        for change in changes
+        for one in change.differences
+    )
+    if any(old.token_url != new.token_url for old, new in pairs) or any(moves):
+        return "origin"
+    if any(_use(old) != _use(new) for old, new in pairs):
+        return "credential"
+    return "definition"
+
+
+def _use(slot: CredentialSlot) -> tuple[str, str | None, str | None]:
+    return slot.kind, slot.location, slot.parameter
 
 
 def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) -> ToolChange:
@@ -67,9 +100,9 @@ def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) ->
         detail = f"Calls would go to {draft.origin}, where none went before."
         details.append(ToolDifference("server", "changed", breaking=False, detail=detail))
     for slot in sorted(slot_names(draft.security) & changed):
-        detail = f"It needs slot {slot}, which means something else now."
+        detail = f"It needs slot {slot}, which has another definition now."
         details.append(ToolDifference("auth", "changed", breaking=False, detail=detail))
-    return ToolChange(draft.source_key, "added", False, held=bool(details), differences=tuple(details))
+    return ToolChange(draft.source_key, "added", False, bool(details), tuple(details))
 
 
 def _destination(old: Json, new: Json) -> list[ToolDifference]:
@@ -85,21 +118,4 @@ def _destination(old: Json, new: Json) -> list[ToolDifference]:
 
 def _changed(source_key: str, found: Sequence[ToolDifference]) -> ToolChange:
     is_breaking = any(one.breaking for one in found)
-    return ToolChange(source_key, "changed", is_breaking, held=is_held(found), differences=tuple(found))
-
-
-def pending_form(drafts: Sequence[ToolDraft], *, slots: Sequence[CredentialSlot]) -> Json:
-    """Return what a pending revision stores of tools that wait for approval; `pending_drafts` reads it."""
-    tools = [
-        {**draft.columns(), "source_key": draft.source_key, "name": draft.name, "origin": draft.origin}
-        for draft in drafts
-    ]
-    return {"tools": tools, "slots": [slot.to_json() for slot in slots]}
-
-
-def pending_drafts(stored: Mapping[str, Any]) -> list[ToolDraft]:
-    """Return the tools of a pending revision."""
-    return [
-        ToolDraft(**{**form, "tags": tuple(form["tags"]), "security": compile_security(form["security"])})
-        for form in stored["tools"]
-    ]
+    return ToolChange(source_key, "changed", is_breaking, needs_approval(found), tuple(found))

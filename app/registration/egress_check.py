@@ -1,4 +1,4 @@
-"""Outbound settings of a provider are tried before they are stored."""
+"""Validates the outbound settings of a provider before they are stored."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,11 +28,11 @@ def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], at: str) -
         key = Secret(secrets["client_key"]) if secrets.get("client_key") else None
         certificate = options["client_certificate"]
         tried["client_certificate"] = replace(_NOTHING, client_certificate=certificate, client_key=key)
-    faults: list[FieldError] = []
+    problems: list[FieldError] = []
     for name, settings in tried.items():
         try:
             tls_context(settings)
         except InvalidInput as error:
-            faults.append(FieldError(pointer(at, name), error.detail))
-    if faults:
-        raise InvalidInput("The upstream cannot be reached with these options.", errors=faults)
+            problems.append(FieldError(pointer(at, name), error.detail))
+    if problems:
+        raise InvalidInput("The upstream cannot be reached with these options.", errors=problems)

@@ -1,4 +1,4 @@
-"""A document at a URL with the files that it refers to, fetched from the same origin through the guard."""
+"""Fetches the files that a document at a URL refers to, from the same origin."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,10 +8,10 @@ from urllib.parse import quote, urlsplit
 
 from app.errors import GatewayError, TooLarge
 from app.openapi.archive import is_archive, may_be_packed, pack
-from app.openapi.model import Conversion
+from app.openapi.conversion import Conversion
+from app.openapi.report import SourceWarning
 from app.openapi.source import root_path
 from app.protocols.base import Discovered
-from app.registration.report import SourceWarning
 
 MAX_FILES: Final = 500
 MAX_SECONDS: Final = 120.0
@@ -28,7 +28,9 @@ Convert = Callable[[bytes, str | None, bool], Awaitable[Conversion]]
 
 @dataclass(frozen=True, slots=True)
 class CompleteDocument:
-    """The document, or an archive of it with its files and its `root` in there; `warnings` on what is not."""
+    """A document, or an archive of it with its files, and its path (`root`) in the archive. `warnings` name
+    the files that are left out.
+    """
 
     body: bytes
     conversion: Conversion
@@ -41,8 +43,8 @@ async def follow(
 ) -> CompleteDocument:
     """Convert, fetch what was missing, and convert again, until nothing new is missing.
 
-    Raises TooLarge beyond 500 files, `max_bytes` or two minutes. A file that cannot be fetched costs the
-    operations that need it.
+    Raises TooLarge beyond 500 files, `max_bytes` or two minutes. What refers to a file that
+    cannot be fetched accepts any value.
     """
     conversion = await convert(body, None, True)
     if is_archive(body):

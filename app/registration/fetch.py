@@ -1,32 +1,53 @@
-"""Fetching what an upstream publishes about itself, through its adapter and with sealed credentials."""
+"""Fetches the document or manual of an upstream, through its adapter and with sealed credentials."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from app.errors import FieldError, InvalidInput, UpstreamError, UpstreamRejected, UpstreamUnauthorized
-from app.models import new_id
+from app.calls.retries import is_retryable
+from app.errors import (
+    BlockedAddress,
+    FieldError,
+    InvalidArguments,
+    InvalidInput,
+    UpstreamError,
+    UpstreamMalformed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnauthorized,
+)
 from app.outbound.credentials import CredentialResolver, SlotRequirement
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
+from app.outbound.network import Network
 from app.protocols.base import Adapter, Call, Discovered
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import Adapters
+from app.registration.blocked_destinations import explained
+from app.registration.content_codings import document_text
 from app.security.credentials import SealedCredential
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
+from app.text import pointer
+from app.uuid7 import uuid7
 
+SINGLE_TOOLS: Final = (
+    "If the server publishes no description of its tools, register each of them with POST /tools."
+)
+"""What to do about a server without discovery."""
+_TOOL: Final = "Register a tool with this call template with POST /tools, or name the URL of a document."
 _TEMPLATES = frozenset({"tool_call_template", "tool_provider"})
 
 
 @dataclass(frozen=True, slots=True)
 class Fetcher:
-    """Fetches what upstreams publish, up to `max_bytes` of each."""
+    """Fetches documents and manuals of upstreams, each of at most `max_bytes`."""
 
     adapters: Adapters
     resolver: CredentialResolver
+    network: Network
     max_bytes: int
 
     async def fetch(
@@ -39,12 +60,13 @@ class Fetcher:
         scope: bytes,
         reuse: bool = True,
     ) -> Discovered:
-        """Return what a template's upstream publishes; its variables are written out already.
+        """Return the document or manual of a template's upstream. The template has no variables any more.
 
-        Raises BlockedAddress, UpstreamTimeout and UpstreamError (always 502: the status of the upstream's
+        Raises InvalidInput for a template that needs arguments, BlockedAddress (with the address and the
+        setting that allows it), UpstreamTimeout and UpstreamError (always 502: the status of the upstream's
         response says nothing about the client's request).
         """
-        await self.adapters.ready(protocol_of(template))
+        await self.adapters.load(protocol_of(template))
         adapter = self.adapter(template)
         target = adapter.prepare(template)
         needs = (tuple(SlotRequirement(slot) for slot in credentials),) if credentials else ()
@@ -59,17 +81,27 @@ class Fetcher:
             credentials=wired,
             deadline=deadline,
             limits=replace(limits, response_bytes=self.max_bytes),
-            call_id=str(new_id()),
+            call_id=str(uuid7()),
             egress=egress,
             scope=scope,
             reuse=reuse,
         )
         try:
             found = await adapter.discover(call)
+        except BlockedAddress as error:
+            raise await explained(
+                error, adapter.origin(target), network=self.network, egress=egress
+            ) from None
+        except InvalidArguments as error:
+            raise _source_with_arguments(template, error) from None
         except (UpstreamRejected, UpstreamUnauthorized) as error:
             raise _source_error(_masked_error(error, wired.masker)) from None
         except UpstreamError as error:
+            error.retryable = is_retryable(error, may_repeat=True)
+            if isinstance(error, UpstreamMalformed | UpstreamTimeout):
+                error.hint = f"{error.hint} {SINGLE_TOOLS}"
             raise _masked_error(error, wired.masker) from None
+        found = replace(found, raw=await document_text(found.raw, max_bytes=self.max_bytes))
         # A short password may be the name of a tool or a value of an enumeration.
         secrets = wired.masker.values if wired.masker is not None else ()
         masker = ResponseMasker.for_values(value for value in secrets if len(value) >= MIN_NEEDLE)
@@ -82,12 +114,12 @@ class Fetcher:
         protocol = protocol_of(template)
         if protocol not in self.adapters:
             sentence = f"The protocol {protocol} is not served by this gateway."
-            fault = FieldError("/call_template_type", sentence, expected=sorted(self.adapters))
-            raise InvalidInput(sentence, errors=[fault])
+            problem = FieldError("/call_template_type", sentence, expected=sorted(self.adapters))
+            raise InvalidInput(sentence, errors=[problem])
         return self.adapters[protocol]
 
     def prepare(self, template: Mapping[str, Any]) -> str:
-        """Return the origin of a template whose variables are written out.
+        """Return the origin of a template without variables.
 
         Raises InvalidInput for one that can never be called.
         """
@@ -102,9 +134,9 @@ def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> Upstre
 
 
 def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
-    """Return a document with the secrets masked with which it was fetched, wherever they would be shown.
+    """Return a document with the secrets masked with which it was fetched.
 
-    The call templates of a manual stay as they are: secrets in them are sealed before they are stored.
+    The call templates of a manual are not masked: secrets in them are sealed before they are stored.
     """
     try:
         document = orjson.loads(raw)
@@ -113,8 +145,8 @@ def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
     tools = document.get("tools") if isinstance(document, dict) else None
     if not isinstance(tools, list):
         return masker.mask_json(raw)
-    shown = {**document, "tools": [_without_templates(tool) for tool in tools]}
-    masked = masker.mask_value(shown)
+    without_templates = {**document, "tools": [_without_templates(tool) for tool in tools]}
+    masked = masker.mask_value(without_templates)
     return orjson.dumps(
         {
             **masked,
@@ -133,9 +165,33 @@ def _with_templates(masked: Any, tool: Any) -> Any:
     return {**masked, **{key: tool[key] for key in tool if key in _TEMPLATES}}
 
 
+def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments) -> InvalidInput:
+    """Return the error for a source that cannot be fetched without arguments.
+
+    Pointers are into the template.
+    """
+    names = [problem.pointer.removeprefix("/") for problem in error.errors]
+    found = [
+        FieldError(
+            pointer("", member), f"It needs the argument {name!r}. Only the template of a tool has arguments."
+        )
+        for name in names
+        for member, value in template.items()
+        if name in str(value) and member not in ("call_template_type", "header_fields")
+    ]
+    sentence = "The source needs arguments, so that it is the template of a tool and not of a provider."
+    return InvalidInput(sentence, errors=found or [FieldError("", sentence)], hint=_TOOL)
+
+
 def _source_error(error: UpstreamError) -> UpstreamError:
     status = error.response.status if error.response is not None else 0
     failure = UpstreamError(f"The source could not be read: {error.detail}", response=error.response)
+    failure.hint = (
+        "Check the URL of the source, e.g. by opening it in a browser: it must be the document itself. "
+        f"{SINGLE_TOOLS}"
+    )
+    # Reading a source changes nothing.
+    failure.retryable = is_retryable(error, may_repeat=True)
     if status == 401:
         failure.detail += " Give `auth` for the discovery."
     return failure

@@ -1,4 +1,4 @@
-"""The tools of an export -> a ParsedSource. Nothing of it can hold a secret, and nothing is fetched."""
+"""The tools of an export -> a ParsedSource. Templates with secrets are rejected, and nothing is fetched."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -7,17 +7,17 @@ from pydantic import Field
 
 from app.credentials.input_models import SlotName, Tags
 from app.credentials.model import CredentialSlot, Json, SlotRequirement
-from app.credentials.template_secrets import holds_secrets_in_the_open
+from app.credentials.template_secrets import has_plaintext_secrets
 from app.credentials.validation_errors import validated
 from app.credentials.variable_scope import VariableScope
 from app.errors import FieldError, InvalidInput
 from app.json_schema.normalize import normalize_inputs, normalize_schema
+from app.openapi.report import OperationOutcome, SourceReport, SourceWarning
 from app.protocols.call_templates import read_template
 from app.protocols.origins import template_origin
 from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from app.schemas import ShortText, StrictModel, Text
 from app.text import pointer
 
@@ -82,8 +82,9 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
             "Two tools have one key.", errors=[FieldError(pointer(at, "tools"), "Give each once.")]
         )
     unset = {tool.source_key: _unset(tool.call_template, scope) for tool in tools}
-    verdicts = (
-        ToolVerdict.of(tool.source_key, tool.name, pointer="", notes=unset[tool.source_key]) for tool in tools
+    outcomes = (
+        OperationOutcome.of(tool.source_key, tool.name, pointer="", notes=unset[tool.source_key])
+        for tool in tools
     )
     missing = dict.fromkeys(note for notes in unset.values() for note in notes)
     return ParsedSource(
@@ -91,7 +92,7 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
         format="export",
         source=RegistrationSource("tools", at=at),
         tools=tuple(tools),
-        report=SourceReport(tuple(verdicts), tuple(SourceWarning(note) for note in missing)),
+        report=SourceReport(tuple(outcomes), tuple(SourceWarning(note) for note in missing)),
         slots=tuple(slots),
     )
 
@@ -99,23 +100,23 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
 def open_fields(raw: Any, *, at: str) -> Json:
     """Return a template that holds no secret as it is stored; raise InvalidInput for any other."""
     template = read_template(raw, at=at).model
-    if holds_secrets_in_the_open(template):
-        fault = FieldError(at, "Register it instead, or store its secrets as credentials.")
+    if has_plaintext_secrets(template):
+        problem = FieldError(at, "Register it instead, or store its secrets as credentials.")
         raise InvalidInput(
             "A template of an export holds no auth, no headers but plain ones and no environment.",
-            errors=[fault],
+            errors=[problem],
         )
     return {key: value for key, value in template.stored().items() if key != "headers" or value}
 
 
 def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     form = validated(ToolForm, raw, at=at)
-    place = pointer(at, "call_template")
-    fields = open_fields({"call_template_type": DEFAULT, **form.call_template}, at=place)
+    template_pointer = pointer(at, "call_template")
+    fields = open_fields({"call_template_type": DEFAULT, **form.call_template}, at=template_pointer)
     fields.pop("name", None)
-    fields = _spelled(fields, scope=scope, at=place)
+    fields = _spelled(fields, scope=scope, at=template_pointer)
     resolved = scope.resolved(fields)
-    origin = "" if variables_of(resolved) else _origin(resolved, place)
+    origin = "" if variables_of(resolved) else _origin(resolved, template_pointer)
     inputs, _ = normalize_inputs(form.inputs, at=pointer(at, "inputs"))
     outputs, _ = normalize_schema(form.outputs, at=pointer(at, "outputs"))
     return ToolDraft(
@@ -140,8 +141,8 @@ def _origin(fields: Json, at: str) -> str:
     try:
         return template_origin(fields)
     except InvalidInput as error:
-        faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
-        raise InvalidInput(error.detail, errors=faults) from None
+        problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+        raise InvalidInput(error.detail, errors=problems) from None
 
 
 def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:

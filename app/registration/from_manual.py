@@ -1,6 +1,6 @@
-"""UTCP manuals and custom tools -> a ParsedSource, with every secret of their templates taken out."""
+"""UTCP manuals and custom tools -> a ParsedSource, whose templates contain no secret."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ from app.credentials.slots import SlotAllocator
 from app.credentials.template_secrets import SplitTemplate, split_template, static_locations
 from app.credentials.variable_scope import MisplacedSecret, VariableScope
 from app.errors import InvalidInput, UnsetVariable
-from app.protocols.manuals import Manual, ManualTool
+from app.openapi.report import OperationOutcome, SourceReport, SourceWarning
+from app.protocols.manuals import Manual, ManualTool, RejectedTool
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import SourceReport, SourceWarning, ToolVerdict
 from app.registration.tool_checks import Prepare
 from app.text import pointer
 from app.utcp.auth import ApiKeyAuth
@@ -62,58 +62,68 @@ class ManualRules:
 def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: RegistrationSource) -> ParsedSource:
     """Return the tools of a manual; `raw` is its JSON value, `source` what is stored of it.
 
-    Raises UnsetVariable naming all variables without a value. A tool that cannot be served is skipped with
-    the reason; only in a manual that the registrar wrote is a misplaced secret variable an InvalidInput.
+    A tool that is not supported, or names a variable without a value, is skipped with the reason. Raises
+    UnsetVariable, naming all variables without a value, where no tool is left; and MisplacedSecret where none
+    is left of a manual that the registrar wrote.
     """
     drafts: dict[str, ToolDraft] = {}
-    verdicts = [
-        ToolVerdict.of(fault.name or fault.pointer, pointer=fault.pointer, reason=fault.detail)
-        for fault in manual.rejected_tools
-    ]
-    unset: list[UnsetVariable] = []
+    outcomes = [_rejected_outcome(rejected) for rejected in manual.rejected_tools]
+    unset: dict[str, UnsetVariable] = {}
+    misplaced: list[MisplacedSecret] = []
     names: set[str] = set()
     fallback = _fallback(manual, rules)
     for tool in manual.tools:
         try:
             draft = _draft(tool, raw=raw, rules=rules, fallback=fallback, names=names, drafts=drafts)
-        except UnsetVariable as error:
-            unset.append(error)
-            continue
         except InvalidInput as error:
-            if isinstance(error, MisplacedSecret) and not rules.scope.is_fetched:
-                raise
+            if isinstance(error, UnsetVariable):
+                unset[tool.name] = error
+            elif isinstance(error, MisplacedSecret) and not rules.scope.is_fetched:
+                misplaced.append(error)
             at = error.errors[0].pointer.removeprefix(rules.at) if error.errors else tool.pointer
-            verdicts.append(ToolVerdict.of(tool.name, pointer=at, reason=error.detail, notes=tool.notes))
+            outcomes.append(OperationOutcome.of(tool.name, pointer=at, reason=error.detail, notes=tool.notes))
             continue
         drafts[draft.source_key] = draft
         names.add(draft.name)
-        verdicts.append(ToolVerdict.of(tool.name, draft.name, pointer=tool.pointer, notes=tool.notes))
-    if unset:
-        raise joined(unset)
-    warnings = tuple(SourceWarning(fault.detail, fault.pointer) for fault in manual.warnings)
+        outcomes.append(OperationOutcome.of(tool.name, draft.name, pointer=tool.pointer, notes=tool.notes))
+    if unset and not drafts:
+        raise joined(unset.values())
+    if misplaced and not drafts:
+        raise misplaced[0]
+    warnings = tuple(SourceWarning(warning.detail, warning.pointer) for warning in manual.warnings)
     return ParsedSource(
         kind="manual",
         format="manual",
         source=source,
         tools=tuple(drafts.values()),
-        report=SourceReport(tuple(verdicts), warnings),
+        report=SourceReport(tuple(outcomes), warnings),
         slots=slots_of_tools(rules.allocator, drafts.values(), fallback=fallback[0]),
         inline=rules.allocator.assignments,
+        unset_variables=unset,
     )
 
 
-class NotServed(InvalidInput):
-    """This tool or provider cannot be called by this gateway."""
+def _rejected_outcome(rejected: RejectedTool) -> OperationOutcome:
+    """Return the entry of the report for a tool that cannot be parsed: what is wrong, and where."""
+    where, reason = rejected.pointer, rejected.detail
+    if rejected.errors:
+        where = rejected.errors[0].pointer
+        reason = f"{reason.rstrip('.')}: {rejected.errors[0].detail}"
+    return OperationOutcome.of(rejected.name or rejected.pointer, pointer=where, reason=reason)
 
-    title = "The tool cannot be served"
+
+class UnsupportedTool(InvalidInput):
+    """This gateway cannot call the tool."""
+
+    title = "The tool is not supported"
 
 
-def joined(errors: list[UnsetVariable]) -> UnsetVariable:
+def joined(errors: Collection[UnsetVariable]) -> UnsetVariable:
     """Return one error that names every variable without a value."""
     names = list(dict.fromkeys(name for error in errors for name in error.extra.get("variables", ())))
-    faults = [fault for error in errors for fault in error.errors]
+    problems = [problem for error in errors for problem in error.errors]
     return UnsetVariable(
-        f"These variables have no value: {', '.join(names)}", errors=faults, extra={"variables": names}
+        f"These variables have no value: {', '.join(names)}", errors=problems, extra={"variables": names}
     )
 
 
@@ -122,15 +132,15 @@ def open_template(
 ) -> tuple[SplitTemplate, str]:
     """Return a tool's template with its secrets apart, and its origin, which must not depend on arguments.
 
-    Raises NotServed, pointing below `at`, for one that could never be called.
+    Raises UnsupportedTool, pointing below `at`, for one that could never be called.
     """
     split = split_template(template.model, scope=scope, at=at)
     try:
         return split, prepare(scope.resolved(split.fields))
     except InvalidInput as error:
-        faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
-        reason = faults[0].detail if faults else error.detail
-        raise NotServed(f"It could never be called: {reason}", errors=faults) from None
+        problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+        reason = problems[0].detail if problems else error.detail
+        raise UnsupportedTool(f"It could never be called: {reason}", errors=problems) from None
 
 
 def tool_security(
@@ -203,7 +213,7 @@ def _draft(
     drafts: Mapping[str, ToolDraft],
 ) -> ToolDraft:
     if tool.name in drafts:
-        raise NotServed("Another tool has this name, too.")
+        raise UnsupportedTool("Another tool has this name, too.")
     at = rules.at + _template_pointer(raw, tool.pointer)
     _check_protocol(tool.template, rules)
     # The manual's own template is the registrar's text, wherever its tools come from.
@@ -244,7 +254,7 @@ def _check_protocol(template: Template, rules: ManualRules) -> None:
     if rules.protocols is None:
         return
     if template.protocol not in rules.protocols or (template.model.is_local and not rules.allows_local):
-        raise NotServed(
+        raise UnsupportedTool(
             f"A fetched manual may not have tools of protocol {template.protocol}, unless the provider's "
             "allowed_communication_protocols name it."
         )
@@ -254,10 +264,10 @@ def _of_gateway(template: Template, rules: ManualRules) -> tuple[Template, bool]
     """Return how a tool of another gateway is called, and whether with the credential of its source.
 
     Its manual names the variable GATEWAY_TOKEN. Where that has no value, the credential that fetched the
-    manual is used for its tools. Raises NotServed for a tool that would come back here.
+    manual is used for its tools. Raises UnsupportedTool for a tool that would come back here.
     """
     if rules.identity in template.model.passed_gateways:
-        raise NotServed("The tool is this gateway's own, by way of another one.")
+        raise UnsupportedTool("The tool is this gateway's own, by way of another one.")
     auth = template.model.auth
     uses_discovery = (
         rules.has_discovery_credential

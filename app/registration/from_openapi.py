@@ -9,13 +9,12 @@ from app.credentials.model import (
     SecurityRequirements,
     SlotAssignment,
     SlotRequirement,
-    compile_security,
 )
 from app.credentials.origins import origin_of_template
 from app.credentials.slots import matching_slots
-from app.openapi.model import Conversion, ConvertedTool
+from app.openapi.conversion import Conversion, ConvertedTool, SecuritySchemeSlot
+from app.openapi.report import SourceWarning
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.registration.report import SourceReport, SourceWarning
 
 _OPTIONAL_DEFAULT: SecurityRequirements = ((SlotRequirement(DEFAULT_SLOT),), ())
 
@@ -26,14 +25,14 @@ def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> Pa
     A document without any security scheme leaves its tools the slot `default`, because many APIs want a key
     and do not say so.
     """
-    slots = tuple(CredentialSlot.from_json(slot) for slot in conversion.slots)
+    slots = tuple(_slot(slot) for slot in conversion.slots)
     tools = (_draft(tool, None if slots else _OPTIONAL_DEFAULT) for tool in conversion.tools)
     return ParsedSource(
         kind="openapi",
         format="openapi",
         source=source,
         tools=tuple(tools),
-        report=SourceReport.from_json(conversion.report),
+        report=conversion.report,
         title=conversion.title,
         description=conversion.description,
         slots=slots or (CredentialSlot(DEFAULT_SLOT, "any"),),
@@ -41,16 +40,37 @@ def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> Pa
 
 
 def with_auth_tools(parsed: ParsedSource, auth: CredentialDraft | None) -> ParsedSource:
-    """Return the source with a template's `auth_tools` in each slot that it fits, else with a warning."""
+    """Return the source with a template's `auth_tools` in each slot that it fits, else with a warning.
+
+    As in UTCP, it is for operations that declare security: never for the slot `default`, which is that of
+    documents that declare none.
+    """
     if auth is None:
         return parsed
-    fitting = [slot.name for slot in parsed.slots if slot.kind == "any"]
-    fitting = fitting or matching_slots(auth, parsed.slots)
-    inline = tuple(SlotAssignment(slot, auth, "") for slot in fitting)
+    declared = [slot for slot in parsed.slots if slot.kind != "any"]
+    inline = tuple(SlotAssignment(slot, auth, "") for slot in matching_slots(auth, declared))
     if inline:
         return replace(parsed, inline=(*parsed.inline, *inline))
-    warning = SourceWarning("auth_tools fits no security scheme of the document and is not used.")
+    reason = (
+        "fits no security scheme of the document and"
+        if declared
+        else "is for operations that declare security, of which the document has none; it"
+    )
+    warning = SourceWarning(f"auth_tools {reason} is not used.")
     return replace(parsed, report=parsed.report.with_warnings(warning))
+
+
+def _slot(scheme: SecuritySchemeSlot) -> CredentialSlot:
+    return CredentialSlot(
+        name=scheme.name,
+        kind=scheme.kind,
+        scheme=scheme.scheme or None,
+        location=scheme.location,
+        parameter=scheme.parameter,
+        token_url=scheme.token_url,
+        scopes=scheme.scopes,
+        description=scheme.description or None,
+    )
 
 
 def _draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDraft:
@@ -62,8 +82,8 @@ def _draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDr
         outputs=tool.outputs,
         tags=tool.tags,
         call_template=tool.call_template,
-        security=compile_security(tool.security) if security is None else security,
+        security=tool.security if security is None else security,
         origin=origin_of_template(tool.call_template) or "",
         deprecated=tool.deprecated,
-        shown=tool.shown,
+        slimmed=tool.slimmed,
     )

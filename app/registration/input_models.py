@@ -1,6 +1,6 @@
-"""Request bodies of the control plane: pydantic models. Secrets go in here and never come out."""
+"""Request bodies of the control plane: pydantic models. Secrets are accepted here and never returned."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 
@@ -28,12 +28,15 @@ from app.schemas import (
     UrlText,
 )
 
+ServerName = Annotated[str, Field(min_length=1, max_length=500, json_schema_extra=dict(NO_NUL))]
+ServerVariableName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00-\x1f]+$")]
+ServerVariableValue = Annotated[str, Field(max_length=2_000, json_schema_extra=dict(NO_NUL))]
 # What upstreams call such a header (Idempotency-Key, PayPal-Request-Id); never one of HTTP itself.
 HEADER_NAME = r"^[A-Za-z0-9-]{0,30}([Ii]dempotency|[Rr]equest)[A-Za-z0-9-]{0,30}$"
 
 
 class VariableInput(StrictModel):
-    """The value of `${NAME}`; a secret one can be replaced but never read."""
+    """The value of a variable `${NAME}`. A secret value can be replaced but not read."""
 
     value: Annotated[
         SecretStr,
@@ -41,6 +44,15 @@ class VariableInput(StrictModel):
         AfterValidator(secret_text),
     ]
     secret: bool = Field(default=True, strict=True)
+
+
+class VariablesInput(StrictModel):
+    """Several variables, by name."""
+
+    variables: Annotated[
+        dict[VariableName, VariableInput],
+        Field(min_length=1, max_length=1000, json_schema_extra=dict(NO_OTHER_KEYS)),
+    ]
 
 
 class CacheInput(StrictModel):
@@ -59,6 +71,24 @@ class CacheInput(StrictModel):
     )
     tools: Annotated[list[ToolName], Field(max_length=1000)] | None = Field(
         None, description="Only these tools, by canonical name; without it all that have no effects."
+    )
+
+
+class ResponsesInput(StrictModel):
+    """What is done with the responses of tools, unless the client of a call prefers otherwise."""
+
+    decode: Annotated[bool, Field(strict=True)] | None = Field(
+        None,
+        description="XML, forms, lines of JSON and text are decoded to JSON, with the types of the tool's "
+        "output schema where it has one.",
+    )
+    validate_outputs: Annotated[bool, Field(strict=True)] | None = Field(
+        None,
+        description="Responses are compared with the output schema: `X-Response-Violations` says where they "
+        "differ, and the outcome of such calls is `invalid-response`.",
+    )
+    tools: Annotated[list[ToolName], Field(max_length=1000)] | None = Field(
+        None, description="Only these tools, by canonical name; without it all."
     )
 
 
@@ -103,7 +133,7 @@ class LimitsInput(StrictModel):
     )
 
     def stored(self) -> dict[str, Any]:
-        """Only what is set."""
+        """Return the limits that are set, by name."""
         return self.model_dump(exclude_none=True)
 
 
@@ -111,7 +141,32 @@ class OptionsInput(StrictModel):
     """How a provider's source is read, and how its upstream is reached."""
 
     base_url: UrlText | None = Field(
-        default=None, description="For OpenAPI documents whose servers are relative or missing."
+        default=None,
+        description="For OpenAPI documents whose servers are relative or missing; it stands in for server "
+        "URLs with variables, too.",
+    )
+    server: Annotated[int, Field(ge=0, le=999, strict=True)] | ServerName | None = Field(
+        default=None,
+        description="Which of an OpenAPI document's servers is called: its index in the document's list, its "
+        "description, or its URL as the document has it. Default: the first that can be called.",
+        examples=["Production"],
+    )
+    server_variables: (
+        Annotated[
+            dict[ServerVariableName, ServerVariableValue],
+            Field(max_length=100, json_schema_extra=dict(NO_OTHER_KEYS)),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Values of the variables in the server URLs of an OpenAPI document, by name; each that "
+        "is left out has the document's default.",
+        examples=[{"tenant": "acme"}],
+    )
+    allow_empty: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="Whether a source without any tool that can be called is registered. Default: false, "
+        "such a registration is rejected.",
     )
     proxy_url: Annotated[SecretStr, Field(max_length=2048), AfterValidator(secret_line)] | None = Field(
         default=None, description="An HTTP proxy for all requests to this upstream. Write-only."
@@ -122,6 +177,17 @@ class OptionsInput(StrictModel):
         description="PEM certificates that replace the system's; an https proxy is believed by both.",
     )
     client_certificate: Text | None = Field(default=None, description="PEM chain for mutual TLS.")
+    unix_socket: Annotated[str, Field(pattern=r"^/[^\x00]{1,106}$")] | None = Field(
+        default=None,
+        description="Path of a Unix socket to which requests to the host localhost go, in place of TCP. The "
+        "operator must allow it (UNIX_SOCKETS).",
+        examples=["/run/docker.sock"],
+    )
+    http_version: Literal["1.1", "2"] | None = Field(
+        default=None,
+        description="`2`: HTTP/2 only, with http:// by prior knowledge. `1.1`: never HTTP/2. "
+        "Default: HTTP/1.1, and HTTP/2 where the TLS handshake shows that the upstream accepts nothing else.",
+    )
     reuse: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="`false`: a new connection for each call, for an upstream whose responses get out of "
@@ -130,12 +196,15 @@ class OptionsInput(StrictModel):
     direct: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="Whether `/utcp?mode=direct` names its upstream, for clients with credentials of their "
-        "own. Default: only while no credential of it is stored.",
+        "own. Default: only while no credential of it is stored, and without `unix_socket`.",
     )
     mask_responses: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
         description="Whether the secrets of a call are masked in its response. Default: true. To turn it off "
         "takes the scope `credentials:write`.",
+    )
+    responses: ResponsesInput | None = Field(
+        default=None, description="Whether responses are decoded and validated. Default: neither."
     )
     client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(secret_text)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
@@ -150,17 +219,17 @@ class OptionsInput(StrictModel):
         return value
 
     def stored(self) -> dict[str, Any]:
-        """What may be read again: everything set but the secrets."""
+        """Return the options that are set, without the secrets."""
         return self.model_dump(exclude_none=True, exclude={"proxy_url", "client_key"})
 
     def secrets(self) -> dict[str, str]:
-        """What is to be sealed."""
+        """Return the secret options that are set, by name, in plain text. They are stored sealed."""
         pairs = (("proxy_url", self.proxy_url), ("client_key", self.client_key))
         return {name: secret.get_secret_value() for name, secret in pairs if secret is not None}
 
 
 class RegistrationFields(StrictModel):
-    """What every registration may say besides its source."""
+    """The members of a registration other than its name and source."""
 
     description: Text | None = None
     tags: Tags = Field(default_factory=list)
@@ -181,7 +250,7 @@ class DocumentOptionsInput(StrictModel):
         default=None, description="Path of the document in a zip archive that holds several."
     )
     overlay: OverlayText | None = Field(
-        default=None, description="An OpenAPI Overlay 1.0 document; it is laid over at each refresh, too."
+        default=None, description="An OpenAPI Overlay 1.0 document; it is applied at each refresh, too."
     )
 
 
@@ -201,7 +270,7 @@ class SourceInput(StrictModel):
         default=None, description="Path of the document in a zip archive that holds several."
     )
     overlay: dict[str, Any] | OverlayText | None = Field(
-        default=None, description="An OpenAPI Overlay 1.0 document; it is laid over at each refresh, too."
+        default=None, description="An OpenAPI Overlay 1.0 document; it is applied at each refresh, too."
     )
     follow_references: bool = Field(
         default=False,
@@ -217,8 +286,18 @@ class RegistrationInput(RegistrationFields):
     source: SourceInput
 
 
+class UrlRegistrationInput(RegistrationFields):
+    """The short form: the URL of an OpenAPI document or a UTCP manual."""
+
+    name: ProviderName | None = None
+    url: Annotated[str, Field(min_length=1, max_length=8192)] = Field(
+        description="URL of an OpenAPI document or a UTCP manual; the same as `source.url`.",
+        examples=["https://api.example.com/openapi.json"],
+    )
+
+
 class ProviderPatch(StrictModel):
-    """What can be changed on a provider; what is left out stays."""
+    """The members of a provider that can be changed. Omitted members are not changed."""
 
     description: Text | None = None
     tags: Tags | None = None
@@ -239,7 +318,13 @@ class CustomToolInput(StrictModel):
     call_template: dict[str, Any] = Field(
         json_schema_extra={
             "anyOf": [{"required": ["url"]}, {"required": ["call_template_type"]}],
-            "properties": {"url": {"type": "string", "format": "uri"}},
+            "properties": {
+                "call_template_type": {
+                    "type": "string",
+                    "description": "Protocol; default http.",
+                },
+                "url": {"type": "string", "format": "uri-template"},
+            },
         },
         examples=[
             {"call_template_type": "http", "http_method": "GET", "url": "https://api.example.com/echo"},

@@ -1,4 +1,4 @@
-"""Imports that no request waits for (`Prefer: respond-async`, RFC 7240); a row holds the state of each.
+"""Runs imports in the background (`Prefer: respond-async`, RFC 7240) and stores the state of each in a row.
 
 The worker that runs one writes a heartbeat into its row every few seconds. Where that is missing for longer,
 the worker has ended, and the import has failed.
@@ -19,14 +19,15 @@ from sqlmodel import col
 
 from app.database import Database
 from app.errors import GatewayError, NotFound, Unavailable
-from app.models import ImportJobRow, new_id, now
+from app.models import ImportJobRow, now
 from app.registration.converter import Converter
 from app.security.principal import Principal
+from app.uuid7 import uuid7
 
 HEARTBEAT_SECONDS: Final = 5.0
 HEARTBEAT_TIMEOUT_SECONDS: Final = 30.0
 _RETENTION: Final = timedelta(days=7)
-_WORKER: Final = f"{os.getpid()}-{new_id()}"
+_WORKER: Final = f"{os.getpid()}-{uuid7()}"
 _log = structlog.get_logger(__name__)
 
 Work = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
@@ -42,7 +43,7 @@ class ImportJobs:
     async def start(self, work: Work, *, principal: Principal) -> ImportJobRow:
         """Run the work, which returns a status and a body, in the background; return its row."""
         row = ImportJobRow(owner=f"{_WORKER}/{principal.key_id}", result={"beat": now().isoformat()})
-        async with self.database.writing() as session:
+        async with self.database.transaction() as session:
             await session.execute(
                 delete(ImportJobRow).where(col(ImportJobRow.created_at) < now() - _RETENTION)
             )
@@ -55,7 +56,7 @@ class ImportJobs:
 
         Raises NotFound. An import without a heartbeat is marked as failed.
         """
-        async with self.database.reading() as session:
+        async with self.database.read_session() as session:
             row = await session.get(ImportJobRow, import_id)
         is_own = row is not None and row.owner.rpartition("/")[2] == principal.key_id
         unlimited = principal.providers is None and principal.tags is None
@@ -64,7 +65,7 @@ class ImportJobs:
         if row.state == "running" and self._is_dead(row):
             died = Unavailable("The worker that ran this import has ended. Ask for it again.")
             await self._finish(row.id, "failed", died.status, problem_json(died))
-            async with self.database.reading() as session:
+            async with self.database.read_session() as session:
                 row = await session.get(ImportJobRow, import_id) or row
         return row
 
@@ -91,7 +92,7 @@ class ImportJobs:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with contextlib.suppress(Unavailable):
-                async with self.database.writing() as session:
+                async with self.database.transaction() as session:
                     beat = {"beat": now().isoformat()}
                     await session.execute(
                         update(ImportJobRow).where(*_running(import_id)).values(result=beat)
@@ -99,7 +100,7 @@ class ImportJobs:
 
     async def _finish(self, import_id: UUID, state: str, status: int, body: dict[str, Any]) -> None:
         values = {"state": state, "result": {"status": status, "body": body}, "finished_at": now()}
-        async with self.database.writing() as session:
+        async with self.database.transaction() as session:
             await session.execute(update(ImportJobRow).where(*_running(import_id)).values(**values))
 
     def _is_dead(self, row: ImportJobRow) -> bool:
@@ -109,16 +110,7 @@ class ImportJobs:
 
 def problem_json(error: GatewayError) -> dict[str, Any]:
     """Return the error as the problem details (RFC 9457) that a waiting client would have got."""
-    problem: dict[str, Any] = {
-        **error.extra,
-        "type": f"urn:utcp-gateway:problem:{error.slug}",
-        "title": error.title,
-        "status": error.status,
-        "detail": error.detail,
-    }
-    if error.errors:
-        problem["errors"] = [fault.as_json() for fault in error.errors]
-    return problem
+    return error.as_problem()
 
 
 def _running(import_id: UUID) -> tuple[Any, ...]:

@@ -1,19 +1,25 @@
-"""Bytes -> JSON values, without ever trusting them; and whether bytes are an OpenAPI document at all."""
+"""Parses bytes of clients and upstreams into JSON values, within limits, and detects OpenAPI documents."""
 
 import asyncio
+import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
 from app.errors import BadRequest, FieldError, InvalidDocument, InvalidInput, TooLarge
 from app.openapi.archive import is_archive
-from app.openapi.load import is_openapi, sniff
+from app.openapi.encodings import transcoded
+from app.openapi.formats.detection import other_format, other_text
+from app.openapi.load import is_convertible, sniff
 from app.openapi.model import DocumentLimits
 from app.openapi.yaml_load import load_yaml
-from app.text import reject_unstorable
+from app.text import load_json
 
 MAX_BYTES_PARSED: Final = 1 << 20
-"""Up to this many bytes are parsed to see what they are (some 5 ms); of others the beginning is looked at."""
+"""Documents of at most this many bytes are parsed to detect their kind (about 5 ms); of larger ones only the
+first bytes are examined.
+"""
 
 MAX_VALUES: Final = 1_000_000
 """Values of one JSON document. So many take orjson 40 ms, in which no other thread runs. An OpenAPI document
@@ -35,13 +41,38 @@ async def looks_like_openapi(body: bytes, *, media_type: str = "") -> bool:
         return sniff(body)
     try:
         raw = await parse_document(body, media_type=media_type)
-    except InvalidInput:
+    except (InvalidInput, TooLarge):
         return sniff(body)
-    return is_openapi(raw) or (isinstance(raw, dict) and "paths" in raw and "tools" not in raw)
+    return is_convertible(raw) or (isinstance(raw, dict) and "paths" in raw and "tools" not in raw)
+
+
+async def parse_manual(body: bytes, *, media_type: str = "", at: str = "") -> Any:
+    """Return the value of what is no OpenAPI document; raise as `parse_document` does, and InvalidDocument
+    for a document of a kind that is known and not read. `at` is its JSON pointer.
+    """
+    try:
+        raw = await parse_document(body, media_type=media_type)
+    except InvalidDocument:
+        reject_other_formats(None, body, at=at)
+        raise
+    reject_other_formats(raw, body, at=at)
+    return raw
+
+
+def reject_other_formats(raw: Any, body: bytes, *, at: str = "") -> None:
+    """Raise InvalidDocument for a document of a kind that is known and not read, parsed or not."""
+    if isinstance(raw, Mapping) and "tools" in raw:
+        return
+    known = other_format(raw) or other_text(body)
+    if known is not None:
+        raise InvalidDocument(known, errors=[FieldError(at, known)])
 
 
 async def parse_document(body: bytes, *, media_type: str = "") -> Any:
-    """Return the JSON or YAML value, parsed in a thread if large; raise InvalidDocument and TooLarge."""
+    """Return the JSON or YAML value, parsed in a thread if large; raise InvalidDocument and TooLarge.
+
+    Its strings may contain characters that cannot be stored (U+0000 and lone surrogates).
+    """
     if len(body) < MAX_BYTES_ON_LOOP:
         return _parse(body, media_type)
     return await asyncio.to_thread(_parse, body, media_type)
@@ -79,19 +110,19 @@ def reject_too_deep(raw: Any) -> None:
         ]
         if not level:
             return
-    fault = FieldError("", f"At most {_MAX_DEPTH} levels.")
-    raise InvalidDocument("The value is nested too deeply.", errors=[fault])
+    problem = FieldError("", f"At most {_MAX_DEPTH} levels.")
+    raise InvalidDocument("The value is nested too deeply.", errors=[problem])
 
 
 def _parse(body: bytes, media_type: str) -> Any:
-    text = body.removeprefix(b"\xef\xbb\xbf").lstrip()
+    text = transcoded(body).lstrip()
     if not text:
         raise InvalidDocument("The document is empty.")
     if text[:1] in b"{[" or "json" in media_type.lower():
         reject_too_many_values(text)
         try:
-            raw = orjson.loads(text)
-        except orjson.JSONDecodeError as error:
+            raw = load_json(text)
+        except json.JSONDecodeError as error:
             if "json" in media_type.lower():
                 where = f"line {error.lineno}, column {error.colno}"
                 raise InvalidDocument(f"The document is not valid JSON ({where}).") from None
@@ -99,7 +130,6 @@ def _parse(body: bytes, media_type: str) -> Any:
     else:
         raw = _yaml(text)
     reject_too_deep(raw)
-    reject_unstorable(raw)
     return raw
 
 

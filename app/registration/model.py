@@ -1,13 +1,13 @@
 """The four shapes of a registration, one after the other:
 
-RegistrationRequest  what a client asks for, before anything is fetched or converted
+RegistrationRequest  the validated request, before anything is fetched or converted
 ParsedSource         the tools, slots and inline credentials that were read from its source
 RegistrationPlan     that, with every credential completed: what is to be stored
 RegistrationResult   what was stored, or would be, and how it differs from what was there before
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from app.credentials.model import (
@@ -18,13 +18,15 @@ from app.credentials.model import (
     SecurityRequirements,
     SlotAssignment,
     VariableDraft,
+    compile_security,
     security_json,
 )
-from app.errors import GatewayError
-from app.models import Credential, Provider, Revision
+from app.errors import GatewayError, UnsetVariable
+from app.models import Credential, Provider, Revision, Tool
 from app.openapi.difference import ToolDifference
+from app.openapi.report import SourceReport
+from app.openapi.slim import SlimmedTool
 from app.protocols.registry import DEFAULT
-from app.registration.report import SourceReport
 
 SourceKind = Literal["document", "manual", "template", "tools"]
 SourceFormat = Literal["openapi", "manual", "export"]
@@ -56,7 +58,8 @@ class RegistrationSource:
 
     document: the unparsed `body`, OpenAPI or a manual. manual: a parsed manual in `value`. template: a UTCP
     call template or provider in `value`, whose upstream is discovered. tools: those of an export in `value`.
-    `at` is the JSON pointer of the source in the request, `url` where a document came from.
+    `at` is the JSON pointer of the source in the request, `url` where a document came from. `moved`: the
+    beginning of pointers into `value`, and what stands in the request in its place.
     """
 
     kind: SourceKind
@@ -66,6 +69,13 @@ class RegistrationSource:
     at: str = ""
     url: str | None = None
     options: DocumentOptions = PLAIN
+    moved: tuple[str, str] = ("", "")
+
+    def pointer_in_request(self, pointer: str) -> str:
+        """Return the JSON pointer in the request for one into `value` below `at`."""
+        before, after = (self.at + one for one in self.moved)
+        is_below = pointer == before or pointer.startswith(f"{before}/")
+        return after + pointer.removeprefix(before) if is_below else pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class RegistrationRequest:
 
 @dataclass(frozen=True, slots=True)
 class RejectedEntry:
-    """An entry of a list that could not be read; `name` is what it seems to be called."""
+    """An entry of a list that is not valid; `name` is its member of that name, if that is text."""
 
     name: str | None
     error: GatewayError
@@ -103,10 +113,73 @@ class RejectedEntry:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationBatch:
-    """What one HTTP request asks for. `is_list` is true for a list, even for one with a single entry."""
+    """The registrations of one HTTP request. `is_list` is also true for a list of one entry."""
 
     entries: tuple[RegistrationRequest | RejectedEntry, ...]
     is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """What a source says of a tool: the columns of `tools` that an import compares and replaces.
+
+    `slimmed` is what a model sees in place of a large tool. `average_response_size` is in tokens.
+    """
+
+    description: str
+    inputs: Json
+    outputs: Json
+    tags: tuple[str, ...]
+    call_template: Json
+    security: SecurityRequirements
+    deprecated: bool
+    average_response_size: int | None
+    slimmed: SlimmedTool | None
+
+    @classmethod
+    def from_row(cls, tool: Tool) -> "ToolDefinition":
+        """Return the definition of a stored tool."""
+        return cls(
+            description=tool.description,
+            inputs=tool.inputs,
+            outputs=tool.outputs,
+            tags=tuple(tool.tags),
+            call_template=tool.call_template,
+            security=compile_security(tool.security),
+            deprecated=tool.deprecated,
+            average_response_size=tool.average_response_size,
+            slimmed=None if tool.slimmed is None else SlimmedTool.from_json(tool.slimmed),
+        )
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ToolDefinition":
+        """Return the definition that `columns` wrote."""
+        slimmed = form["slimmed"]
+        return cls(
+            description=form["description"],
+            inputs=form["inputs"],
+            outputs=form["outputs"],
+            tags=tuple(form["tags"]),
+            call_template=form["call_template"],
+            security=compile_security(form["security"]),
+            deprecated=form["deprecated"],
+            average_response_size=form["average_response_size"],
+            slimmed=None if slimmed is None else SlimmedTool.from_json(slimmed),
+        )
+
+    def columns(self) -> Json:
+        """Return the columns of `tools`, by name."""
+        return {
+            "description": self.description,
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "tags": list(self.tags),
+            "call_template": self.call_template,
+            "security": security_json(self.security),
+            "deprecated": self.deprecated,
+            "average_response_size": self.average_response_size,
+            "slimmed": None if self.slimmed is None else self.slimmed.to_json(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +187,8 @@ class ToolDraft:
     """A tool to be stored.
 
     `name` is its local name, `source_name` the one that its source has for it, None where the report of a
-    converter knows better. `origin` is where its calls go, "" where variables decide. `shown` is what a model
-    sees in place of a large tool. `is_custom`: it belongs to no source, so that a refresh leaves it alone.
+    converter knows better. `origin` is where its calls go, "" where variables decide. `slimmed` is what
+    a model sees in place of a large tool. `is_custom`: it belongs to no source, so a refresh leaves it alone.
     """
 
     source_key: str
@@ -129,34 +202,52 @@ class ToolDraft:
     origin: str
     deprecated: bool = False
     average_response_size: int | None = None
-    shown: Json | None = None
+    slimmed: SlimmedTool | None = None
     is_custom: bool = False
     source_name: str | None = None
 
-    def columns(self) -> Json:
-        """Return the columns that a re-import compares and replaces, by name."""
-        return {
-            "description": self.description,
-            "inputs": self.inputs,
-            "outputs": self.outputs,
-            "tags": list(self.tags),
-            "call_template": self.call_template,
-            "security": security_json(self.security),
-            "deprecated": self.deprecated,
-            "average_response_size": self.average_response_size,
-            "shown": self.shown,
-        }
+    @property
+    def definition(self) -> ToolDefinition:
+        """What is stored of it, apart from its names and origin."""
+        return ToolDefinition(
+            description=self.description,
+            inputs=self.inputs,
+            outputs=self.outputs,
+            tags=self.tags,
+            call_template=self.call_template,
+            security=self.security,
+            deprecated=self.deprecated,
+            average_response_size=self.average_response_size,
+            slimmed=self.slimmed,
+        )
+
+    def to_json(self) -> Json:
+        """Return the tool of a source as it is stored in a pending revision."""
+        names = {"source_key": self.source_key, "name": self.name, "origin": self.origin}
+        return {**self.definition.columns(), **names}
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ToolDraft":
+        """Return the tool that `to_json` wrote."""
+        definition = ToolDefinition.from_json(form)
+        return cls(
+            source_key=form["source_key"],
+            name=form["name"],
+            origin=form["origin"],
+            **{one.name: getattr(definition, one.name) for one in fields(definition)},
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedSource:
-    """What a document, a manual, a template or an export was read into.
+    """The tools, slots and inline credentials of a document, a manual, a template or an export.
 
     `source` is what is stored for a refresh: bytes of the given `format`. `protocol` is the one that the
     provider was registered with; that of a tool stands in its template. `call_template` is that with which
     the source is fetched, `discovery` the credentials for that, by slot. `named_origins` are those that the
     registrar named: a credential goes there unless its owner says otherwise. `is_fetched`: the text is that
-    of an upstream, not the registrar's.
+    of an upstream, not the registrar's. `unread_parts` are JSON pointers into the template, of those of its
+    servers that could not be read.
     """
 
     kind: ProviderKind
@@ -173,6 +264,9 @@ class ParsedSource:
     discovery: Mapping[str, CredentialDraft] = field(default_factory=dict)
     named_origins: tuple[str, ...] = ()
     is_fetched: bool = False
+    unread_parts: tuple[str, ...] = ()
+    unset_variables: Mapping[str, UnsetVariable] = field(default_factory=dict)
+    """The errors of tools that were skipped because variables have no value, by the tool's key."""
 
     def named_report(
         self, names: Mapping[str, str], *, provider: str, rejected: Collection[str] = ()
@@ -189,26 +283,26 @@ class ParsedSource:
         operations = []
         for one in report.operations:
             tool = tools.get(one.source_key)
-            if one.verdict == "skipped" or tool is None:
+            if one.outcome == "skipped" or tool is None:
                 operations.append(one)
                 continue
             name = names.get(one.source_key, one.name)
             is_same = name.removeprefix(f"{provider}.") == (tool.source_name or tool.name)
             # A converter has renamed for reasons of its own, whatever the name is now.
-            is_known = tool.source_name is not None or one.verdict == "accepted"
-            verdict = replace(
+            is_known = tool.source_name is not None or one.outcome == "accepted"
+            outcome = replace(
                 one,
                 name=name,
-                verdict="accepted" if is_same and is_known else "renamed",
+                outcome="accepted" if is_same and is_known else "renamed",
                 security=tuple(tuple(need.slot for need in needs) for needs in tool.security),
             )
-            operations.append(verdict)
+            operations.append(outcome)
         return replace(report, operations=tuple(operations))
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationPlan:
-    """Everything that one registration stores, in one transaction.
+    """What one registration stores, in one transaction.
 
     `credentials` are complete, with `allowed_origins`, by slot.
     """
@@ -227,24 +321,58 @@ class RegistrationPlan:
 class ToolChange:
     """What a re-import does with one tool that is not the same: `change` is added, changed or removed.
 
-    `held`: it waits for a person's approval.
+    `pending_approval`: it is not applied before a person has approved it.
     """
 
     source_key: str
     change: Literal["added", "changed", "removed"]
     is_breaking: bool
-    held: bool
+    pending_approval: bool
     differences: tuple[ToolDifference, ...] = ()
 
     def to_json(self) -> Json:
-        """Return the change as it is stored and shown."""
+        """Return the change as it is stored and sent in responses."""
         return {
             "source_key": self.source_key,
             "change": self.change,
-            "verdict": BREAKING if self.is_breaking else COMPATIBLE,
-            "held": self.held,
-            "differences": [difference.as_json() for difference in self.differences],
+            "compatibility": BREAKING if self.is_breaking else COMPATIBLE,
+            "pending_approval": self.pending_approval,
+            "differences": [difference.to_json() for difference in self.differences],
         }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "ToolChange":
+        """Return the change that `to_json` wrote."""
+        return cls(
+            source_key=form["source_key"],
+            change=form["change"],
+            is_breaking=form["compatibility"] == BREAKING,
+            pending_approval=form["pending_approval"],
+            differences=tuple(ToolDifference(**one) for one in form["differences"]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDefinitions:
+    """The tools and slots that a provider gets once a pending revision is approved."""
+
+    tools: tuple[ToolDraft, ...]
+    slots: tuple[CredentialSlot, ...]
+
+    def to_json(self) -> Json:
+        """Return the definitions as they are stored in the revision."""
+        return {
+            "tools": [tool.to_json() for tool in self.tools],
+            "slots": [slot.to_json() for slot in self.slots],
+        }
+
+    @classmethod
+    def from_json(cls, form: Mapping[str, Any]) -> "PendingDefinitions":
+        """Return the definitions that `to_json` wrote."""
+        return cls(
+            tools=tuple(ToolDraft.from_json(tool) for tool in form["tools"]),
+            slots=tuple(CredentialSlot.from_json(slot) for slot in form["slots"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,25 +380,25 @@ class SourceDiff:
     """What a re-import does: source keys by what becomes of their tools, and a `ToolChange` for each that is
     not the same.
 
-    `held_slots` mean something else in the new source, and keep their old meaning until that is approved.
+    `changed_slots` differ in the new source, and keep their old definition until the new one is approved.
     """
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    held: tuple[str, ...] = ()
+    pending_approval: tuple[str, ...] = ()
     changes: tuple[ToolChange, ...] = ()
-    held_slots: frozenset[str] = frozenset()
+    changed_slots: frozenset[str] = frozenset()
 
     @property
-    def verdict(self) -> str:
+    def compatibility(self) -> str:
         """`breaking` if any change is, else `compatible`."""
         return BREAKING if any(one.is_breaking for one in self.changes) else COMPATIBLE
 
     def keys(self) -> dict[str, list[str]]:
         """Return the source keys by what becomes of their tools."""
-        names = ("added", "changed", "unchanged", "removed", "held")
+        names = ("added", "changed", "unchanged", "removed", "pending_approval")
         return {name: list(getattr(self, name)) for name in names}
 
 

@@ -11,36 +11,39 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.catalog.loader import UNCONFIRMED_ORIGINS
-from app.credentials.model import Json
+from app.credentials.model import Json, compile_security, slot_names
 from app.credentials.origins import origin_of_template
 from app.credentials.sealing import new_credential
-from app.models import Provider, Revision, SourceRow, new_id, now
-from app.openapi.difference import slots_in
+from app.models import Provider, Revision, SourceRow, now
 from app.registration import converter
 from app.registration.context import ImportContext
 from app.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
-from app.registration.diff import compare, pending_form
+from app.registration.diff import compare
 from app.registration.model import (
     ParsedSource,
+    PendingDefinitions,
     RegistrationPlan,
     RegistrationRequest,
     RegistrationResult,
     SourceDiff,
+    ToolDefinition,
 )
 from app.registration.repository import (
     activate,
-    columns_of,
     credentials_of,
     delete_tools,
     drop_pending,
     insert_tools,
     restore_overrides,
     retain_overrides,
+    slots_of,
     tools_of,
     update_tools,
     write_overrides,
 )
+from app.registration.tool_history import ToolHistoryWriter
 from app.security.vault import Vault
+from app.uuid7 import uuid7
 
 DEFINITION_OPTION = "definition"
 """The member of a provider's options that says which registration it came from; never shown."""
@@ -57,7 +60,7 @@ async def definition_of(request: RegistrationRequest, *, vault: Vault) -> str:
 
 def _digest(request: RegistrationRequest, vault: Vault) -> str:
     members = _members(request, without=frozenset({"at", "name", "source"}))
-    members["source"] = _members(request.source, without=frozenset({"at", "body"}))
+    members["source"] = _members(request.source, without=frozenset({"at", "body", "moved"}))
     text = orjson.dumps(members, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return vault.digest("definition", text, request.source.body).hex()
 
@@ -75,6 +78,7 @@ async def write_provider(
     *,
     definition: str,
     vault: Vault,
+    history: ToolHistoryWriter,
 ) -> RegistrationResult:
     """Store a new provider with everything that belongs to it."""
     provider = planned_provider(request, plan)
@@ -87,7 +91,7 @@ async def write_provider(
     await session.flush()
     session.add_all([row for row in context.variables if row.provider_id == provider.id])
     await write_credentials(session, provider, plan, vault=vault)
-    result = await write_tools(session, provider, plan, vault=vault)
+    result = await write_tools(session, provider, plan, vault=vault, history=history, is_first=True)
     if request.unconfirmed_origins:
         # Only now: what a registration brings does not wait for approval.
         unconfirmed = list(request.unconfirmed_origins)
@@ -125,9 +129,17 @@ async def write_credentials(
 
 
 async def write_tools(
-    session: AsyncSession, provider: Provider, plan: RegistrationPlan, *, vault: Vault
+    session: AsyncSession,
+    provider: Provider,
+    plan: RegistrationPlan,
+    *,
+    vault: Vault,
+    history: ToolHistoryWriter,
+    is_first: bool = False,
 ) -> RegistrationResult:
     """Make the provider's tools those of the plan: added, changed, removed; custom tools stay.
+
+    `is_first` tells that the provider is new.
 
     What waits for approval keeps its old definition, or is not there yet; it is stored as a pending revision.
     """
@@ -135,9 +147,9 @@ async def write_tools(
     existing = {
         tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
     }
-    columns = {key: columns_of(tool) for key, tool in existing.items()}
+    definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
     # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
-    diff = await asyncio.to_thread(diff_of, provider, columns, plan)
+    diff = await asyncio.to_thread(diff_of, provider, definitions, plan)
     await drop_pending(session, provider)
     removed = [existing[key] for key in diff.removed]
     await retain_overrides(session, removed)
@@ -153,12 +165,17 @@ async def write_tools(
     rejected += not_inserted
     report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
     revision.report = await asyncio.to_thread(report.to_json)
-    if diff.held:
-        held = frozenset(diff.held)
-        form = pending_form([one for one in parsed.tools if one.source_key in held], slots=parsed.slots)
-        changes: Json = {"operations": [one.to_json() for one in diff.changes if one.held]}
-        session.add(Revision(provider_id=provider.id, state="pending", report=changes, held=form))
+    if diff.pending_approval:
+        session.add(_pending_revision(provider, parsed, diff))
     await session.flush()
+    if is_first:
+        await history.write_first_import(session, provider, revision_id=revision.id)
+    else:
+        applied = [one for one in diff.changes if not one.pending_approval and one.source_key not in rejected]
+        after = {tool.source_key: tool.definition for tool in parsed.tools}
+        await history.write_import(
+            session, provider, applied, before=definitions, after=after, revision_id=revision.id
+        )
     stored = replace(
         diff,
         added=tuple(key for key in diff.added if key not in rejected),
@@ -167,12 +184,23 @@ async def write_tools(
     return RegistrationResult(provider, plan, report, stored, names, tool_count=len(names))
 
 
-def diff_of(provider: Provider, columns: Mapping[str, Json], plan: RegistrationPlan) -> SourceDiff:
-    """Return what a re-import would change on a provider, whose tools have these columns by source key."""
+def _pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff) -> Revision:
+    pending = frozenset(diff.pending_approval)
+    tools = tuple(tool for tool in parsed.tools if tool.source_key in pending)
+    return Revision(
+        provider_id=provider.id,
+        state="pending",
+        report={"operations": [change.to_json() for change in diff.changes if change.pending_approval]},
+        pending_definitions=PendingDefinitions(tools, parsed.slots).to_json(),
+    )
+
+
+def diff_of(provider: Provider, existing: Mapping[str, ToolDefinition], plan: RegistrationPlan) -> SourceDiff:
+    """Return what a re-import would change on a provider, whose tools are `existing` by source key."""
     return compare(
-        columns,
+        existing,
         plan.parsed.tools,
-        old_slots=provider.slots,
+        old_slots=slots_of(provider),
         new_slots=plan.parsed.slots,
         origins=[*confirmed_origins(provider), *plan.parsed.named_origins],
     )
@@ -185,19 +213,22 @@ async def refreshed_columns(
 
     Slots of custom tools, and of tools that keep their old definition until approval, stay.
     """
-    held = frozenset(diff.held)
-    old = {slot["slot"]: slot for slot in provider.slots}
+    pending = frozenset(diff.pending_approval)
+    old = {slot.name: slot for slot in slots_of(provider)}
     tools = await tools_of(session, provider.id)
-    staying = [tool for tool in tools if tool.revision_id is None or tool.source_key in held]
-    fresh = [old[slot.name] if slot.name in diff.held_slots else slot.to_json() for slot in plan.parsed.slots]
-    used = set().union(*(slots_in(tool.security) for tool in staying)) - {slot["slot"] for slot in fresh}
-    applied = [one.origin for one in plan.parsed.tools if one.source_key not in held]
+    staying = [tool for tool in tools if tool.revision_id is None or tool.source_key in pending]
+    slots = {
+        slot.name: old[slot.name] if slot.name in diff.changed_slots else slot for slot in plan.parsed.slots
+    }
+    used = frozenset().union(*(slot_names(compile_security(tool.security)) for tool in staying))
+    slots |= {name: slot for name, slot in old.items() if name in used and name not in slots}
+    applied = [one.origin for one in plan.parsed.tools if one.source_key not in pending]
     origins = [origin_of_template(tool.call_template) or "" for tool in staying]
     # The origin of a template with variables is known from before only.
     before = provider.origins if any(tool.revision_id is not None for tool in staying) else []
     return {
         "title": plan.parsed.title or provider.title,
-        "slots": [*fresh, *(slot for slot in provider.slots if slot["slot"] in used)],
+        "slots": [slot.to_json() for slot in slots.values()],
         "origins": list(dict.fromkeys(origin for origin in (*applied, *origins, *before) if origin)),
     }
 
@@ -218,7 +249,7 @@ def update_provider(provider: Provider, values: Mapping[str, Any]) -> None:
 
 
 def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
-    key, source = new_id(), parsed.source
+    key, source = uuid7(), parsed.source
     if parsed.format == "manual":
         body = vault.seal(source.body, context=("source", str(key)))
         # A plain hash would let the content of a sealed body be guessed.
@@ -235,6 +266,6 @@ def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> Sou
         sha256=digest.hex(),
         root=source.options.root,
         overlay=source.options.overlay,
-        follows=source.options.follow_references,
+        follow_references=source.options.follow_references,
         converter=converter.VERSION,
     )

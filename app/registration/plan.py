@@ -1,4 +1,6 @@
-"""A ParsedSource -> a RegistrationPlan: which credentials are stored, where they go, what lacks consent."""
+"""A ParsedSource -> a RegistrationPlan: the credentials to be stored with their allowed origins, and the uses
+of credentials that need consent.
+"""
 
 from collections.abc import Mapping
 
@@ -10,7 +12,7 @@ from app.credentials.model import (
     SlotAssignment,
 )
 from app.credentials.origins import origin_of
-from app.credentials.sealing import variables_in, with_stored_spellings
+from app.credentials.sealing import variables_in, with_stored_variable_names
 from app.credentials.slots import Binding, complete, missing_consents, tool_origins
 from app.errors import FieldError, InvalidInput
 from app.models import Credential
@@ -31,15 +33,17 @@ def plan_registration(
     """
     credentials: dict[str, CredentialDraft] = {**source.discovery, **_egress(context)}
     slots = {slot.name: slot for slot in source.slots}
-    for name, given in context.given.items():
+    for name, given in context.credentials.items():
         at = pointer(context.at, "credentials", name)
         if name in DISCOVERY_SLOTS and name in credentials:
             continue
         if name not in slots:
-            fault = FieldError(at, "The source requires no credential of this name.", expected=sorted(slots))
-            raise InvalidInput("A credential does not belong here.", errors=[fault])
+            problem = FieldError(
+                at, "The source requires no credential of this name.", expected=sorted(slots)
+            )
+            raise InvalidInput("A credential does not belong here.", errors=[problem])
         binding = reader.binding(source.named_origins, tool_origins(source.tools, name))
-        spelled = with_stored_spellings(given, scope=context.scope, at=at)
+        spelled = with_stored_variable_names(given, scope=context.scope, at=at)
         credentials[name] = complete(spelled, slot=slots[name], binding=binding, at=at)
     unsent: dict[str, MissingConsent] = {}
     for inline in source.inline:
@@ -60,7 +64,7 @@ def plan_registration(
         source.tools,
         slots=source.slots,
         credentials={**stored, **credentials},
-        named=source.named_origins,
+        registrar_origins=source.named_origins,
     )
     needs_consent = (*unsent.values(), *(one for one in lacking if one.slot not in unsent))
     return RegistrationPlan(source, credentials, needs_consent)

@@ -20,14 +20,18 @@ from app.credentials.model import VariableDraft
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
 from app.errors import BadRequest, FieldError, InvalidInput, TooLarge, UnsupportedMediaType
-from app.openapi.load import decoded, sniff
+from app.openapi.archive import is_archive
+from app.openapi.load import decoded, is_convertible, sniff
 from app.protocols.manuals import detect_kind
-from app.protocols.registry import DEFAULT
+from app.protocols.record import ClientConfiguration
+from app.protocols.registry import DEFAULT, PROTOCOLS
+from app.registration.content_codings import decoded_content, document_text
 from app.registration.input_models import (
     DocumentOptionsInput,
     RegistrationFields,
     RegistrationInput,
     SourceInput,
+    UrlRegistrationInput,
     VariableInput,
 )
 from app.registration.json_yaml import (
@@ -36,6 +40,8 @@ from app.registration.json_yaml import (
     looks_like_openapi,
     parse_document,
     parse_json,
+    parse_manual,
+    reject_other_formats,
 )
 from app.registration.model import (
     PLAIN,
@@ -45,18 +51,19 @@ from app.registration.model import (
     RegistrationSource,
     RejectedEntry,
 )
-from app.schemas import PROVIDER_NAME
+from app.resource_names import PROVIDER_NAME
 from app.text import pointer
 from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
 MAX_ENTRIES: Final = 1_000
 _ACCEPTED_FORMS: Final = (
-    "{name, source}, a UTCP call template or provider, a UTCP manual, an OpenAPI document, "
-    "a list of providers, or {manual_call_templates}"
+    "{name, url}, {name, source}, a UTCP call template or provider, a UTCP manual, an OpenAPI document, "
+    "a list of providers, {manual_call_templates}, or {mcpServers}"
 )
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain",
                           "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip
+_GZIP: Final = frozenset({"application/gzip", "application/x-gzip"})
 _ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
 _FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "limits", "description")
 _READING: Final = ("root", "overlay")
@@ -74,20 +81,28 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     essence = media_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
         return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
-    if essence in _ZIP:
-        body = await read_body(request, max_bytes=max_bytes)
-        return _single(name, RegistrationSource("document", body, media_type))
     is_json = essence == "application/json" or essence.endswith("+json")
-    if not is_json and essence not in _YAML and not essence.endswith("+yaml"):
+    if not is_json and essence not in _YAML | _ZIP | _GZIP and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
             f"Send JSON, YAML, a zip archive or multipart/form-data, not {essence[:100]!r}."
         )
-    body = await read_body(request, max_bytes=max_bytes)
+    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
+    if essence in _ZIP or is_archive(body):
+        return _single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
         return _single(name, RegistrationSource("document", body, media_type))
-    raw = await _value(body, is_json=is_json, media_type=essence)
+    try:
+        raw = await _value(body, is_json=is_json, media_type=essence)
+    except (BadRequest, InvalidInput, TooLarge):
+        if is_json and body.lstrip()[:1] in {b"{", b"["}:
+            raise
+        reject_other_formats(None, body)
+        if not sniff(body):
+            raise
+        # The converter has higher limits, and knows the errors of its documents.
+        return _single(name, RegistrationSource("document", body, media_type))
     if len(body) < MAX_BYTES_ON_LOOP:
         return read_registrations(raw, name=name, body=body, media_type=essence)
     return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
@@ -98,7 +113,11 @@ def _single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
 
 
 async def read_body(request: Request, *, max_bytes: int) -> bytes:
-    """Return the whole body; raise TooLarge as soon as more than `max_bytes` have come."""
+    """Return the whole body without its content coding.
+
+    Raises TooLarge as soon as more than `max_bytes` have come, or come out of it, and what
+    `decoded_content` raises.
+    """
     pieces: list[bytes] = []
     size = 0
     async for piece in request.stream():
@@ -108,7 +127,8 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
                 f"The request body may have at most {max_bytes} bytes here.", extra={"limit": max_bytes}
             )
         pieces.append(piece)
-    return b"".join(pieces)
+    coding = request.headers.get("content-encoding", "")
+    return await decoded_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
 
 
 async def read_json(request: Request, *, max_bytes: int) -> Any:
@@ -116,7 +136,8 @@ async def read_json(request: Request, *, max_bytes: int) -> Any:
     essence = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if essence != "application/json" and not essence.endswith("+json"):
         raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
-    return await _value(await read_body(request, max_bytes=max_bytes), is_json=True, media_type=essence)
+    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
+    return await _value(body, is_json=True, media_type=essence)
 
 
 async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
@@ -128,6 +149,12 @@ async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
 
 
 async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    if coding not in {"", "identity"}:
+        raise UnsupportedMediaType(
+            "Send multipart/form-data without Content-Encoding; its file may be a gzip file.",
+            headers={"Accept-Encoding": "identity"},
+        )
     try:
         form = await request.form(max_files=2, max_fields=200, max_part_size=1 << 20)
     except MultiPartException:
@@ -146,11 +173,12 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         )
     unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
     if unknown:
-        faults = [FieldError(f"/{field[:100]}", "This field is not known.") for field in unknown]
-        raise InvalidInput("The form has unknown fields.", errors=faults)
+        problems = [FieldError(f"/{field[:100]}", "This field is not known.") for field in unknown]
+        raise InvalidInput("The form has unknown fields.", errors=problems)
     body = await file.read()
     if len(body) > max_bytes:
         raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
+    body = await document_text(body, max_bytes=max_bytes)
     fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
     own = fields.pop("name", None)
     if own is not None and not isinstance(own, str):
@@ -160,9 +188,14 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         "document", body, media_type, at="/file", options=await _document_options(form)
     )
     if source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
-        source = RegistrationSource(
-            "manual", value=await parse_document(body, media_type=media_type), at="/file"
-        )
+        value = await parse_manual(body, media_type=media_type, at="/file")
+        source = RegistrationSource("manual", value=value, at="/file")
+        configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
+        if configuration is not None:
+            source, own = (
+                _configured_source(configuration, at="/file"),
+                own or name or _name_of(configuration),
+            )
     return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
 
 
@@ -172,8 +205,8 @@ async def _document_options(form: FormData) -> DocumentOptions:
     for field in _READING:
         parts = form.getlist(field)
         if len(parts) > 1:
-            fault = FieldError(f"/{field}", "Give it once.")
-            raise InvalidInput("A field is twice in the form.", errors=[fault])
+            problem = FieldError(f"/{field}", "Give it once.")
+            raise InvalidInput("A field is twice in the form.", errors=[problem])
         for part in parts:
             text = part if isinstance(part, str) else decoded(await part.read())
             if isinstance(part, UploadFile) and field != "overlay":
@@ -209,7 +242,12 @@ def read_registrations(
     """
     if isinstance(raw, Mapping) and "source" in raw and not {"openapi", "swagger", "paths"} & raw.keys():
         return RegistrationBatch((read_canonical(raw, name=name),))
-    kind = detect_kind(raw)
+    kind = "openapi" if is_convertible(raw) else detect_kind(raw)
+    if kind == "unknown" and _is_url_registration(raw):
+        return RegistrationBatch((read_url_registration(raw, name=name),))
+    configuration = PROTOCOLS.configuration(raw) if kind == "unknown" else None
+    if configuration is not None:
+        return RegistrationBatch((read_configuration(configuration, raw, name=name),))
     if kind == "providers_list":
         return _many(raw, at="", variables={})
     if kind == "manual_call_templates":
@@ -223,8 +261,11 @@ def read_registrations(
         return _single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
         return _single(name, RegistrationSource("manual", value=raw))
-    fault = FieldError("", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS)
-    raise InvalidInput("The kind of registration cannot be determined.", errors=[fault])
+    reject_other_formats(raw, body)
+    problem = FieldError(
+        "", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS
+    )
+    raise InvalidInput("The kind of registration cannot be determined.", errors=[problem])
 
 
 def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
@@ -233,9 +274,54 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_source(_given(body.source), at=pointer(at, "source")),
+        source=_source(_members(body.source), at=pointer(at, "source")),
         at=at,
     )
+
+
+def read_url_registration(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
+    """Read `{name, url, options?, credentials?, variables?, tags?, limits?, description?}`."""
+    body = validated(UrlRegistrationInput, dict(raw), at=at)
+    return request_from_fields(
+        body,
+        name=named(body.name, name, at=pointer(at, "name")),
+        source=_plain_source({"url": body.url}, at=at),
+        at=at,
+    )
+
+
+def read_configuration(
+    configuration: ClientConfiguration, raw: Mapping[str, Any], *, name: str | None, at: str = ""
+) -> RegistrationRequest:
+    """Read the configuration of a client of another protocol, e.g. `{"mcpServers": {...}}`, beside which
+    members of a registration may stand; other members of such a file are ignored.
+    """
+    fields = {key: raw[key] for key in _FIELDS if key in raw and key != "name"}
+    own = raw.get("name")
+    chosen = (own if isinstance(own, str) else None) or name or _name_of(configuration)
+    return request_from_fields(
+        validated(RegistrationFields, fields, at=at),
+        name=named(chosen, None, at=pointer(at, "name")),
+        source=_configured_source(configuration, at=at),
+        at=at,
+    )
+
+
+def _name_of(configuration: ClientConfiguration) -> str | None:
+    return None if configuration.name is None else legal_provider_name(configuration.name)
+
+
+def _configured_source(configuration: ClientConfiguration, *, at: str) -> RegistrationSource:
+    return RegistrationSource(
+        "template",
+        value=configuration.template,
+        at=at,
+        moved=(configuration.pointer_in_template, configuration.pointer_in_document),
+    )
+
+
+def _is_url_registration(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and "url" in raw and "tools" not in raw
 
 
 def request_from_fields(
@@ -248,9 +334,12 @@ def request_from_fields(
         description=body.description,
         tags=tuple(dict.fromkeys(body.tags)),
         limits=body.limits.stored(),
-        options=_based(source) | body.options.stored(),
+        options=_base_url_option(source) | body.options.stored(),
         option_secrets=body.options.secrets(),
-        credentials={slot: credential.to_draft() for slot, credential in body.credentials.items()},
+        credentials={
+            slot: credential.to_draft(at=pointer("/credentials", slot))
+            for slot, credential in body.credentials.items()
+        },
         variables={key: variable_draft(value) for key, value in body.variables.items()},
         at=at,
     )
@@ -273,10 +362,12 @@ def read_template_entry(
     own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at)
-    return RegistrationRequest(registered, source, options=_based(source), variables=variables or {}, at=at)
+    return RegistrationRequest(
+        registered, source, options=_base_url_option(source), variables=variables or {}, at=at
+    )
 
 
-def _based(source: RegistrationSource) -> dict[str, Any]:
+def _base_url_option(source: RegistrationSource) -> dict[str, Any]:
     """Return the option `base_url` of UTCP's `text`: nothing else of that template is stored."""
     if source.kind != "template" or not isinstance(source.value.get("content"), str):
         return {}
@@ -293,15 +384,15 @@ def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
     """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
     chosen = own or fallback
     if chosen is None:
-        fault = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
-        raise InvalidInput("The provider has no name.", errors=[fault])
+        problem = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
+        raise InvalidInput("The provider has no name.", errors=[problem])
     if not re.fullmatch(PROVIDER_NAME, chosen):
-        fault = FieldError(at, "The name does not fit.", expected=PROVIDER_NAME)
-        raise InvalidInput("The provider's name cannot be used.", errors=[fault])
+        problem = FieldError(at, "The name does not fit.", expected=PROVIDER_NAME)
+        raise InvalidInput("The provider's name cannot be used.", errors=[problem])
     return chosen
 
 
-def _given(source: SourceInput) -> dict[str, Any]:
+def _members(source: SourceInput) -> dict[str, Any]:
     # Not model_dump, which copies a document of a million values in seconds.
     members = ((name, getattr(source, name)) for name in SourceInput.model_fields)
     return {name: member for name, member in members if member is not None}
@@ -311,11 +402,11 @@ def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     options = document_options(given)
     source = _plain_source(given, at=at)
     if options != PLAIN and source.kind == "manual":
-        fault = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
-        raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
+        problem = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
+        raise InvalidInput("The source is a manual, which has none of these.", errors=[problem])
     if options.follow_references and source.kind == "document":
-        fault = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
-        raise InvalidInput("The source holds what it cannot use.", errors=[fault])
+        problem = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     return replace(source, options=options)
 
 
@@ -329,17 +420,17 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
 def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     kinds = [key for key in ("url", "document", "manual", "call_template") if key in given]
     if len(kinds) != 1:
-        fault = FieldError(at, "Give exactly one of url, document, manual and call_template.")
-        raise InvalidInput("The source is not clear.", errors=[fault])
+        problem = FieldError(at, "Give exactly one of url, document, manual and call_template.")
+        raise InvalidInput("The source is not clear.", errors=[problem])
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
         template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
         return RegistrationSource("template", value=template, at=at)
     if beside:
-        place = next(iter(beside))
-        fault = FieldError(pointer(at, place), "This goes with a url only; a call_template holds its own.")
-        raise InvalidInput("The source holds what it cannot use.", errors=[fault])
+        member = next(iter(beside))
+        problem = FieldError(pointer(at, member), "This goes with a url only; a call_template holds its own.")
+        raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     if kind == "call_template":
         return RegistrationSource("template", value=given[kind], at=pointer(at, kind))
     if kind == "manual":
@@ -349,6 +440,9 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
         return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
     if detect_kind(document) in {"manual_v0", "manual_v1"}:
         return RegistrationSource("manual", value=document, at=pointer(at, kind))
+    configuration = PROTOCOLS.configuration(document) if detect_kind(document) == "unknown" else None
+    if configuration is not None:
+        return _configured_source(configuration, at=pointer(at, kind))
     return RegistrationSource(
         "document", body=orjson.dumps(document), media_type="application/json", at=pointer(at, kind)
     )
@@ -356,12 +450,12 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
 
 def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
     if not entries or len(entries) > MAX_ENTRIES:
-        fault = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
-        raise InvalidInput("The list has no entries, or too many.", errors=[fault])
+        problem = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
+        raise InvalidInput("The list has no entries, or too many.", errors=[problem])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        place = pointer(at, index)
-        read.append(read_or_reject(partial(_entry, entry, place, variables), entry))
+        entry_pointer = pointer(at, index)
+        read.append(read_or_reject(partial(_entry, entry, entry_pointer, variables), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 
@@ -379,10 +473,16 @@ def read_or_reject(
 
 def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
-        fault = FieldError(at, "Give an object.", expected="object")
-        raise InvalidInput("An entry must be a provider or a call template.", errors=[fault])
+        problem = FieldError(at, "Give an object.", expected="object")
+        raise InvalidInput("An entry must be a provider or a call template.", errors=[problem])
     if "source" in entry:
         return read_canonical(entry, name=None, at=at)
+    is_unknown = detect_kind(entry) == "unknown"
+    configuration = PROTOCOLS.configuration(entry) if is_unknown else None
+    if configuration is not None:
+        return read_configuration(configuration, entry, name=None, at=at)
+    if is_unknown and _is_url_registration(entry):
+        return read_url_registration(entry, name=None, at=at)
     registration = read_template_entry(entry, name=None, at=at)
     own = _configured(entry, registration.name, variables)
     return read_template_entry(entry, name=None, at=at, variables=own)

@@ -6,23 +6,32 @@ one transaction, so that nothing is ever half there.
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from uuid import UUID
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.events import record_event
+from app.approvals.kinds import ApprovalCounts, ApprovalKind
+from app.approvals.records import add_changes
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import sealed_credential
-from app.credentials.model import EGRESS_SLOT, CredentialSlot, Json
+from app.credentials.model import EGRESS_SLOT, Json
 from app.credentials.permissions import RegistrationPermissions, permissions_of
 from app.credentials.sealing import merged_variables, new_variable
 from app.database import Database
-from app.errors import Conflict, Forbidden, NotFound
-from app.models import Credential, Provider, SourceRow, Tool, Variable, new_id
+from app.errors import Conflict, Forbidden, not_found
+from app.models import Credential, Provider, Revision, SourceRow, Tool, Variable
+from app.openapi.report import SourceWarning
+from app.outbound.egress import build_egress_settings
+from app.registration.blocked_destinations import blocked_destination_warnings
 from app.registration.context import ImportContext
+from app.registration.diff import change_kind
 from app.registration.egress_check import reject_unusable_egress
+from app.registration.from_manual import joined
 from app.registration.model import (
     DocumentOptions,
     ParsedSource,
@@ -31,6 +40,7 @@ from app.registration.model import (
     RegistrationResult,
     RegistrationSource,
     SourceDiff,
+    ToolDefinition,
 )
 from app.registration.persist import (
     DEFINITION_OPTION,
@@ -46,23 +56,29 @@ from app.registration.persist import (
 )
 from app.registration.plan import plan_registration
 from app.registration.repository import (
-    columns_of,
+    changes_of,
     credentials_of,
     lock_names,
     names_in_use,
     pending_of,
     provider_named,
+    similar_providers,
+    slots_of,
     source_of,
     tool_counts,
     tools_of,
     variables_for,
 )
+from app.registration.server_parts import with_stored_tools
 from app.registration.source_reader import SourceReader
+from app.registration.tool_checks import reject_empty
+from app.registration.tool_history import ToolHistoryWriter
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
+from app.uuid7 import uuid7
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +90,17 @@ class RegistrationService:
     vault: Vault
     feed: ChangeFeed
     reader: SourceReader
+    approvals: ApprovalCounts = field(default_factory=ApprovalCounts)
+    """Counts the approvals that refreshes request."""
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables that the operator lets providers name, with their values."""
         return {name: os.environ[name] for name in self.settings.variable_env_names if os.environ.get(name)}
+
+    def history_of(self, principal: Principal) -> ToolHistoryWriter:
+        """Return the writer of the history of tools for changes by this principal."""
+        return ToolHistoryWriter(principal.key_id, self.settings.tool_history_max)
 
     async def register(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
         """Store a new provider.
@@ -87,18 +109,38 @@ class RegistrationService:
         and what reading the source raises; then nothing is stored.
         """
         self.require_permission(request, principal=principal)
-        async with self.database.reading() as session:
+        async with self.database.read_session() as session:
             if await provider_named(session, request.name) is not None:
                 raise name_taken(request.name)
         context, plan = await self.plan(request, principal=principal)
         definition = await definition_of(request, vault=self.vault)
+        async with self._destination_warnings(plan, context) as warnings:
+            result = await self._stored(request, context, plan, definition=definition, principal=principal)
+            return replace(result, report=result.report.with_warnings(*await warnings))
+
+    async def _stored(
+        self,
+        request: RegistrationRequest,
+        context: ImportContext,
+        plan: RegistrationPlan,
+        *,
+        definition: str,
+        principal: Principal,
+    ) -> RegistrationResult:
+        """Store a planned provider in one transaction; raise Conflict where the name is taken."""
         try:
-            async with self.database.writing() as session:
+            async with self.database.transaction() as session:
                 await lock_names(session)
                 if await provider_named(session, request.name) is not None:
                     raise name_taken(request.name)
                 result = await write_provider(
-                    session, request, context, plan, definition=definition, vault=self.vault
+                    session,
+                    request,
+                    context,
+                    plan,
+                    definition=definition,
+                    vault=self.vault,
+                    history=self.history_of(principal),
                 )
                 provider = result.provider
                 credentials = await credentials_of(session, [provider.id])
@@ -112,22 +154,26 @@ class RegistrationService:
     async def preview(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
         """Return what `register` would store, or would change where the name exists; store nothing."""
         self.require_permission(request, principal=principal)
-        _, plan = await self.plan(request, principal=principal)
-        async with self.database.reading() as session:
-            provider = await provider_named(session, request.name)
-            tools = [] if provider is None else await tools_of(session, provider.id)
-        if provider is not None and not principal.may_use(provider.name, provider.tags):
-            raise name_taken(request.name)
-        # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a second.
-        return await asyncio.to_thread(_previewed, request, plan, provider, tools)
+        context, plan = await self.plan(request, principal=principal)
+        async with self._destination_warnings(plan, context) as warnings:
+            async with self.database.read_session() as session:
+                provider = await provider_named(session, request.name)
+                tools = [] if provider is None else await tools_of(session, provider.id)
+            if provider is not None and not principal.may_use(provider.name, provider.tags):
+                raise name_taken(request.name)
+            # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a
+            # second.
+            seen = await asyncio.to_thread(_previewed, request, plan, provider, tools)
+            return replace(seen, report=seen.report.with_warnings(*await warnings))
 
     async def refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
         """Read a provider's source again: from its URL, or else the stored bytes with today's converter.
 
         Credentials stay as they are, and go where their owner said; what the source asks for otherwise stands
-        in `needs_consent`. Raises NotFound, Conflict for one without source, and what reading raises.
+        in `needs_consent`. Raises NotFound, Conflict for one without source, UnsetVariable where a variable
+        of a stored tool has no value any more, and what reading raises.
         """
-        async with self.database.reading() as session:
+        async with self.database.read_session() as session:
             provider = await self.visible_provider(session, name, principal=principal)
             source = await source_of(session, provider.id)
             rows = await credentials_of(session, [provider.id])
@@ -135,25 +181,69 @@ class RegistrationService:
             used = await names_in_use(session, provider)
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"All tools of {name!r} are custom tools: there is no source to read again.")
-        reach = permissions_of(principal).with_used_variables(used)
-        context = self._stored_context(provider, rows, variables, reach=reach)
-        parsed = await self._read_again(provider, source, context)
+        permissions = permissions_of(principal).with_used_variables(used)
+        context = self._stored_context(provider, rows, variables, permissions=permissions)
+        parsed = await self._read_stored_source(provider, source, context)
+        if parsed.unread_parts or parsed.unset_variables:
+            async with self.database.read_session() as session:
+                tools = [tool for tool in await tools_of(session, provider.id) if tool.revision_id]
+            _reject_lost_variables(parsed, tools)
+            if parsed.unread_parts:
+                parsed = with_stored_tools(parsed, tools, provider=name, slots=context.slots)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
-        async with self.database.writing() as session:
+        async with self._destination_warnings(plan, context) as warnings:
+            result = await self._stored_refresh(name, provider.id, plan, principal=principal)
+            return replace(result, report=result.report.with_warnings(*await warnings))
+
+    async def _stored_refresh(
+        self, name: str, provider_id: UUID, plan: RegistrationPlan, *, principal: Principal
+    ) -> RegistrationResult:
+        """Store the plan of a refresh in one transaction; raise NotFound where the provider is gone."""
+        async with self.database.transaction() as session:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
-            if current is None or current.id != provider.id:
-                raise not_found(name)
+            if current is None or current.id != provider_id:
+                raise not_found(_no_provider(name))
             await write_credentials(session, current, plan, vault=self.vault)
-            result = await write_tools(session, current, plan, vault=self.vault)
+            result = await write_tools(
+                session, current, plan, vault=self.vault, history=self.history_of(principal)
+            )
             update_provider(current, await refreshed_columns(session, current, plan, result.diff))
             pending = await pending_of(session, current.id)
+            kind = await self._request_approval(session, current, plan, pending, actor=principal.key_id)
             credentials = await credentials_of(session, [current.id])
             counts = {change: len(keys) for change, keys in result.diff.keys().items()}
             tool_count = (await tool_counts(session, [current.id])).get(current.id, 0)
             await self.record_action(session, current, "refreshed", actor=principal.key_id, detail=counts)
+        if kind is not None:
+            self.approvals[kind, "pending"] += 1
         await self.feed.catch_up()
         return replace(result, credentials=tuple(credentials), tool_count=tool_count, pending=pending)
+
+    async def _request_approval(
+        self,
+        session: AsyncSession,
+        provider: Provider,
+        plan: RegistrationPlan,
+        pending: Revision | None,
+        *,
+        actor: str,
+    ) -> ApprovalKind | None:
+        """Request approval of a pending revision; return its kind, None where nothing is pending."""
+        if pending is None:
+            return None
+        # The provider keeps the old definitions of slots that have changed.
+        kind = change_kind(changes_of(pending), old_slots=slots_of(provider), new_slots=plan.parsed.slots)
+        await add_changes(
+            session,
+            provider,
+            revision_id=pending.id,
+            kind=kind,
+            operations=pending.report["operations"],
+            actor=actor,
+            seconds=self.settings.approval_change_ttl_seconds,
+        )
+        return kind
 
     async def plan(
         self, request: RegistrationRequest, *, principal: Principal
@@ -164,8 +254,8 @@ class RegistrationService:
         """
         at = pointer(request.at, "options")
         await reject_unusable_egress(request.options, request.option_secrets, at=at)
-        provider_id = new_id()
-        async with self.database.reading() as session:
+        provider_id = uuid7()
+        async with self.database.read_session() as session:
             stored = await variables_for(session, None)
         given = [
             new_variable(provider_id, name, variable, vault=self.vault)
@@ -180,11 +270,31 @@ class RegistrationService:
             permissions=permissions_of(principal),
             option_secrets=request.option_secrets,
             limits=request.limits,
-            given=request.credentials,
+            credentials=request.credentials,
             at=request.at,
         )
         parsed = await self.reader.read(request.source, context)
+        if request.source.kind != "tools":
+            # An export is of a provider that somebody has registered already.
+            reject_empty(parsed, options=request.options, at=request.at)
         return context, await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
+
+    @asynccontextmanager
+    async def _destination_warnings(
+        self, plan: RegistrationPlan, context: ImportContext
+    ) -> AsyncIterator[asyncio.Task[tuple[SourceWarning, ...]]]:
+        """Look up the destinations that the address guard blocks while the block stores the plan.
+
+        The warnings are for the response only: reports are stored for keys that may only read.
+        """
+        egress = build_egress_settings(context.options, context.option_secrets)
+        network = self.reader.fetcher.network
+        origins = [*plan.origins, *(one for one in plan.parsed.named_origins if not plan.parsed.is_fetched)]
+        task = asyncio.create_task(blocked_destination_warnings(origins, network=network, egress=egress))
+        try:
+            yield task
+        finally:
+            task.cancel()
 
     def require_permission(self, request: RegistrationRequest, *, principal: Principal) -> None:
         """Raise Forbidden for what lies outside of the API key's limits, or has secrets beyond its scopes."""
@@ -192,10 +302,10 @@ class RegistrationService:
             raise Forbidden(
                 "The API key is limited to certain providers or tags; this registration is outside of them."
             )
-        reach = permissions_of(principal)
-        reach.require_options_write(request.options, at=pointer(request.at, "options"))
+        permissions = permissions_of(principal)
+        permissions.require_options_write(request.options, at=pointer(request.at, "options"))
         if request.credentials or request.variables or request.option_secrets:
-            reach.require_credentials_write()
+            permissions.require_credentials_write()
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -203,7 +313,7 @@ class RegistrationService:
         """Return the provider, if it exists for this API key; else raise NotFound."""
         provider = await provider_named(session, name, locked=locked)
         if provider is None or not principal.may_use(provider.name, provider.tags):
-            raise not_found(name)
+            raise not_found(_no_provider(name), await similar_providers(session, name, principal=principal))
         return provider
 
     async def record_action(
@@ -228,17 +338,17 @@ class RegistrationService:
 
     async def is_unchanged(self, request: RegistrationRequest, *, principal: Principal) -> Provider | None:
         """Return the provider that this very registration made earlier, if it is still there."""
-        async with self.database.reading() as session:
+        async with self.database.read_session() as session:
             provider = await provider_named(session, request.name)
         if provider is None or not principal.may_use(provider.name, provider.tags):
             return None
         same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
-    async def _read_again(
+    async def _read_stored_source(
         self, provider: Provider, source: SourceRow, context: ImportContext
     ) -> ParsedSource:
-        options = DocumentOptions(source.root, source.overlay, source.follows)
+        options = DocumentOptions(source.root, source.overlay, source.follow_references)
         if provider.call_template:
             return await self.reader.rediscover(provider.call_template, context, options=options)
         body = open_source_body(source, vault=self.vault)
@@ -251,7 +361,7 @@ class RegistrationService:
         rows: list[Credential],
         variables: list[Variable],
         *,
-        reach: RegistrationPermissions,
+        permissions: RegistrationPermissions,
     ) -> ImportContext:
         context = ImportContext(
             id=provider.id,
@@ -259,10 +369,10 @@ class RegistrationService:
             variables=variables,
             environment=self.environment,
             options=provider.options,
-            permissions=reach,
+            permissions=permissions,
             limits=provider.limits,
             stored={row.slot: row for row in rows},
-            slots=[CredentialSlot.from_json(slot) for slot in provider.slots],
+            slots=slots_of(provider),
         )
         egress = context.stored.get(EGRESS_SLOT)
         if egress is None:
@@ -278,9 +388,9 @@ def name_taken(name: str) -> Conflict:
     )
 
 
-def not_found(name: str) -> NotFound:
-    """Return the error for a provider that is not there or not visible."""
-    return NotFound(f"There is no provider {name!r}.")
+def _no_provider(name: str) -> str:
+    """Return the sentence for a provider that is not there or not visible."""
+    return f"There is no provider {name!r}."
 
 
 def _previewed(
@@ -297,7 +407,8 @@ def _previewed(
     if provider is None:
         diff = SourceDiff(added=tuple(tool.source_key for tool in parsed.tools))
     else:
-        diff = diff_of(provider, {key: columns_of(tool) for key, tool in existing.items()}, plan)
+        definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
+        diff = diff_of(provider, definitions, plan)
     return RegistrationResult(
         provider=planned_provider(request, plan),
         plan=plan,
@@ -307,3 +418,11 @@ def _previewed(
         tool_count=len(names),
         provider_exists=provider is not None,
     )
+
+
+def _reject_lost_variables(parsed: ParsedSource, tools: Iterable[Tool]) -> None:
+    """Raise UnsetVariable where a tool that is stored would be removed because a variable has no value."""
+    unset = parsed.unset_variables
+    lost = [unset[tool.source_key] for tool in tools if tool.source_key in unset]
+    if lost:
+        raise joined(lost)

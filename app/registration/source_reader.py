@@ -1,23 +1,25 @@
-"""A source -> a ParsedSource: fetched, converted, or read as it is. No database connection is held."""
+"""A source -> a ParsedSource: it is fetched and converted as needed, without a database connection."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
 from app.catalog.limits import limits_of
 from app.catalog.loader import sealed_credential
 from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, CredentialDraft, Json
-from app.credentials.origins import named_origins, origins_of
-from app.credentials.sealing import fingerprint, seal_draft
+from app.credentials.origins import named_origins, origin_of, origins_of
+from app.credentials.sealing import fingerprint, seal_draft, variables_in
 from app.credentials.slots import Binding, SlotAllocator, complete
 from app.credentials.template_secrets import draft_from_auth, split_template, with_origins
-from app.errors import FieldError, InvalidDocument, InvalidInput
+from app.credentials.variable_scope import VariableScope
+from app.errors import FieldError, GatewayError, InvalidDocument, InvalidInput
 from app.models import TENANT
 from app.openapi.archive import is_archive
-from app.openapi.model import Conversion
+from app.openapi.conversion import Conversion
 from app.outbound.egress import build_egress_settings
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
@@ -30,14 +32,22 @@ from app.registration.context import ImportContext
 from app.registration.converter import Converter
 from app.registration.destinations import confirmed_base_url
 from app.registration.external_refs import Fetch, follow
-from app.registration.fetch import Fetcher
+from app.registration.fetch import SINGLE_TOOLS, Fetcher
 from app.registration.from_export import from_export, open_fields
 from app.registration.from_manual import ManualRules, from_manual
 from app.registration.from_openapi import from_conversion, with_auth_tools
-from app.registration.json_yaml import looks_like_openapi, parse_document
+from app.registration.html_pages import (
+    configuration_script,
+    document_urls,
+    html_page_error,
+    is_html,
+    urls_of_script,
+)
+from app.registration.json_yaml import looks_like_openapi, parse_manual
 from app.registration.model import PLAIN, DocumentOptions, ParsedSource, RegistrationSource
-from app.registration.tool_checks import judged_source, only_callable
-from app.security.credentials import SealedCredential
+from app.registration.server_parts import read_parts
+from app.registration.tool_checks import assessed_source, only_callable
+from app.security.credentials import UNSENT_MEMBERS, SealedCredential, open_credential
 from app.security.loop_detection import gateway_identity
 from app.security.vault import Vault
 from app.settings import Settings
@@ -47,15 +57,26 @@ from app.utcp.call_template import InlineDocument
 
 KEY = "tool_call_template"
 
+_HTML: Final = re.compile(rb"\s*(?:\xef\xbb\xbf)?\s*<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
+_HTML_BEGIN: Final = 1024
+_DOCUMENT_URL: Final = (
+    "Give the URL of the document itself, often /openapi.json, /swagger.json or /v3/api-docs of the same "
+    "host, not of a page that shows it."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequest:
-    """How a source is fetched: its template without secrets, and the credentials for that, by slot."""
+    """How a source is fetched: its template without secrets, and the credentials for that, by slot.
+
+    `at` is the JSON pointer of the template in the request.
+    """
 
     template: Json
     credentials: Mapping[str, SealedCredential]
     options: DocumentOptions = PLAIN
     auth_tools: CredentialDraft | None = None
+    at: str = ""
 
     @property
     def slots(self) -> tuple[str, ...]:
@@ -65,7 +86,7 @@ class DiscoveryRequest:
 
 @dataclass(frozen=True, slots=True)
 class DocumentOrigin:
-    """What is known of a document besides its bytes, where the provider has a template of its own.
+    """How a document was fetched, where the provider has a template of its own.
 
     `template` is that template, where an upstream's text was fetched with it, and `fetch` gets the files
     beside the document. `shared_slots` and `inherited_slots` are as in `ManualRules`.
@@ -77,6 +98,8 @@ class DocumentOrigin:
     shared_slots: tuple[str, ...] = ()
     inherited_slots: tuple[str, ...] = ()
     has_discovery_credential: bool = False
+    given_variables: frozenset[str] = frozenset()
+    """Names of the variables whose values the upstream gets with the request for the document."""
 
 
 _UPLOADED = DocumentOrigin()
@@ -92,12 +115,13 @@ class SourceReader:
     converter: Converter
 
     async def read(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
-        """Return what a registration's source holds.
+        """Return the tools, slots and inline credentials of a registration's source.
 
-        Raises InvalidInput, UnsetVariable, TooLarge, Forbidden, BlockedAddress and UpstreamError.
+        Raises InvalidInput (also for one without a tool, unless `options.allow_empty`), UnsetVariable,
+        TooLarge, Forbidden, BlockedAddress and UpstreamError.
         """
         if source.kind == "template":
-            return await self._discover(source, context)
+            return await self._template(source, context)
         if source.kind == "tools":
             return await self._exported(source, context)
         if source.kind == "manual":
@@ -133,12 +157,26 @@ class SourceReader:
 
     # Call templates
 
+    async def _template(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
+        """Discover the tools of a template; pointers are those of the request that it stood in."""
+        try:
+            read = await self._discover(source, context)
+        except InvalidInput as error:
+            error.errors = tuple(
+                replace(one, pointer=source.pointer_in_request(one.pointer)) for one in error.errors
+            )
+            raise
+        warnings = tuple(
+            replace(one, pointer=source.pointer_in_request(one.pointer)) for one in read.report.warnings
+        )
+        return replace(read, report=replace(read.report, warnings=warnings))
+
     async def _discover(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         template = read_template(source.value, at=source.at)
         inline = template.model.document
         if inline is not None:
             return replace(await self._inline(inline, source, context), protocol=template.protocol)
-        await self.fetcher.adapters.ready(template.protocol)
+        await self.fetcher.adapters.load(template.protocol)
         split = split_template(template.model, scope=context.scope, at=source.at)
         resolved = context.scope.resolved(split.fields)
         for part in parts_of(resolved):
@@ -147,12 +185,20 @@ class SourceReader:
         if split.auth or split.auth_tools or split.static:
             context.permissions.require_credentials_write()
         discovery: dict[str, CredentialDraft] = {}
-        static = split.static or context.given.get(DISCOVERY_STATIC)
+        static = split.static or context.credentials.get(DISCOVERY_STATIC)
         if static is not None:
             discovery[DISCOVERY_STATIC] = with_origins(static, origins)
-        auth = split.auth or context.given.get("discovery")
+        auth = split.auth or context.credentials.get("discovery")
         if auth is not None:
             binding = self.binding(origins)
+            if auth.public.get("grant_type") == "refresh_token":
+                # The endpoint may replace it at its first use, before anything is stored.
+                error = FieldError(
+                    pointer(source.at, "auth"), "Give a credential of another grant, or the document itself."
+                )
+                raise InvalidInput(
+                    "A source cannot be fetched for the first time with a refresh token.", errors=[error]
+                )
             discovery["discovery"] = complete(auth, slot=None, binding=binding, at=pointer(source.at, "auth"))
         sealed = {
             slot: seal_draft(
@@ -160,7 +206,7 @@ class SourceReader:
             )
             for slot, draft in discovery.items()
         }
-        request = DiscoveryRequest(split.fields, sealed, source.options, split.auth_tools)
+        request = DiscoveryRequest(split.fields, sealed, source.options, split.auth_tools, source.at)
         return replace(await self._fetched(request, context), discovery=discovery)
 
     def _check(self, template: Mapping[str, Any], *, at: str) -> None:
@@ -168,8 +214,8 @@ class SourceReader:
         try:
             self.fetcher.prepare(template)
         except InvalidInput as error:
-            faults = [replace(fault, pointer=at + fault.pointer) for fault in error.errors]
-            raise InvalidInput(f"The source cannot be used: {error.detail}", errors=faults) from None
+            problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+            raise InvalidInput(f"The source cannot be used: {error.detail}", errors=problems) from None
 
     async def _inline(
         self, inline: InlineDocument, source: RegistrationSource, context: ImportContext
@@ -186,7 +232,7 @@ class SourceReader:
         return draft_from_auth(auth, scope=context.scope, at=pointer(source.at, "auth_tools"))
 
     async def _fetched(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
-        """Read what each server of the template publishes, together."""
+        """Read what all servers of the template publish into one source."""
         resolved = context.scope.resolved(request.template)
         protocol = protocol_of(request.template)
         context = _with_base(context, resolved.get("base_url"))
@@ -210,6 +256,9 @@ class SourceReader:
             return await self._fetch(request, template, context)
 
         found = await fetch(None)
+        if is_html(found.raw, media_type=found.media_type):
+            url = str(resolved.get("url", ""))
+            raise html_page_error(await _document_urls(found.raw, url, fetch), at=pointer(request.at, "url"))
         document = RegistrationSource(
             "document", found.raw, found.media_type, url=resolved.get("url"), options=request.options
         )
@@ -219,33 +268,47 @@ class SourceReader:
             auth_tools=request.auth_tools,
             inherited_slots=request.slots,
             has_discovery_credential=DISCOVERY_SLOTS[0] in request.credentials,
+            given_variables=_given_variables(request, resolved, vault=self.vault),
         )
         return await self._document(document, origin, context)
 
     async def _introspected(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read the manuals that the adapter makes, with the provider's template under that of each tool."""
+
+        async def fetch(part: Json) -> bytes:
+            return (await self._fetch(request, context.scope.resolved(part), context)).raw
+
+        parts = await read_parts(request.template, fetch, at=request.at)
         tools: list[Json] = []
-        parts = parts_of(request.template)
-        for part in parts:
-            found = await self._fetch(request, context.scope.resolved(part), context)
-            made = orjson.loads(found.raw)
-            tools += (laid_over(part, tool) for tool in made["tools"])
+        for part, body in parts.read:
+            tools += (with_server_template(part, tool) for tool in orjson.loads(body)["tools"])
         raw = {"utcp_version": "1.0.1", "tools": tools}
         document = RegistrationSource(
-            "manual", orjson.dumps(raw), "application/json", url=parts[0].get("url"), options=request.options
+            "manual",
+            orjson.dumps(raw),
+            "application/json",
+            url=request.template.get("url"),
+            options=request.options,
         )
         origin = DocumentOrigin(auth_tools=request.auth_tools, shared_slots=request.slots)
-        return await self._manual(raw, document, origin, context)
+        read = await self._manual(raw, document, origin, context)
+        return replace(read, report=read.report.with_warnings(*parts.warnings), unread_parts=parts.unread)
 
     async def _fetch(self, request: DiscoveryRequest, template: Json, context: ImportContext) -> Discovered:
-        return await self.fetcher.fetch(
-            template,
-            credentials=request.credentials,
-            limits=limits_of(context.limits, self.settings),
-            egress=build_egress_settings(context.options, context.option_secrets),
-            scope=connection_scope(TENANT, context.id, request.credentials.values(), purpose="discovery"),
-            reuse=context.options.get("reuse") is not False,
-        )
+        try:
+            return await self.fetcher.fetch(
+                template,
+                credentials=request.credentials,
+                limits=limits_of(context.limits, self.settings),
+                egress=build_egress_settings(context.options, context.option_secrets),
+                scope=connection_scope(TENANT, context.id, request.credentials.values(), purpose="discovery"),
+                reuse=context.options.get("reuse") is not False,
+            )
+        except InvalidInput as error:
+            error.errors = tuple(
+                replace(problem, pointer=request.at + problem.pointer) for problem in error.errors
+            )
+            raise
 
     # Documents
 
@@ -253,31 +316,45 @@ class SourceReader:
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read a document of either kind, told apart by what it holds."""
+        if _HTML.match(source.body[:_HTML_BEGIN]):
+            detail = "This is an HTML page, not an OpenAPI document or a UTCP manual."
+            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_DOCUMENT_URL)
         if await looks_like_openapi(source.body, media_type=source.media_type):
             return await self._openapi(source, origin, context)
-        raw = await parse_document(source.body, media_type=source.media_type)
+        try:
+            raw = await parse_manual(source.body, media_type=source.media_type, at=source.at)
+        except InvalidDocument as error:
+            error.hint = _hint_of(origin)
+            raise
         if detect_kind(raw) == "openapi":
             return await self._openapi(source, origin, context)
         if not (isinstance(raw, dict) and isinstance(raw.get("tools"), list)):
             detail = "This is neither a UTCP manual nor an OpenAPI document."
-            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)])
+            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_hint_of(origin))
         return await self._manual(raw, source, origin, context)
 
     async def _openapi(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read an OpenAPI document or an archive of one, with the files that it refers to if requested."""
-        base_url = context.options.get("base_url")
+        try:
+            return await self._converted_document(source, origin, context)
+        except InvalidDocument as error:
+            raise option_error(error, at=context.at) from None
+
+    async def _converted_document(
+        self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
+    ) -> ParsedSource:
         if not source.options.follow_references or origin.fetch is None or source.url is None:
-            conversion = await self.converter.convert(source, base_url=base_url)
+            conversion = await self.converter.convert(source, options=context.options)
             return await self._converted(conversion, source, origin)
         # The root of an archive that was put together here is found anew each time.
         options = source.options if is_archive(source.body) else replace(source.options, root=None)
 
-        async def convert(body: bytes, root: str | None, names_missing: bool) -> Conversion:
+        async def convert(body: bytes, root: str | None, list_missing: bool) -> Conversion:
             inside = options if root is None else replace(options, root=root)
             document = replace(source, body=body, options=inside)
-            return await self.converter.convert(document, base_url=base_url, gathers=names_missing)
+            return await self.converter.convert(document, options=context.options, list_missing=list_missing)
 
         found = await follow(
             source.body,
@@ -304,12 +381,14 @@ class SourceReader:
     ) -> ParsedSource:
         """Read a parsed manual, the bytes of which are those of `source`."""
         if source.options != PLAIN:
-            fault = FieldError(source.at, "root, overlay and follow_references go with an OpenAPI document.")
-            raise InvalidInput("The source is a manual, which has none of these.", errors=[fault])
+            problem = FieldError(
+                source.at, "root, overlay and follow_references go with an OpenAPI document."
+            )
+            raise InvalidInput("The source is a manual, which has none of these.", errors=[problem])
         template = origin.template
         rules = ManualRules(
             provider=context.name,
-            scope=context.scope if template is None else context.scope.narrowed(),
+            scope=_manual_scope(origin, context),
             allocator=SlotAllocator(
                 lambda draft: fingerprint(draft, vault=self.vault),
                 known=context.known_slots,
@@ -330,9 +409,9 @@ class SourceReader:
 
         def read() -> ParsedSource:
             manual = read_manual(raw, inherited=own)
-            return judged_source(from_manual(manual, raw=raw, rules=rules, source=source))
+            return assessed_source(from_manual(manual, raw=raw, rules=rules, source=source))
 
-        # Pure Python over a document of up to 64 MB: in a thread, so that the event loop gets its turns.
+        # Pure Python over a document of up to 128 MiB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
 
     # Exports
@@ -340,7 +419,7 @@ class SourceReader:
     async def _exported(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         def read() -> ParsedSource:
             tools = from_export(source.value, scope=context.scope, at=source.at)
-            return judged_source(only_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
+            return assessed_source(only_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
 
         read_tools = await asyncio.to_thread(read)
         template = source.value["call_template"]
@@ -365,15 +444,42 @@ class SourceReader:
         )
 
 
-def laid_over(part: Json, tool: Json) -> Json:
-    """Return a made tool whose own template stands over that of its server.
+def _hint_of(origin: DocumentOrigin) -> str:
+    """Return what to do about a document that describes no tools."""
+    return InvalidDocument.hint if origin.template is None else f"{InvalidDocument.hint} {SINGLE_TOOLS}"
 
-    What the server says is no text of the registrar's: a tool whose template names variables has none.
+
+async def _document_urls(page: bytes, url: str, fetch: Fetch) -> tuple[str, ...]:
+    """Return the URLs of documents that a page names, or the configuration script of its Swagger UI."""
+    urls = await asyncio.to_thread(document_urls, page, url=url)
+    script = await asyncio.to_thread(configuration_script, page, url=url)
+    if urls or script is None:
+        return urls
+    try:
+        found = await fetch(script)
+    except GatewayError:
+        return ()
+    return await asyncio.to_thread(urls_of_script, found.raw, url=url)
+
+
+def with_server_template(part: Json, tool: Json) -> Json:
+    """Return a discovered tool with the members of its server's template that its own template does not set.
+
+    The server's text is not the registrar's: the template is None where it names variables.
     """
     own = tool[KEY]
     if variables_of({**own, "call_template_type": protocol_of(part)}):
         return {**tool, KEY: None}
     return {**tool, KEY: {**part, **own}}
+
+
+def option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
+    """Return the error about options that do not fit the document, with pointers into the registration at
+    the pointer `at`; other errors are returned as they are.
+    """
+    if not error.errors or not all(one.pointer.startswith("/options/") for one in error.errors):
+        return error
+    return InvalidInput(error.detail, errors=[replace(one, pointer=at + one.pointer) for one in error.errors])
 
 
 def _base_origin(context: ImportContext) -> tuple[str, ...]:
@@ -383,6 +489,28 @@ def _base_origin(context: ImportContext) -> tuple[str, ...]:
 def _with_base(context: ImportContext, base_url: str | None) -> ImportContext:
     """Return the context in which OpenAPI documents are read as of this URL, unless options say otherwise."""
     return replace(context, options={"base_url": base_url, **context.options}) if base_url else context
+
+
+def _given_variables(request: DiscoveryRequest, resolved: Json, *, vault: Vault) -> frozenset[str]:
+    """Return the names of the variables that are sent to the template's origin, not those of signing keys."""
+    origins = named_origins(resolved)
+    found: set[str] = set()
+    for credential in request.credentials.values():
+        token_url = credential.public.get("token_url")
+        if token_url and origin_of(str(token_url)) not in origins:
+            continue
+        unsent = UNSENT_MEMBERS.get(credential.kind, frozenset())
+        fields = open_credential(credential, vault=vault)
+        found.update(variables_in([value for name, value in fields.items() if name not in unsent]))
+    return frozenset(found)
+
+
+def _manual_scope(origin: DocumentOrigin, context: ImportContext) -> VariableScope:
+    """Return the variables that the tools of a manual may name, by who wrote it."""
+    if origin.template is None:
+        return context.scope
+    shown = frozenset(variables_of(origin.template))
+    return context.scope.for_fetched_text(given=origin.given_variables, shown=shown)
 
 
 def _allowed_protocols(template: Json) -> frozenset[str]:

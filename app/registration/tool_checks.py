@@ -2,13 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from app.credentials.variable_scope import VariableScope
-from app.errors import InvalidInput
-from app.openapi.judge import judge
+from app.errors import FieldError, InvalidDocument, InvalidInput
+from app.openapi.assess import assess
+from app.openapi.servers import UNKNOWN_BASE, UNSET_VARIABLE
 from app.protocols.variables import variables_of
 from app.registration.model import ParsedSource, ToolDraft
+from app.text import pointer
+
+_MAX_REASONS: Final = 10
 
 Prepare = Callable[[Mapping[str, Any]], str]
 """Returns the origin of a template whose variables are written out; raises InvalidInput for one that cannot
@@ -51,20 +55,56 @@ def _problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> 
     return None
 
 
-def judged_source(parsed: ParsedSource) -> ParsedSource:
-    """Return the source with what a model sees of large tools, and a judgement of each in its report.
+def reject_empty(parsed: ParsedSource, *, options: Mapping[str, Any], at: str) -> None:
+    """Raise InvalidDocument for a source without a tool that can be called, unless `options.allow_empty`.
 
-    For tools that come from no OpenAPI document: the converter judges its own.
+    `at` is the JSON pointer of the registration. The error names the option that helps, and up to ten of the
+    reasons for which tools were skipped, and of the warnings about the source.
     """
-    made = judge(parsed.tools)
-    tools = tuple(
-        tool if (shown := made[tool.source_key].shown) is None else replace(tool, shown=shown.to_json())
-        for tool in parsed.tools
-    )
-    return replace(parsed, tools=tools, report=parsed.report.with_judgements(made))
+    if parsed.tools or options.get("allow_empty"):
+        return
+    skipped = [one for one in parsed.report.operations if one.outcome == "skipped"]
+    detail = "None of its tools can be called." if skipped else "It has no tools."
+    lacks_base = [one for one in skipped if one.reason == UNKNOWN_BASE]
+    problems = [FieldError(one.pointer, f"It {one.reason}") for one in skipped[:_MAX_REASONS]]
+    if lacks_base:
+        detail = "The document has no absolute server URL, so none of its operations can be called."
+        given = [
+            FieldError(pointer(at, "options", "base_url"), "Give the base URL of the API.", "https://...")
+        ]
+        problems = [*given, *(one for one in problems if one.detail != f"It {UNKNOWN_BASE}")]
+    if any((one.reason or "").startswith(UNSET_VARIABLE) for one in skipped):
+        detail = "Its server URL has a variable without a value, so none of its operations can be called."
+        problems = [*_unset_variables(parsed, options, at), *problems]
+    problems += [FieldError(one.pointer, one.detail) for one in parsed.report.warnings[:_MAX_REASONS]]
+    allow = "Set it to true to register a provider without tools."
+    problems.append(FieldError(pointer(at, "options", "allow_empty"), allow, expected=True))
+    raise InvalidDocument(f"The source cannot be registered. {detail}", errors=problems)
 
 
-def judged_tool(tool: ToolDraft) -> ToolDraft:
-    """Return one tool with what a model sees of it."""
-    shown = judge([tool])[tool.source_key].shown
-    return tool if shown is None else replace(tool, shown=shown.to_json())
+def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) -> list[FieldError]:
+    """Return an error for each variable of a server URL that has neither a value nor a default."""
+    given = options.get("server_variables") or {}
+    errors: dict[str, FieldError] = {}
+    for server in parsed.report.servers:
+        for variable in server.variables:
+            if variable.default is None and variable.name not in given:
+                sentence = f"Give a value: it is a variable of {server.url}. {variable.description}".strip()
+                where = pointer(at, "options", "server_variables", variable.name)
+                errors[variable.name] = FieldError(where, sentence, "string")
+    return list(errors.values())[:_MAX_REASONS]
+
+
+def assessed_source(parsed: ParsedSource) -> ParsedSource:
+    """Return the source with its large tools slimmed, and the assessment of each tool in its report.
+
+    Only for tools that come from no OpenAPI document: its conversion has assessed them already.
+    """
+    assessments = assess(parsed.tools)
+    tools = tuple(replace(tool, slimmed=assessments[tool.source_key].slimmed) for tool in parsed.tools)
+    return replace(parsed, tools=tools, report=parsed.report.with_assessments(assessments))
+
+
+def slimmed_tool(tool: ToolDraft) -> ToolDraft:
+    """Return the tool, slimmed where it is large."""
+    return replace(tool, slimmed=assess([tool])[tool.source_key].slimmed)

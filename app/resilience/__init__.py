@@ -11,11 +11,11 @@ from app.resilience.breaker import BreakerState, CircuitBreaker
 from app.resilience.budget import RetryBudget
 from app.resilience.bulkhead import Bulkhead
 from app.resilience.origin import Origin, Origins
+from app.resilience.outcomes import AttemptOutcome, classify_error
 from app.resilience.policy import OriginPolicy
-from app.resilience.verdicts import AttemptVerdict, classify_error
 
 __all__ = [
-    "AttemptVerdict",
+    "AttemptOutcome",
     "BreakerState",
     "Bulkhead",
     "CircuitBreaker",

@@ -4,17 +4,17 @@
                                                        ^                 |
                                                        +--probe fails----+
 
-A call gets a permit, a number that changes with each change of state, and releases it with its verdict: the
-outcome of a call that began before a change is ignored after it. A success costs an increment and does not
-read the clock.
+A call gets a permit, a number that changes with each change of state, and reports its outcome with it: the
+outcome of a call that began before such a change is ignored. A success costs an increment and does not read
+the clock.
 """
 
 import random
 from collections.abc import Callable
 from enum import StrEnum
 
+from app.resilience.outcomes import AttemptOutcome
 from app.resilience.policy import OriginPolicy
-from app.resilience.verdicts import AttemptVerdict
 
 # Random variation, so that the replicas do not all probe at once.
 _JITTER = 0.2
@@ -85,15 +85,19 @@ class CircuitBreaker:
         """
         if not self.is_tripped:
             return self.epoch
-        if not self.can_probe():
+        if not self.would_admit():
             return 0
         self._probing = True
         self.epoch += 1
         self._on_change(BreakerState.HALF_OPEN)
         return self.epoch
 
+    def would_admit(self) -> bool:
+        """Return whether `admit` would return a permit now."""
+        return not self.is_tripped or self.can_probe()
+
     def can_probe(self) -> bool:
-        """Return whether an open breaker would let a probe pass."""
+        """Return whether an open breaker would admit a probe now."""
         return not self._probing and self._now() >= self._open_until
 
     def retry_after(self) -> float:
@@ -110,7 +114,7 @@ class CircuitBreaker:
         if self._probing:
             self._close()
 
-    def record_failure(self, permit: int, verdict: AttemptVerdict) -> None:
+    def record_failure(self, permit: int, outcome: AttemptOutcome) -> None:
         """Record a failure or a server error; open the breaker where its thresholds are reached."""
         if permit != self.epoch or not self._policy.failure_threshold:
             return
@@ -123,7 +127,7 @@ class CircuitBreaker:
             self._window_end = now + self._policy.window_seconds
             self._responded = self._failed = 0
         self._failed += 1
-        if verdict is AttemptVerdict.FAILURE:
+        if outcome is AttemptOutcome.FAILURE:
             self._consecutive_failures += 1
         calls = self._responded + self._failed
         is_ratio_reached = (
@@ -133,7 +137,7 @@ class CircuitBreaker:
             self._open()
 
     def release(self, permit: int) -> None:
-        """Release the permit of a call that has ended; a probe without a verdict lets another one follow."""
+        """Release the permit of a call that has ended; a probe without an outcome is followed by another."""
         if self._probing and permit == self.epoch:
             self._probing = False
             self.epoch += 1

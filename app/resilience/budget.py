@@ -9,9 +9,10 @@ _MAX_BALANCE = 10.0
 
 
 class RetryBudget:
-    """Retries for `share` of the calls. The first retry is granted in advance of the calls that earn it.
+    """Allows retries for `share` (0.1 is 10 %) of the calls; the first retry is allowed at once.
 
-    `calls` is incremented by whoever makes the calls; a successful call costs nothing else.
+    `calls` is incremented by the owner at each call, so that a successful call costs one increment. `spent`
+    is the number of retries since the start.
     """
 
     __slots__ = ("_balance", "_seen", "_share", "calls", "spent")

@@ -7,7 +7,7 @@ from app.deadlines import Deadline, TimerQueue
 
 
 class Bulkhead:
-    """Permits for a limited number of calls; `max_waiting` more calls may wait, in order of arrival.
+    """Grants permits to at most `max_running` concurrent calls; `max_waiting` more may wait, in FIFO order.
 
     `running` and `waiting` are public: a call that finds a free permit and no waiting calls may increment
     `running` by itself.

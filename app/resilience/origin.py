@@ -1,13 +1,13 @@
 """One origin of calls, with its bulkhead, circuit breaker and retry budget; and the registry of origins.
 
 permit = origin.try_acquire() or await origin.acquire(deadline)            before the first attempt
-origin.record_success(permit) / origin.record_failure(permit, verdict)     after each attempt
+origin.record_success(permit) / origin.record_failure(permit, outcome)     after each attempt
 origin.release(permit)                                                     after the body, exactly once
 """
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -16,14 +16,16 @@ from app.errors import CircuitOpen, OriginBusy
 from app.resilience.breaker import BreakerState, CircuitBreaker
 from app.resilience.budget import RetryBudget
 from app.resilience.bulkhead import Bulkhead
+from app.resilience.outcomes import AttemptOutcome
 from app.resilience.policy import OriginPolicy
-from app.resilience.verdicts import AttemptVerdict
 
 BreakerListener = Callable[["Origin", BreakerState], None]
 
 
 class Origin:
-    """What an adapter's `origin(target)` names, for one tenant and one egress route; used in one event loop.
+    """The origin that an adapter's `origin(target)` names, for one tenant and one egress route.
+
+    It is not thread-safe: use it in one event loop.
 
     `providers` are the names of the providers whose tools are at this origin: labels for metrics, since an
     origin's text is chosen by whoever registers it. `rejected_busy` and `rejected_open` count the calls that
@@ -104,12 +106,12 @@ class Origin:
         if self.breaker.is_tripped:
             self.breaker.record_success(permit)
 
-    def record_failure(self, permit: int, verdict: AttemptVerdict) -> None:
-        """Record an attempt by its verdict: a failure, a server error, or a response as with a success."""
-        if verdict is AttemptVerdict.RESPONDED:
+    def record_failure(self, permit: int, outcome: AttemptOutcome) -> None:
+        """Record an attempt by its outcome: a failure, a server error, or a response as with a success."""
+        if outcome is AttemptOutcome.RESPONDED:
             self.breaker.record_success(permit)
         else:
-            self.breaker.record_failure(permit, verdict)
+            self.breaker.record_failure(permit, outcome)
 
     def release(self, permit: int) -> None:
         """Release the permit of a call that has ended, whatever its outcome."""
@@ -160,6 +162,17 @@ class Origins:
     def __iter__(self) -> Iterator[Origin]:
         """Return an iterator over all origins, for metrics."""
         return iter(list(self._known.values()))
+
+    def of_providers(self, names: Collection[str]) -> list[tuple[str, Origin]]:
+        """Return the origins of providers that this worker has called or compiled tools of, with their texts,
+        sorted by these.
+        """
+        found = [(key[1], one) for key, one in self._known.items() if not one.providers.isdisjoint(names)]
+        return sorted(found, key=lambda pair: pair[0])
+
+    def tripped_providers(self) -> frozenset[str]:
+        """Return the names of the providers of origins whose breaker is not closed."""
+        return frozenset().union(*(one.providers for one in self if one.breaker.is_tripped))
 
     def get(self, tenant: UUID, origin: str, egress: bytes, policy: OriginPolicy) -> Origin:
         """Return the origin for the text of `Adapter.origin`; create it at first use.

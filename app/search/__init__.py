@@ -1,8 +1,8 @@
 """Tool search: an index in the memory of each worker, updated by the change feed.
 
 The index contains all that a hit shows and all that decides who may see it, so that a search reads no
-database. It reflects a change at the same time as calls do: once the feed has delivered it to this worker,
-which for a change made through this worker is before its response.
+database. It reflects a change at the same time as calls do: once the feed has delivered it to this worker;
+for a change made through this worker, before its response.
 """
 
 import asyncio
@@ -34,12 +34,17 @@ from app.models import Provider, Tool
 from app.search.hits import Hit, hits_json, json_members
 from app.search.index import Filters, Match, ToolIndex
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
+from app.security.principal import Principal
+from app.suggestions import closest
 
 __all__ = ["Filters", "Hit", "SearchIndex", "hits_json"]
 
 _LOAD_TIMEOUT = 10.0
 # Up to this many tools are read by id; for more, all in scope are read and the unchanged ones skipped.
 _MAX_NAMED = 1_000
+# Suggestions for an unknown name of at most this many characters are chosen among this many matches.
+_MAX_NAME = 200
+_MAX_SIMILAR = 30
 _log = structlog.get_logger(__name__)
 
 
@@ -71,7 +76,7 @@ class SearchIndex:
         """Begin to read all tools in the background; searches wait until that is done."""
         self._tasks.append(asyncio.create_task(self._load(), name="search-load"))
 
-    async def loaded(self) -> None:
+    async def wait_loaded(self) -> None:
         """Wait until all tools are in the index; raise Unavailable after ten seconds."""
         if self._loaded.is_set():
             return
@@ -105,10 +110,33 @@ class SearchIndex:
         self, text: str, *, principal: Viewer, filters: Filters | None = None, limit: int
     ) -> list[Match]:
         """Return the best `limit` matches as the index has them, best first. Raises Unavailable."""
-        await self.loaded()
+        await self.wait_loaded()
         return await asyncio.to_thread(
             self._index.search, text, viewer=principal, filters=filters or Filters(), limit=limit
         )
+
+    async def suggest_tools(self, name: str, *, principal: Principal) -> list[str]:
+        """Return up to three names of tools similar to an unknown name, of those that the principal may call.
+
+        Without the scope `tools:read`, and while the index is being built, there are none. Costs one search.
+        """
+        if not principal.has_scope("tools:read") or not self._loaded.is_set():
+            return []
+        found = await self.matches(name[:_MAX_NAME], principal=principal, limit=_MAX_SIMILAR)
+        return closest(name, [match.name for match in found], limit=3)
+
+    def suggest_providers(self, name: str, *, principal: Principal) -> list[str]:
+        """Return up to three names of providers similar to an unknown name, of those whose tools the
+        principal may call. Without the scope `tools:read` there are none.
+        """
+        if not principal.has_scope("tools:read"):
+            return []
+        visible = (
+            one.name
+            for one in self._index.providers.values()
+            if one.enabled and principal.may_use(one.name, one.tags)
+        )
+        return closest(name, visible, limit=3)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Index again what the changes affect; a subscriber of the feed."""
@@ -147,7 +175,7 @@ class SearchIndex:
         async with self._lock:
             scope = RowScope(everything or self._inconsistent, frozenset(providers), frozenset(tools))
             try:
-                async with self._database.reading() as session:
+                async with self._database.read_session() as session:
                     await self._read_providers(session, scope)
                     indexed_before = self._indexed_stamps(scope, {owner for owner in tools.values() if owner})
                     await self._write(session, scope, indexed_before)
@@ -250,12 +278,12 @@ class SearchIndex:
         if filters.tag is not None:
             where.append(has_tag(filters.tag))
         statement = tool_select().where(is_enabled(), principal_filter(principal), *where)
-        async with self._database.reading() as session:
+        async with self._database.read_session() as session:
             rows = (await session.execute(statement.order_by(col(Tool.name)).limit(limit))).all()
         return [self._hit(tool_view(row)) for row in rows]
 
     def _hit(self, tool: ToolView) -> Hit:
-        shown = json_members(
+        members = json_members(
             name=tool.name,
             alias=tool.alias,
             provider=tool.provider,
@@ -264,7 +292,7 @@ class SearchIndex:
             tags=tool.tags,
             call_url=call_url(self._base_url, tool.alias),
         )
-        return Hit(tool.name, 0.0, shown)
+        return Hit(tool.name, 0.0, members)
 
 
 async def _run_to_completion(write: Callable[..., None], *arguments: Any) -> None:

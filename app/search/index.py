@@ -34,7 +34,7 @@ _TIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Narrow the hits to one provider or one tag."""
+    """Restricts the hits to one provider, to one tag, or to both."""
 
     provider: str | None = None
     tag: str | None = None
@@ -139,11 +139,11 @@ class ToolIndex:
             if rank >= limit and score < matches[limit - 1].score:
                 break
             document = searcher.doc(address)
-            name, shown = (
+            name, members = (
                 str(document.get_first("exact_name")),
                 bytes(document.get_first("json_members") or b""),
             )
-            matches.append(Match(UUID(str(document.get_first("id"))), name, score, shown))
+            matches.append(Match(UUID(str(document.get_first("id"))), name, score, members))
         matches.sort(key=lambda match: (-match.score, match.name))
         return matches[:limit]
 

@@ -1,5 +1,5 @@
-"""Keep the memory of a process that holds secrets from being written to disk, by the kernel (core dumps) or
-by its crash handlers (systemd-coredump, apport), and from being read by other processes of the user.
+"""Prevents the memory of a process with secrets from being written to disk, by the kernel (core dumps) or by
+crash handlers (systemd-coredump, apport), and from being read by other processes of the user.
 """
 
 import ctypes
@@ -8,11 +8,12 @@ import sys
 from typing import Final
 
 _SET_DUMPABLE: Final = 4
-"""PR_SET_DUMPABLE of prctl(2)."""
+"""The number of PR_SET_DUMPABLE, see prctl(2)."""
 
 
 def disable_core_dumps() -> None:
-    """Forbid core files of this process, whatever the service manager allows; on Linux, make it not dumpable.
+    """Disable core dumps of this process, whatever the service manager allows; on Linux, make it not
+    dumpable.
 
     The limit (RLIMIT_CORE, hard) is inherited by child processes. The attribute "not dumpable" is reset by
     execve(2), so each process calls this for itself. It also affects the user's own debuggers: attaching

@@ -1,6 +1,6 @@
-"""Stored credentials and variables as the call path has them: sealed, and bound to a context.
+"""Stored credentials and variables, as the call path uses them: sealed, and bound to a context.
 
-What is public is readable JSON; what is secret is one sealed JSON object:
+The public members are a JSON object in plain text, the secret ones a sealed JSON object:
 
     kind     public                                                        sealed
     api_key  {"location": "header"|"query"|"cookie", "name"}               {"value"}
@@ -8,31 +8,55 @@ What is public is readable JSON; what is secret is one sealed JSON object:
     bearer   {}                                                            {"token"}
     oauth2   {"token_url", "scope", "audience", "resource",                {"client_id", "client_secret"}
               "token_endpoint_auth_method"}
+             and the members of `utcp.oauth2_grant.OAuth2Grant`            ("refresh_token", "private_key")
     static   {}                                                            {"headers", "query", "basic"}
+    aws_sigv4
+             {"region", "service"}                                         {"access_key_id", "session_token",
+                                                                            "secret_access_key"}
+    hmac     the members of `utcp.signature_recipe.SignatureRecipe`        {"secret", "key_id"}
+    digest   {}                                                            {"username", "password"}
+    google_service_account
+             {"token_url", "scope", "subject"}                             {"key"}
 
-`static` are the values within a call template itself: its headers, its URL's query and userinfo.
+`static` is for values within a call template: its headers, its URL's query and userinfo.
 Sealed fields may contain `${NAME}`, which is replaced by a variable at each call.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 from uuid import UUID
 
 import orjson
 
 from app.security.vault import SealBroken, Vault
 
-CredentialKind = Literal["api_key", "basic", "bearer", "oauth2", "static"]
-CREDENTIAL_KINDS: tuple[CredentialKind, ...] = ("api_key", "basic", "bearer", "oauth2", "static")
+CredentialKind = Literal[
+    "api_key", "basic", "bearer", "oauth2", "static", "aws_sigv4", "hmac", "digest", "google_service_account"
+]
+CREDENTIAL_KINDS: tuple[CredentialKind, ...] = get_args(CredentialKind)
+TOKEN_KINDS: Final = frozenset({"oauth2", "google_service_account"})
+"""The kinds of which a token is requested, and sent in place of the credential."""
+UNSENT_MEMBERS: Final[Mapping[str, frozenset[str]]] = {
+    "aws_sigv4": frozenset({"secret_access_key"}),
+    "hmac": frozenset({"secret"}),
+    "digest": frozenset({"password"}),
+    "oauth2": frozenset({"private_key"}),
+    "google_service_account": frozenset({"key"}),
+}  # fmt: skip
+"""For each kind, the sealed members that are never sent: with these, requests or assertions are signed."""
+RELEASED_KINDS: Final[Mapping[str, str]] = {
+    "aws_sigv4": "api_key", "hmac": "api_key", "digest": "basic", "google_service_account": "oauth2",
+}  # fmt: skip
+"""For each kind that the contract of release 0.2.0 does not have, the most similar kind that it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialDraft:
     """A credential before it is sealed, in the members of the table above.
 
-    A member of `public` that is None is filled in from the security scheme of its slot. `allowed_origins` are
-    the only origins that it may be sent to; None stands for the default.
+    A member of `public` that is None is taken from the security scheme of the slot. `allowed_origins` are the
+    only origins that it may be sent to; with None, the default origins are used.
     """
 
     kind: CredentialKind
@@ -100,7 +124,7 @@ class SealedCredential:
         object.__setattr__(self, "_context", (*fixed, token_url, *sorted(self.allowed_origins)))
 
     def context(self) -> tuple[str, ...]:
-        """Return the associated data of `sealed`: who owns it, which version it is, and where it may go."""
+        """Return the associated data of `sealed`: its owner, its version and its allowed destinations."""
         return self._context
 
 

@@ -1,13 +1,13 @@
 """The generic cell rate algorithm (GCRA): one time per limit, stored in Redis or in this process.
 
-That time is when the limit will be unused again (`tat`, the theoretical arrival time). A call advances it by
-the interval between two calls, and is rejected where it would then be further ahead than a burst takes. Input
-and output are the offsets of that time from now: they are the same on every clock, so that a process can
-continue alone from the last reply of Redis. All times are in microseconds.
+That time (`tat`, the theoretical arrival time) is when the limit will be unused again. A call advances it by
+the interval between two calls, and is rejected where it would then be later than a burst permits (the
+tolerance). Input and output are the offsets of that time from now: they are independent of the clock, so that
+a process can continue without Redis from its last reply. All times are in microseconds.
 """
 
 import math
-from typing import Final
+from typing import Final, Self
 
 from app.security.rate_limit import RateLimit
 
@@ -47,6 +47,18 @@ return reply
 """Returns {1 if the call is admitted else 0, number of workers or 0, offset of each limit's `tat` from now}.
 """
 
+READ_SCRIPT: Final = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local reply = {}
+for i = 1, #KEYS do
+  local tat = tonumber(redis.call('GET', KEYS[i]) or 0) or 0
+  reply[i] = math.min(math.max(tat - now, 0), tonumber(ARGV[i]))
+end
+return reply
+"""
+"""Returns the offset of each limit's `tat` from now, at most its tolerance (ARGV); it changes nothing."""
+
 
 class Bucket:
     """One limit and its state. `name` is its key in Redis, `kind` says what is limited (key, provider,
@@ -63,13 +75,14 @@ class Bucket:
         self.tolerance = self.interval * limit.burst
         self.policy = f'"{kind}";q={limit.requests};w={limit.per_seconds}'
         self.tat = 0.0
-        """In microseconds of this process's monotonic clock; see the module."""
+        """The theoretical arrival time, in microseconds of this process's monotonic clock."""
 
 
 class RateLimitState:
-    """The state of a call's limits after the call was admitted or not.
+    """The state of the limits of a call after it was admitted or rejected.
 
-    `process_count` is the number of processes among which each limit is divided: 1 where Redis enforces it.
+    `tat_offsets` are the offsets of each `tat` from now, in microseconds. `process_count` is the number of
+    processes among which each limit is divided: 1 where Redis enforces it.
     """
 
     __slots__ = ("admitted", "buckets", "process_count", "tat_offsets")
@@ -81,6 +94,24 @@ class RateLimitState:
         self.tat_offsets = tat_offsets
         self.admitted = admitted
         self.process_count = process_count
+
+    @classmethod
+    def read(cls, buckets: tuple[Bucket, ...], tat_offsets: list[float], *, process_count: int = 1) -> Self:
+        """Return the state of limits that were read: `admitted` says whether a call would be admitted now."""
+        pairs = zip(buckets, tat_offsets, strict=True)
+        admitted = all(_admits(bucket, offset, process_count) for bucket, offset in pairs)
+        return cls(buckets, tat_offsets, admitted=admitted, process_count=process_count)
+
+    def remaining(self) -> list[int]:
+        """Return how many calls each limit would admit at once."""
+        return [
+            _calls_left(bucket, offset, self.process_count)
+            for bucket, offset in zip(self.buckets, self.tat_offsets, strict=True)
+        ]
+
+    def reset_seconds(self) -> list[int]:
+        """Return in how many whole seconds each limit is unused again."""
+        return [math.ceil(offset / MICROSECONDS) for offset in self.tat_offsets]
 
     def longest_wait_bucket(self) -> Bucket:
         """Return the limit that has the longest wait."""
@@ -98,10 +129,9 @@ class RateLimitState:
         """
         policies, states = [], []
         least: tuple[int, int, RateLimit] | None = None
-        for bucket, ahead in zip(self.buckets, self.tat_offsets, strict=True):
-            interval, tolerance = per_process(bucket, self.process_count)
-            left = max(int((tolerance - ahead + 1) // interval), 0)
-            reset = math.ceil(ahead / MICROSECONDS)
+        for bucket, offset in zip(self.buckets, self.tat_offsets, strict=True):
+            left = _calls_left(bucket, offset, self.process_count)
+            reset = math.ceil(offset / MICROSECONDS)
             policies.append(bucket.policy)
             states.append(f'"{bucket.kind}";r={left};t={reset}')
             if least is None or left < least[0]:
@@ -115,9 +145,9 @@ class RateLimitState:
 
     def _waits(self) -> list[float]:
         waits = []
-        for bucket, ahead in zip(self.buckets, self.tat_offsets, strict=True):
+        for bucket, offset in zip(self.buckets, self.tat_offsets, strict=True):
             interval, tolerance = per_process(bucket, self.process_count)
-            waits.append(ahead + interval - tolerance)
+            waits.append(offset + interval - tolerance)
         return waits
 
 
@@ -131,19 +161,36 @@ def per_process(bucket: Bucket, process_count: int) -> tuple[float, float]:
     return interval, max(bucket.tolerance, interval)
 
 
+def _calls_left(bucket: Bucket, offset: float, process_count: int) -> int:
+    interval, tolerance = per_process(bucket, process_count)
+    return max(int((tolerance - offset + 1) // interval), 0)
+
+
+def _admits(bucket: Bucket, offset: float, process_count: int) -> bool:
+    """Return whether one more call fits before the tolerance of the limit is reached."""
+    interval, tolerance = per_process(bucket, process_count)
+    return offset + interval <= tolerance
+
+
+def _offset(bucket: Bucket, now: float, process_count: int) -> float:
+    return min(max(bucket.tat - now, 0.0), per_process(bucket, process_count)[1])
+
+
+def read(buckets: tuple[Bucket, ...], now: float, *, process_count: int) -> RateLimitState:
+    """Return the state in this process, without counting a call; `now` as for `admit`."""
+    offsets = [_offset(bucket, now, process_count) for bucket in buckets]
+    return RateLimitState.read(buckets, offsets, process_count=process_count)
+
+
 def admit(buckets: tuple[Bucket, ...], now: float, *, process_count: int) -> RateLimitState:
-    """Do what the script does with the state of this process: admit a call or not, and return the state.
+    """Admit or reject a call by the state in this process, as GCRA_SCRIPT does in Redis; return the state.
 
     `now` is this process's monotonic clock in microseconds.
     """
-    aheads, admitted = [], True
-    for bucket in buckets:
-        interval, tolerance = per_process(bucket, process_count)
-        ahead = min(max(bucket.tat - now, 0.0), tolerance)
-        aheads.append(ahead)
-        admitted = admitted and ahead + interval <= tolerance
-    if admitted:
+    state = read(buckets, now, process_count=process_count)
+    if state.admitted:
+        offsets = state.tat_offsets
         for index, bucket in enumerate(buckets):
-            aheads[index] += bucket.interval * process_count
-            bucket.tat = now + aheads[index]
-    return RateLimitState(buckets, aheads, admitted=admitted, process_count=process_count)
+            offsets[index] += bucket.interval * process_count
+            bucket.tat = now + offsets[index]
+    return state

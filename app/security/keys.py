@@ -2,9 +2,9 @@
 
     ugw_<id, 12>_<secret, 32><checksum, 6>
 
-of 54 letters and digits that are not easily confused. The secret has 184 random bits, so that a fast keyed
-hash is enough. The checksum (CRC-32 of all that precedes it) lets scanners recognise a leaked key, and
-rejects typing errors without a query of the database; it does not protect anything.
+in an alphabet of 54 letters and digits that are not easily confused. The secret has 184 random bits, so that
+a fast keyed hash is enough. The checksum (CRC-32 of all that precedes it) lets scanners recognise a leaked
+key, and rejects typing errors without a query of the database; it does not protect anything.
 """
 
 import re
@@ -37,14 +37,14 @@ class MintedKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyParts:
-    """A text that has the form of a key; whether such a key exists is not known."""
+    """The parts of a text in the form of a key, which need not exist."""
 
     key_id: str
     text: str = field(repr=False)
 
 
 def mint() -> MintedKey:
-    """Return a new random key."""
+    """Return a new random key; it is stored nowhere."""
     key_id = _random(ID_LENGTH)
     body = f"{PREFIX}_{key_id}_{_random(SECRET_LENGTH)}"
     return MintedKey(text=Secret(body + _checksum(body)), key_id=key_id)

@@ -12,12 +12,12 @@ _FIELD_CHARACTERS: Final = re.compile(rb"[\x20-\x7e\t]*")
 
 
 def gateway_identity(vault: Vault) -> str:
-    """Return the gateway's identity: the same for all replicas on one database, and otherwise meaningless."""
+    """Return an identifier of the gateway: opaque, and the same for all replicas with one database."""
     return f"utcp-gateway-{vault.digest('gateway-identity').hex()[:16]}"
 
 
 def cdn_loop_headers(value: bytes, identity: str) -> tuple[tuple[str, str], ...]:
-    """Return the CDN-Loop header that is passed on with a call which arrived with `value`.
+    """Return the CDN-Loop header for the upstream request of a call that was received with `value`.
 
     Raise LoopDetected where `value` names this gateway, is longer than 2048 bytes or is not a valid value.
     """

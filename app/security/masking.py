@@ -1,8 +1,8 @@
-"""Masking by value: secrets are replaced by `***` in upstream text and logs, in every known encoding.
+"""Masking by value: secrets are replaced by `***` in logs and upstream text, in all common encodings.
 
-An upstream that echoes the key it was sent, or a library that puts a URL into its exception, would disclose a
-secret under a name that no list of field names contains. `Masker` holds every value that this process has
-revealed, for logs and errors; `security.response_masking` holds those of one call, for its response. Both use
+An upstream that echoes its API key, or a library whose exception contains a URL, would disclose a secret
+under a name that no list of secret field names contains. `Masker` has every value that this process has
+revealed, for logs and errors; `security.response_masking` has those of one call, for its response. Both use
 `secret_forms`.
 """
 
@@ -32,9 +32,9 @@ _JSON_STYLES: Final = (
 
 
 class Masker:
-    """A bounded set of live secret values; thread-safe.
+    """A bounded set of secret values to be masked; thread-safe.
 
-    `capacity` is the number of values; the oldest is dropped first, and added again at its next use.
+    `capacity` is the maximum number of values. Beyond it, the oldest is dropped, until it is used again.
     """
 
     def __init__(self, *, capacity: int = 1024) -> None:
@@ -157,8 +157,8 @@ class _Index:
         # instead of 650 us.
         if len(self._forms) * (70 + len(text) * 0.055) <= len(text) * 45:
             return _replace_forms(text, self._forms)
-        seen = {text[start : start + MIN_SECRET] for start in range(len(text) - MIN_SECRET + 1)}
-        found = [form for anchor in self._by_anchor.keys() & seen for form in self._by_anchor[anchor]]
+        substrings = {text[start : start + MIN_SECRET] for start in range(len(text) - MIN_SECRET + 1)}
+        found = [form for anchor in self._by_anchor.keys() & substrings for form in self._by_anchor[anchor]]
         return _replace_forms(text, _longest_first(found)) if found else text
 
 

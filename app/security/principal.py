@@ -28,7 +28,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """An authenticated client. `key_id` is the public part of its key, and is recorded in the audit."""
+    """An authenticated client. `key_id` is the public id of its API key, which audit events and call records
+    contain.
+    """
 
     key_id: str
     name: str
@@ -39,14 +41,23 @@ class Principal:
     anonymous: bool = False
     expires_at: datetime | None = None
     rate_limit: RateLimit | None = None
+    rate_limit_id: str = ""
+    """Under which id the calls are counted where that is not `key_id`: a key that succeeds another by
+    rotation shares its limit.
+    """
+
+    @property
+    def rate_limit_owner(self) -> str:
+        """The id under which calls count against `rate_limit`."""
+        return self.rate_limit_id or self.key_id
 
     def has_scope(self, scope: str) -> bool:
         """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes
 
     def may_use(self, provider: str, registrar_tags: Collection[str]) -> bool:
-        """Return whether the restrictions permit a provider's tools with these tags; they apply to admins
-        too.
+        """Return whether the restrictions permit tools of a provider with these tags; they also apply to
+        admins.
         """
         if self.providers is not None and provider not in self.providers:
             return False
@@ -54,7 +65,7 @@ class Principal:
 
     def covers_restrictions(self, grant: Grant) -> bool:
         """Return whether the grant is within this principal's own restrictions to providers and tags."""
-        return _narrower(grant.providers, self.providers) and _narrower(grant.tags, self.tags)
+        return _is_within(grant.providers, self.providers) and _is_within(grant.tags, self.tags)
 
     def covers_expiry(self, grant: Grant) -> bool:
         """Return whether the grant expires no later than this principal's own key."""
@@ -73,5 +84,5 @@ class Principal:
         return missing_scopes(grant.scopes, held=self.scopes)
 
 
-def _narrower(requested: frozenset[str] | None, own: frozenset[str] | None) -> bool:
+def _is_within(requested: frozenset[str] | None, own: frozenset[str] | None) -> bool:
     return own is None or (requested is not None and requested <= own)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 MAX_REQUESTS = 1_000_000
-"""The maximum of requests, and of a burst."""
+"""The maximum number of requests, and the maximum burst."""
 MAX_PERIOD_SECONDS = 86_400
 _TEXT = re.compile(r"(\d{1,7})/(\d{1,5})(?::(\d{1,7}))?")
 
@@ -23,7 +23,7 @@ class RateLimit:
 
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any] | None) -> Self | None:
-        """Return the limit of its stored form `{"requests", "per_seconds", "burst"?}`, None for no value.
+        """Return the limit from its stored form `{"requests", "per_seconds", "burst"?}`, None for no value.
 
         Without a burst, all requests may be made at once.
         """
@@ -34,7 +34,9 @@ class RateLimit:
 
     @classmethod
     def parse(cls, text: str, *, is_own: bool = True) -> Self:
-        """Return the limit of `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise ValueError."""
+        """Return the limit from the text `REQUESTS/SECONDS` or `REQUESTS/SECONDS:BURST`; else raise
+        ValueError.
+        """
         found = _TEXT.fullmatch(text.strip())
         numbers = [int(number) for number in found.groups() if number] if found else []
         if not numbers or not all(numbers) or max(numbers) > MAX_REQUESTS or numbers[1] > MAX_PERIOD_SECONDS:

@@ -44,9 +44,10 @@ _Key = TypeVar("_Key")
 
 
 class ResponseMasker:
-    """Masks these values. It is immutable and holds them in plain text: store it no longer than the values.
+    """Masks these values. It is immutable and has them in plain text: hold it no longer than the values.
 
-    Values of less than `MIN_SECRET` characters are not masked.
+    Values of less than `MIN_SECRET` characters are not masked. `charsets` are the encodings that are searched
+    for.
     """
 
     __slots__ = (
@@ -83,9 +84,9 @@ class ResponseMasker:
         self._invariant = _invariant(self._prefilters)
         self._max = max(map(len, self._needles), default=0)
         by_prefix: dict[bytes, list[bytes]] = {}
-        for looked_for in self._needles:
-            if len(looked_for) > _PREFIX:
-                by_prefix.setdefault(looked_for[:_PREFIX], []).append(looked_for)
+        for encoded in self._needles:
+            if len(encoded) > _PREFIX:
+                by_prefix.setdefault(encoded[:_PREFIX], []).append(encoded)
         self._prefixes = tuple((prefix, tuple(found)) for prefix, found in by_prefix.items())
         self._short_prefixes = frozenset(
             needle[:size] for needle in self._needles for size in range(1, min(_PREFIX, len(needle)))
@@ -122,7 +123,7 @@ class ResponseMasker:
     def is_clean(self, text: bytes) -> bool:
         """Return True where UTF-8 text certainly contains no secret, in whichever parts it is sent.
 
-        False also where that needs a closer look: for short secrets, escapes, and text with a NUL.
+        Return False also where one search cannot tell: for short secrets, escapes, and text with a NUL.
         """
         if self._whole_values or b"\\" in text or b"\x00" in text:
             return False
@@ -321,8 +322,8 @@ class ResponseMasker:
 
 
 class StreamMasker:
-    """Masks a body that arrives in pieces. At most one byte less than the longest needle is held back, and
-    only where the end of a piece may be the beginning of a secret.
+    """Masks a body that arrives in pieces. The end of a piece is held back where it may be the beginning of a
+    secret: at most one byte less than the longest needle.
     """
 
     __slots__ = ("_held", "_masker", "has_masked")
@@ -357,9 +358,9 @@ def mask_error(error: GatewayError, masker: ResponseMasker) -> None:
     error.extra = masker.mask_value(error.extra)
     error.errors = tuple(
         FieldError(
-            masker.mask_text(fault.pointer), masker.mask_text(fault.detail), masker.mask_value(fault.expected)
+            masker.mask_text(one.pointer), masker.mask_text(one.detail), masker.mask_value(one.expected)
         )
-        for fault in error.errors
+        for one in error.errors
     )
     if isinstance(error, UpstreamError) and error.response is not None:
         headers = {name: masker.mask_text(value) for name, value in error.response.headers.items()}

@@ -1,6 +1,6 @@
 """The scopes of API keys, and their comparison."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 Scope = Literal[
@@ -9,6 +9,7 @@ Scope = Literal[
     "credentials:write",
     "tools:read",
     "tools:call",
+    "approvals:decide",
     "keys:manage",
     "calls:read",
     "calls:bodies",
@@ -16,6 +17,26 @@ Scope = Literal[
     "admin",
 ]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+DESCRIPTIONS: Mapping[Scope, str] = {
+    "providers:read": "Read providers, the names of their variables and credential slots (never a secret), "
+    "reports of imports, and exports.",
+    "providers:write": "Register, change, refresh and delete providers and custom tools. Without "
+    "`credentials:write`, a key cannot decide where stored credentials are sent.",
+    "credentials:write": "Store and delete credentials and variables, and approve changes that would send "
+    "credentials to other origins. No scope can read a stored secret.",
+    "tools:read": "List, search and read tools, and read UTCP manuals.",
+    "tools:call": "Call tools, with the credentials that are stored for their providers.",
+    "approvals:decide": "Approve and reject calls that other keys have requested, see their arguments "
+    "(secrets masked), and remove the requirement of approval from a tool.",
+    "keys:manage": "Create, list, change, rotate and revoke API keys. A key can grant only what it has "
+    "itself.",
+    "calls:read": "Read the records of calls, without their arguments and responses, and the audit events.",
+    "calls:bodies": "Read the recorded arguments and responses of calls, which may hold personal data.",
+    "metrics:read": "Read the metrics, for Prometheus.",
+    "admin": "Includes every scope, also those of later releases. Restrictions to providers and tags apply "
+    "to such a key, too.",
+}
+"""What each scope allows."""
 ADMIN: Scope = "admin"
 """Includes every scope, also those of later releases."""
 

@@ -1,4 +1,4 @@
-"""A secret text, which appears as `***` wherever it is printed or logged, and is not serialised."""
+"""A secret text, which is printed and logged as `***`, and cannot be serialised."""
 
 import hmac
 from typing import Any, NoReturn
@@ -19,7 +19,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the text itself. Call it only where the bytes are sent, and store no copy."""
+        """Return the text. Call this only where the text is sent, and store no copy."""
         return self._value
 
     def __eq__(self, other: object) -> bool:
@@ -35,4 +35,4 @@ class Secret:
         return "***"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a Secret is neither pickled nor copied")
+        raise TypeError("a Secret cannot be pickled or copied")

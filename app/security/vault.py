@@ -2,7 +2,7 @@
 
     key ring (environment, file)  --wraps-->  data keys (rows in Postgres)  --seal-->  fields
 
-The first key of the ring wraps, all of them unwrap; rotation puts a new key in front, rewraps the data keys,
+The first key of the ring wraps, all of them unwrap; a rotation puts a new key first, rewraps the data keys,
 and removes the old key. Sealed values are not rewritten for that. A blob is
 
     version (1 byte) | data key id (16 bytes) | nonce (12 bytes) | ciphertext and tag
@@ -18,7 +18,6 @@ import itertools
 import os
 import re
 import struct
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +28,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.errors import GatewayError
+from app.uuid7 import uuid7
 
 Purpose = Literal["data", "digest"]
 
@@ -48,6 +48,7 @@ class SealBroken(GatewayError):
 
     slug: ClassVar[str] = "seal-broken"
     title: ClassVar[str] = "A sealed value cannot be opened"
+    hint = "Ask the operator to add the sealing key with which the value was stored to SEALING_KEYS."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +86,8 @@ class KeyRing:
             key_id = key_id.strip()
             if not colon or not _RING_ID.fullmatch(key_id):
                 raise ValueError(
-                    f"Key {number} of the key ring is not id:base64 "
-                    "(an id has up to 32 letters, digits, - or _)."
+                    f"Key {number} of the key ring SEALING_KEYS is not id:base64 (an id has up to 32 "
+                    "letters, digits, - or _): `utcp-gateway bootstrap --new-sealing-key` prints one."
                 )
             if key_id in keys:
                 raise ValueError(f"The key ring names the id {key_id!r} twice.")
@@ -95,7 +96,7 @@ class KeyRing:
 
     @staticmethod
     def generate(key_id: str) -> str:
-        """Return a new random entry `id:base64`, to be put in front of a ring."""
+        """Return a new random entry `id:base64`, to be put first in a ring."""
         return f"{key_id}:{base64.b64encode(os.urandom(_KEY_BYTES)).decode()}"
 
     def __contains__(self, key_id: object) -> bool:
@@ -116,8 +117,8 @@ class KeyRing:
         cipher = self._ciphers.get(row.kek_id)
         if cipher is None:
             raise SealBroken(
-                f"The key ring has no key with the id {row.kek_id!r}, which a stored data key needs: "
-                "put that key into SEALING_KEYS, too."
+                f"The key ring has no key with the id {row.kek_id!r}, which wraps a stored data key: "
+                "add that key to SEALING_KEYS."
             )
         try:
             return cipher.decrypt(
@@ -157,7 +158,7 @@ class Vault:
 
     def new_data_key(self, purpose: Purpose) -> DataKey:
         """Return a new wrapped key, to be stored; it is used only once it is loaded by `load`."""
-        key_id = _time_ordered_id()
+        key_id = uuid7()
         wrapped = self.ring.wrap(AESGCM.generate_key(256), key_id=key_id, purpose=purpose)
         return DataKey(id=key_id, purpose=purpose, kek_id=self.ring.first, wrapped=wrapped)
 
@@ -167,7 +168,10 @@ class Vault:
         return DataKey(id=row.id, purpose=row.purpose, kek_id=self.ring.first, wrapped=wrapped)
 
     def seal(self, plaintext: bytes, *, context: tuple[str, ...]) -> bytes:
-        """Encrypt the plaintext; return a blob that opens with the same context only."""
+        """Return the plaintext encrypted as a blob, which can be opened only with the same context.
+
+        Raise SealBroken where no data key is loaded.
+        """
         if self._newest is None:
             raise SealBroken("No data key is loaded, so nothing can be sealed.")
         key_id, cipher = self._newest
@@ -175,7 +179,9 @@ class Vault:
         return _VERSION + key_id + nonce + cipher.encrypt(nonce, plaintext, _associated(context))
 
     def open(self, blob: bytes, *, context: tuple[str, ...]) -> bytes:
-        """Decrypt a blob; raise SealBroken where key, context or bytes are not those of the sealing."""
+        """Return the plaintext of a blob; raise SealBroken where its data key is not loaded, the context
+        differs, or the bytes are damaged.
+        """
         cipher = self._ciphers.get(blob[_KEY_ID])
         if cipher is None or blob[:1] != _VERSION or len(blob) < _HEADER:
             raise SealBroken(_not_loaded(blob))
@@ -190,7 +196,7 @@ class Vault:
 
     def digest(self, purpose: str, *parts: bytes) -> bytes:
         """Return the HMAC-SHA-256 of the purpose and the length-prefixed parts: 32 bytes, stable over
-        rotations.
+        rotations; raise SealBroken where no digest key is loaded.
         """
         if self._digest_key is None:
             raise SealBroken("No digest key is loaded.")
@@ -214,7 +220,7 @@ def _prefixed(parts: Iterable[bytes]) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _associated(context: tuple[str, ...]) -> bytes:
-    """Return the context as bytes; cached, since it is public and the same at each call of a tool."""
+    """Return the context as bytes; cached, since it is not secret and the same at each call of a tool."""
     return _prefixed([part.encode() for part in context])
 
 
@@ -242,13 +248,3 @@ def _check_key(key_id: str, key: bytes) -> None:
         raise ValueError(
             f"The key {key_id!r} of the key ring is a placeholder, not 32 random bytes: {advice}."
         )
-
-
-def _time_ordered_id() -> UUID:
-    """Return a UUIDv7 (RFC 9562 section 5.7), ordered also within a millisecond (section 6.2, method 3).
-
-    Not that of the models, because the call path does not import the tables.
-    """
-    millis, nanos = divmod(time.time_ns(), 1_000_000)
-    noise = int.from_bytes(os.urandom(8), "big") >> 2
-    return UUID(int=millis << 80 | 0x7 << 76 | (nanos * 4096 // 1_000_000) << 64 | 0x2 << 62 | noise)

@@ -2,8 +2,8 @@
 
 Two measures, neither of which costs a call anything without overload. The first is the number of calls in
 progress. The second is the lag of the event loop: a timer that is late in all samples of a tenth of a second
-(as in CoDel, RFC 8289, the least of the samples counts, so that a single delay does not) shows that work is
-queueing. Then a growing share of new calls is rejected, until the loop is in time again.
+(as in CoDel, RFC 8289, the minimum of the samples counts, so that a single delay does not) shows that work is
+queueing. Then a growing share of new calls is rejected, until the lag is acceptable again.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class Admission:
 
     At most `max_running` calls are admitted; `max_lag` (seconds) is the acceptable lag of the loop. The lag
     is ignored while fewer than `min_running` calls are in progress: then they are not its cause. `unverified`
-    returns how many of the calls in progress wait for their key to be looked up: anybody can make any number
+    returns how many of the calls in progress wait for their key to be looked up: anybody can send any number
     of these, so they count in neither measure.
     """
 
@@ -89,7 +89,7 @@ class Admission:
         self.pressure = 0.0
 
     def sample(self, late: float) -> None:
-        """Record how late (seconds) a timer was, and adapt the pressure."""
+        """Record the lag of a timer (`late`, in seconds), and adapt the pressure."""
         self._late = [*self._late[1:], late]
         if min(self._late) > self._max_lag:
             if not self.pressure and self.running >= self.min_running:

@@ -1,9 +1,9 @@
-"""`POST /tools/{name}/call` in front of the framework's layers, which cost as much as the gateway's own work.
+"""`POST /tools/{name}/call` ahead of the framework's layers, which cost as much as the gateway's own work.
 
 A request passes ten wrappers on its way through FastAPI: errors twice, telemetry, two body limits, metrics,
 an exit stack, the router, and the route's own errors. The call route needs what they do (errors become
-problems, bodies are bounded, requests are counted), but not that each does it by wrapping the channel:
-`CallShortcut` does it in one place, and everything else goes to the app. The route stays registered with the
+problems, bodies are bounded, requests are counted), but without a wrapper for each:
+`CallShortcut` does all of it, and passes every other request to the app. The route stays registered with the
 app, too, which handles it where any other middleware is installed (CORS, allowed hosts).
 """
 
@@ -18,12 +18,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import ClientTimeout, ResponseTruncated
 from app.server.admission import Admission
+from app.server.key_expiry import with_expiry
 from app.server.middleware import limit_body, record_request
 from app.telemetry.metrics import Metrics
 
 
 class StatusResponse(Protocol):
-    """An ASGI response that knows its status, as the endpoint returns it and as errors are turned into."""
+    """An ASGI response with a status, as the endpoint and the conversion of errors return it."""
 
     status_code: int
 
@@ -32,9 +33,9 @@ class StatusResponse(Protocol):
 
 
 class CallShortcut:
-    """Serves `route` itself, with what `endpoint` returns.
+    """Serves `route` with the response of `endpoint`.
 
-    `respond` turns an error into a response, `cut` logs one that came after the response had begun.
+    `respond` converts an error to a response, `log_truncated` logs one raised after the response has begun.
     `replaces` are the middlewares whose work is done here. `overloaded` is the response to a call that is not
     admitted.
     """
@@ -48,7 +49,7 @@ class CallShortcut:
         body_bytes: int,
         overloaded: StatusResponse,
         respond: Callable[[HTTPConnection, Exception], StatusResponse],
-        cut: Callable[[Exception], None],
+        log_truncated: Callable[[Exception], None],
         replaces: frozenset[Any],
     ) -> None:
         self.route = route
@@ -59,7 +60,7 @@ class CallShortcut:
         self._metrics = metrics
         self._body_bytes = body_bytes
         self._respond = respond
-        self._cut = cut
+        self._log_truncated = log_truncated
 
     def matches(self, scope: Scope) -> bool:
         """Return whether the request is for this route; if so, set what a router would in its scope."""
@@ -73,7 +74,7 @@ class CallShortcut:
         return True
 
     def _name(self, scope: Scope) -> str:
-        """What stands between the route's two ends, "" if that is not one segment."""
+        """Return the value of `{name}` in the path, "" where the path is not of this route."""
         path: str = scope["path"]
         root = scope.get("root_path", "")
         if root and path.startswith(f"{root}/"):
@@ -84,15 +85,15 @@ class CallShortcut:
         return "" if "/" in name else name
 
     async def reject(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a call under overload. Nothing of it is read, checked or recorded; it is counted."""
+        """Reject a call under overload. It is counted, but not read, authenticated or recorded."""
         began = time.perf_counter()
         await self._overloaded(scope, receive, send)
-        # No line in the log: it would cost more than the rejection itself.
+        # Not logged: that would cost more than the rejection itself.
         seconds = time.perf_counter() - began
         self._metrics.observe_request(self.route.path, scope["method"], self._overloaded.status_code, seconds)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a call as the app's own layers would: a response or a problem, counted under the route."""
+        """Serve a call as the app's own layers would: send a response or a problem, and count the request."""
         began = time.perf_counter()
         status = 500
         request = Request(scope, limit_body(scope, receive, self._body_bytes), send)
@@ -103,21 +104,22 @@ class CallShortcut:
                 response = self._respond(request, error)
             status = response.status_code
             try:
-                await response(scope, request.receive, send)
+                await response(scope, request.receive, with_expiry(scope, send))
             except Exception as error:  # noqa: BLE001
-                self._cut(error)
+                self._log_truncated(error)
                 if isinstance(error, ClientTimeout):
                     abort_connection(send)
-                # Only an error makes the server cut the connection: nobody must take the response for whole.
+                # Only an error makes the server close the connection, so that the response is not taken as
+                # complete.
                 raise ResponseTruncated from None
         finally:
             record_request(self._metrics, self.route.path, scope["method"], status, began)
 
 
 def abort_connection(send: Send) -> None:
-    """Drop the connection behind `send` with all that waits in it.
+    """Close the connection of the ASGI callable `send` at once, and discard what is not sent yet.
 
-    The server closes one once it is empty, and for a client that reads nothing that is never.
+    Otherwise the server would first wait until the client has read everything, which may be never.
     """
     transport = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
@@ -125,25 +127,25 @@ def abort_connection(send: Send) -> None:
 
 
 class GatewayApp(FastAPI):
-    """FastAPI with a shortcut for calls in front, which is not taken where a middleware is installed that it
-    does not replace.
+    """FastAPI with a shortcut for calls, which is not used where a middleware is installed that it does not
+    replace.
     """
 
     call_shortcut: CallShortcut | None = None
     admission: Admission
     takes_shortcut = True
     start_failure: str | None = None
-    """Why the application could not start, where a sentence says it: logged in place of a traceback."""
+    """A sentence that says why the application could not start: logged in place of a traceback."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the layers of the app; the route stays behind those that do what the shortcut does not."""
+        """Return the middleware stack; disable the shortcut where it does not replace every middleware."""
         shortcut = self.call_shortcut
         if shortcut is not None and any(layer.cls not in shortcut.replaces for layer in self.user_middleware):
             self.takes_shortcut = False
         return super().build_middleware_stack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See ASGI. The first request finds the stack built: the lifespan went through it."""
+        """See ASGI. The lifespan, which comes first, builds the middleware stack."""
         shortcut = self.call_shortcut
         if shortcut is None or self.middleware_stack is None:
             await super().__call__(scope, receive, self._lifespan_send(send))
@@ -168,7 +170,7 @@ class GatewayApp(FastAPI):
             admission.running -= 1
 
     def _lifespan_send(self, send: Send) -> Send:
-        """`send` for the lifespan, which comes before all else: a failed start is told by `start_failure`."""
+        """Return `send` for the lifespan, with `start_failure` as the message of a failed start."""
 
         async def send_with_reason(message: Message) -> None:
             if message["type"] == "lifespan.startup.failed" and self.start_failure is not None:

@@ -43,7 +43,7 @@ _SWEEP_SECONDS: Final = 0.5
 MAX_ENDED_AT_ONCE: Final = 32
 """Connections of each queue that one iteration of the loop ends: ending one costs some 50 microseconds."""
 _NEXT_SWEEP_SECONDS: Final = 0.01
-# Memory for incomplete heads of all connections. Beyond it, the oldest are rejected: these are an attack's.
+# Memory for incomplete heads of all connections. Beyond it, the oldest are rejected, which are an attack's.
 _HEADS_BYTES: Final = 8 << 20
 # A connection younger than this is not closed in favour of another.
 _YOUNG_SECONDS: Final = 1.0
@@ -102,7 +102,7 @@ class ClientConnection(Protocol):
         """Send the rejection's response, if it has one and none was started, and close the connection."""
 
     def abort(self) -> None:
-        """Abort the connection at once."""
+        """Close the connection without sending what is buffered."""
 
     def is_body_stalled(self, now: float, seconds: float) -> bool:
         """Return whether the client has sent less than 64 KiB of its body in `seconds`, though it could."""
@@ -184,7 +184,7 @@ class ConnectionTable:
         return True
 
     def leave(self, group: str) -> None:
-        """Undo one `enter`."""
+        """Count one connection or request of an address group less, after `enter`."""
         number = self._addresses[group] - 1
         if number:
             self._addresses[group] = number

@@ -20,13 +20,13 @@ class LazyFlowControl(FlowControl):
             await self._writable.wait()
 
     def pause_writing(self) -> None:
-        """Make writers wait from now on."""
+        """See asyncio.Protocol: `drain` waits from now on."""
         if not self.write_paused:
             self.write_paused = True
             self._writable = asyncio.Event()
 
     def resume_writing(self) -> None:
-        """Wake the waiting writers."""
+        """See asyncio.Protocol: end the waiting in `drain`."""
         if self._writable is not None:
             self.write_paused = False
             self._writable.set()

@@ -4,9 +4,10 @@ import asyncio
 import contextlib
 import math
 import time
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from redis.asyncio import Redis
 from sqlalchemy import text
@@ -23,38 +24,49 @@ from app.services import Services
 
 router = APIRouter(tags=["operation"])
 
-ServerState = Literal["ok", "away"]
+DependencyState = Literal["ok", "unavailable"]
 _PROBE_SECONDS: Final = 0.5
 
 
 class Live(BaseModel):
-    """The process responds."""
+    """The response of a process whose event loop runs."""
 
     status: Literal["live"] = "live"
 
 
 class Ready(BaseModel):
-    """Whether traffic should be sent here. `degraded`: remembered tools still work without PostgreSQL."""
+    """The state of the gateway. `degraded`: without PostgreSQL, only tools in the caches can be called."""
 
     status: Literal["ready", "degraded"]
-    database: ServerState
-    redis: ServerState
+    database: DependencyState
+    redis: DependencyState
 
 
-@router.get("/health/live", operation_id="live", dependencies=[Depends(public_route)])
+# Of all requests, for a `Host` that ALLOWED_HOSTS does not have.
+_HOST: Final[dict[int | str, dict[str, Any]]] = {400: problem_responses(400)[400]}
+
+
+@router.get(
+    "/health/live",
+    operation_id="live",
+    summary="Check that the process responds",
+    dependencies=[Depends(public_route)],
+    responses=_HOST,
+)
 async def live() -> Live:
-    """Responds as long as the event loop runs."""
+    """Return 200 as long as the event loop runs."""
     return Live()
 
 
 @router.get(
     "/health/ready",
     operation_id="ready",
+    summary="Check that the gateway is ready",
     dependencies=[Depends(public_route)],
-    responses={503: problem_responses()[503]},
+    responses={503: problem_responses()[503], **_HOST},
 )
 async def ready(request: Request) -> Ready:
-    """503 while starting and stopping; afterwards the state of both servers."""
+    """Return the state of PostgreSQL and Redis; 503 while the gateway starts or stops."""
     services = services_of(request)
     if not services.readiness.open:
         raise Unavailable("The gateway is starting or stopping.")
@@ -63,86 +75,86 @@ async def ready(request: Request) -> Ready:
 
 
 class HealthProbes:
-    """Whether PostgreSQL and Redis responded when they were last probed: at most twice a second, however many
-    clients send requests, since anybody may.
+    """Probes PostgreSQL and Redis, at most twice a second: `/health/ready` needs no API key, so that anybody
+    may request it at any rate.
     """
 
     def __init__(self, database: Database, redis: "Redis") -> None:
         self._database = database
         self._redis = redis
-        self._probing: asyncio.Task[tuple[ServerState, ServerState]] | None = None
+        self._probing: asyncio.Task[tuple[DependencyState, DependencyState]] | None = None
         self._probed_at = -math.inf
 
-    async def states(self) -> tuple[ServerState, ServerState]:
-        """Return the state of PostgreSQL and of Redis, as it was within the last half second."""
+    async def states(self) -> tuple[DependencyState, DependencyState]:
+        """Return the states of PostgreSQL and of Redis, at most half a second old."""
         probing = self._probing
-        # One that is under way is waited for; an old one is repeated.
+        # Wait for a probe that is in progress; repeat one that is too old.
         if probing is None or (probing.done() and time.monotonic() - self._probed_at > _PROBE_SECONDS):
             probing = self._probing = asyncio.create_task(self._probe(), name="health-probe")
         return await asyncio.shield(probing)
 
-    async def _probe(self) -> tuple[ServerState, ServerState]:
+    async def _probe(self) -> tuple[DependencyState, DependencyState]:
         try:
             database, redis = await asyncio.gather(self._probe_database(), self._probe_redis())
             return database, redis
         finally:
             self._probed_at = time.monotonic()
 
-    async def _probe_database(self) -> ServerState:
+    async def _probe_database(self) -> DependencyState:
         with contextlib.suppress(Overloaded, TimeoutError):
             try:
-                async with asyncio.timeout(1), self._database.reading() as session:
+                async with asyncio.timeout(1), self._database.read_session() as session:
                     await session.execute(text("SELECT 1"))
             except Overloaded:
                 raise
             except Unavailable:
-                return "away"
+                return "unavailable"
             return "ok"
-        # It may be this process that has no connection free.
-        return "ok" if await self._database.responds() else "away"
+        # The pool of this process may be exhausted while PostgreSQL itself responds.
+        return "ok" if await self._database.responds() else "unavailable"
 
-    async def _probe_redis(self) -> ServerState:
+    async def _probe_redis(self) -> DependencyState:
         try:
             await self._redis.ping()
         except RedisPoolExhausted:
             return "ok"
         except REDIS_ERRORS:
-            return "away"
+            return "unavailable"
         return "ok"
 
 
 @router.get(
     "/metrics",
     operation_id="metrics",
-    response_class=Response,
-    responses={
-        **problem_responses(),
-        200: {
-            "description": "Prometheus text format",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        },
-    },
+    summary="Get the metrics in Prometheus format",
+    response_class=PlainTextResponse,
+    response_description="Prometheus text format",
+    # Query parameters are not read: a monitor may add its own.
+    responses={status: problem_responses()[status] for status in (401, 403, 503)},
 )
 async def metrics(
     request: Request, principal: Annotated[Principal, Depends(requires("metrics:read"))]
 ) -> Response:
-    """The metrics of all workers in Prometheus's text format.
+    """Return the metrics of all workers in Prometheus's text format.
 
-    A key that is limited to providers or tags is shown the metrics by provider of its own providers only.
+    For a key that is limited to providers or tags, metrics by provider are those of its providers only.
     """
     services = services_of(request)
-    body, media_type = await services.metrics.render(await _shown(services, principal))
+    body, media_type = await services.metrics.render(await _metric_providers(services, principal))
     return Response(body, media_type=media_type)
 
 
-async def _shown(services: Services, principal: Principal) -> frozenset[str] | None:
-    """The providers whose metrics are shown, None for all. Only a limit to tags takes a look at tools."""
+async def _metric_providers(services: Services, principal: Principal) -> frozenset[str] | None:
+    """Return the names of the providers whose metrics the principal may see, None for all.
+
+    Tools are read only for a key that is limited to tags.
+    """
     if principal.tags is None:
         return principal.providers
-    async with services.database.reading() as session:
+    async with services.database.read_session() as session:
         return await visible_providers(session, principal)
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of health and metrics."""
+    """Add the routes of `/health` and `/metrics` to the application."""
     app.include_router(router)

@@ -78,10 +78,10 @@ class HttpProtocol(HttpToolsProtocol):
         "_blocked",
         "_body",
         "_chunked",
+        "_final_rejection",
         "_framing",
         "_head_bytes",
         "_is_proxy",
-        "_last",
         "_linger",
         "_phase",
         "_received",
@@ -119,7 +119,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._rejection: Rejection | None = None
         # The request whose response is in progress, and the rejection to be sent after the last response.
         self._running: RequestResponseCycle | None = None
-        self._last: Rejection | None = None
+        self._final_rejection: Rejection | None = None
         self._linger = LINGER_BYTES
         # For a chunked body: bytes read besides the body itself.
         self._chunked = False
@@ -153,7 +153,7 @@ class HttpProtocol(HttpToolsProtocol):
             if cycle is not None and not cycle.response_complete:
                 cycle.disconnected = True
                 cycle.message_event.set()
-                self._leave(cycle)
+                self._release_group(cycle)
         self.pipeline = _NO_PIPELINE
         self._table.release(self)
         self._phase = _CLOSING
@@ -244,7 +244,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self._phase == _HEAD:
             self._head_bytes += size
             if self._head_bytes > table.limits.head_bytes or len(self.headers) > table.limits.header_fields:
-                self._fail(rejections.URI_TOO_LONG if self._in_url() else rejections.HEAD_TOO_LARGE)
+                self._fail(
+                    rejections.URI_TOO_LONG if self._is_in_request_line() else rejections.HEAD_TOO_LARGE
+                )
                 return
             cost = self._head_bytes + _FIELD_COST * len(self.headers)
             table.head_grows(self, cost, self.loop.time())
@@ -258,7 +260,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._body = Progress(self.loop.time(), 0)
                 table.bodies.add(self)
 
-    def _in_url(self) -> bool:
+    def _is_in_request_line(self) -> bool:
         """Return whether the request line is incomplete: the parser passes the URL in pieces."""
         return not self.headers and len(self.url) + _LINE_SIZE + _SLICE > self._head_bytes
 
@@ -315,9 +317,9 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers = _DISCARDED
         self._phase = _BODY
         self._framing = self._received = 0
-        self._begin(version, group)
+        self._start_request(version, group)
 
-    def _begin(self, version: str, group: str | None) -> None:
+    def _start_request(self, version: str, group: str | None) -> None:
         app: Any = self.app
         if group is not None and not self._table.enter(group):
             self._table.count(rejections.ADDRESS_LIMIT)
@@ -436,7 +438,7 @@ class HttpProtocol(HttpToolsProtocol):
         cycle.more_body = False
         if cycle.response_complete:
             self._table.lingering.pop(self, None)
-            self._rest()
+            self._become_idle()
         else:
             cycle.message_event.set()
 
@@ -446,7 +448,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Start the next pipelined request, or send the final rejection, or wait for the next request."""
         self.server_state.total_requests += 1
         if self._running is not None:
-            self._leave(self._running)
+            self._release_group(self._running)
             self._running = None
         if self.transport.is_closing():
             self._watch_flush()
@@ -456,17 +458,17 @@ class HttpProtocol(HttpToolsProtocol):
             cycle, app = self.pipeline.pop()
             self._running = cycle
             self._start_asgi_task(cycle, app)
-        elif self._last is not None:
-            self._end(self._last)
+        elif self._final_rejection is not None:
+            self._send_final_rejection(self._final_rejection)
         elif self._phase == _BODY and self.cycle.response_complete:
             # The rest of the body is read, so that the client receives the response.
             self._linger = LINGER_BYTES
             self._table.bodies.discard(self)
             self._table.lingering[self] = self.loop.time()
         else:
-            self._rest()
+            self._become_idle()
 
-    def _rest(self) -> None:
+    def _become_idle(self) -> None:
         """Become idle, unless the next request has begun."""
         if self._phase == _IDLE and self._running is None and not self.transport.is_closing():
             # An idle connection holds nothing of its last request.
@@ -474,7 +476,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.headers = _DISCARDED
             self._table.idle[self] = self.loop.time()
 
-    def _leave(self, cycle: RequestResponseCycle) -> None:
+    def _release_group(self, cycle: RequestResponseCycle) -> None:
         group = getattr(cycle, "address_group", None)
         if group is not None:
             cycle.address_group = None  # type: ignore[attr-defined]
@@ -512,14 +514,14 @@ class HttpProtocol(HttpToolsProtocol):
         self._table.bodies.discard(self)
         self.headers = _DISCARDED
         cycle = self.cycle
-        if in_body and cycle is not None and not self._give_up(cycle):
+        if in_body and cycle is not None and not self._abandon_request(cycle):
             return
         if self._running is None:
-            self._end(rejection)
+            self._send_final_rejection(rejection)
         else:
-            self._last = rejection
+            self._final_rejection = rejection
 
-    def _give_up(self, cycle: RequestResponseCycle) -> bool:
+    def _abandon_request(self, cycle: RequestResponseCycle) -> bool:
         """End a request whose body cannot be read; return whether a rejection can be sent."""
         if cycle.response_started:
             # The response has begun, or is complete: no other can be sent.
@@ -529,15 +531,15 @@ class HttpProtocol(HttpToolsProtocol):
             return False
         cycle.disconnected = True
         cycle.message_event.set()
-        self._leave(cycle)
+        self._release_group(cycle)
         if cycle is self._running:
             self._running = None
         else:
             self.pipeline = deque(pair for pair in self.pipeline if pair[0] is not cycle)
         return True
 
-    def _end(self, rejection: Rejection) -> None:
-        """Send the last response, and discard input for a while: with a reset, the client might lose it."""
+    def _send_final_rejection(self, rejection: Rejection) -> None:
+        """Send the response of a rejection, then discard input: after a reset the client might lose it."""
         transport = self.transport
         self._phase = _CLOSING
         if transport.is_closing():
@@ -578,7 +580,7 @@ class HttpProtocol(HttpToolsProtocol):
         return progress.is_stalled(now, self._received, seconds)
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol; from now on the client must read at the least rate."""
+        """See asyncio.Protocol; from now on the client must read 64 KiB within each timeout."""
         super().pause_writing()
         self._blocked = Progress(self.loop.time(), -self.transport.get_write_buffer_size())
         self._table.blocked.add(self)

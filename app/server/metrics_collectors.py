@@ -1,7 +1,6 @@
-"""What packages count about themselves, under the names that `/metrics` shows.
+"""Reads the counters of all packages, and returns them as the samples of `/metrics`.
 
-They have plain attributes, which cost next to nothing where they are counted; this file reads them when a
-scrape comes, and so is the only one that knows both.
+Packages count in plain attributes, at little cost, and know nothing of metrics; they are read at each scrape.
 """
 
 from collections import Counter
@@ -9,6 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from app.access import KeyVerifier
+from app.access.expiry_monitor import KeyExpiryMonitor
+from app.approvals.kinds import KINDS
+from app.approvals.service import ApprovalService
 from app.call_log.entries import CallLog
 from app.call_log.strict import StrictCallLog
 from app.calls import CallServices
@@ -32,24 +34,26 @@ from app.telemetry.metrics import Metrics
 def start_collecting(
     services: Services, admission: Admission, connections: ConnectionTable
 ) -> Callable[[], None]:
-    """Let the metrics of the services read what these count, and begin to publish; return what ends that."""
+    """Add the sources of all metrics and start the heartbeat; return the function that stops it."""
     metrics, keys = services.metrics, services.keys
     metrics.add_source(lambda: _caches(services.catalog, keys, services.tokens))
     metrics.add_source(lambda: _lookups(keys))
+    metrics.add_source(lambda: _expiring(services.key_expiry))
     metrics.add_source(lambda: _records(services.call_log))
     metrics.add_source(lambda: _feed(services.feed))
     metrics.add_source(lambda: _database(services.database))
-    metrics.add_source(lambda: _redis(services.cache))
+    metrics.add_source(lambda: _redis(services.redis_client))
     metrics.add_source(lambda: _connections(services.engine.pool))
     metrics.add_source(lambda: _origins(services.origins, metrics))
     metrics.add_source(lambda: _calls(services.calls))
+    metrics.add_source(lambda: _approvals(services.approvals))
     if services.tracer is not None:
         metrics.add_source(services.tracer.samples)
     metrics.add_source(lambda: _admission(admission))
     metrics.add_source(lambda: _edge(connections))
-    pulse = Heartbeat(metrics)
-    pulse.start()
-    return pulse.aclose
+    heartbeat = Heartbeat(metrics)
+    heartbeat.start()
+    return heartbeat.aclose
 
 
 def _admission(admission: Admission) -> Iterator[Sample]:
@@ -93,6 +97,10 @@ def _lookups(keys: KeyVerifier) -> Iterator[Sample]:
         yield of.KEY_WAITING, (kind,), number
 
 
+def _expiring(monitor: KeyExpiryMonitor) -> Iterator[Sample]:
+    yield of.KEYS_EXPIRING, (), monitor.expiring
+
+
 def _records(calls: CallLog) -> Iterator[Sample]:
     yield of.RECORDS_WAITING, (), len(calls)
     yield of.RECORDS_DROPPED, (), calls.dropped
@@ -112,10 +120,10 @@ def _database(database: Database) -> Iterator[Sample]:
     yield of.DATABASE_LIMIT, (), database.pool_size
 
 
-def _redis(cache: RedisClient) -> Iterator[Sample]:
-    yield of.REDIS_UP, (), 0 if cache.is_unavailable else 1
-    yield of.REDIS_FAILURES, (), cache.failures
-    yield of.REDIS_POOL_TIMEOUTS, (), cache.pool_timeouts
+def _redis(client: RedisClient) -> Iterator[Sample]:
+    yield of.REDIS_UP, (), 0 if client.is_unavailable else 1
+    yield of.REDIS_FAILURES, (), client.failures
+    yield of.REDIS_POOL_TIMEOUTS, (), client.pool_timeouts
 
 
 def _connections(pool: ConnectionPool) -> Iterator[Sample]:
@@ -126,8 +134,10 @@ def _connections(pool: ConnectionPool) -> Iterator[Sample]:
 
 
 def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
-    """By provider, since an origin's text is chosen by who registers it; one of several providers counts for
-    each of them."""
+    """Yield the states of origins by provider: the text of an origin is chosen by whoever registers it.
+
+    An origin that several providers share counts for each of them.
+    """
     states: Counter[tuple[str, str]] = Counter()
     taken: Counter[str] = Counter()
     waited: Counter[str] = Counter()
@@ -147,6 +157,13 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
         yield of.BULKHEAD_LIMIT, (provider,), permits[provider]
 
 
+def _approvals(approvals: ApprovalService) -> Iterator[Sample]:
+    for labels, number in approvals.counts.items():
+        yield of.APPROVALS, labels, number
+    for kind in KINDS:
+        yield of.APPROVALS_PENDING, (kind,), approvals.pending.get(kind, 0)
+
+
 def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:
     yield of.QUEUE_WAITING, (name,), queue.waiting
     yield of.QUEUE_REJECTED, (name,), queue.rejected
@@ -164,6 +181,6 @@ def _calls(calls: CallServices) -> Iterator[Sample]:
     table = idempotency.table
     for name, queue in (("begin", table.begins), ("read", table.reads), ("end", table.ends)):
         yield from _queue(f"idempotency-{name}", queue)
-    for verdict, number in responses.verdicts.items():
-        yield of.RESPONSE_CACHE_LOOKUPS, (verdict,), number
+    for cache_status, number in responses.lookups.items():
+        yield of.RESPONSE_CACHE_LOOKUPS, (cache_status,), number
     yield of.RESPONSE_CACHE_BYTES, (), responses.bytes

@@ -1,7 +1,7 @@
-"""Plain ASGI middleware: a bound on request bodies, and the metrics and log line of each request.
+"""Plain ASGI middleware: the limit of request bodies, allowed hosts, and the metrics of each request.
 
-Both wrap the channel instead of using Starlette's BaseHTTPMiddleware, which costs a task per request and
-hides disconnects from the route.
+Each wraps `receive` or `send`: Starlette's BaseHTTPMiddleware costs a task per request and hides disconnects
+from the route.
 """
 
 import time
@@ -31,7 +31,7 @@ class BodyLimit:
         self.large = tuple(large)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check `Content-Length`, or count a body that comes without one."""
+        """Reject the body by its `Content-Length`, or count a body without one while it is read."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -88,10 +88,10 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 
 class AllowedHosts:
-    """Rejects other Host headers than those of the settings, against rebinding of names.
+    """Rejects other Host headers than those of the settings, against DNS rebinding.
 
     Starlette's TrustedHostMiddleware does the same, but responds in plain text. `patterns` are host names, or
-    `*.example.com` for all below.
+    `*.example.com` for all subdomains.
     """
 
     def __init__(self, app: ASGIApp, *, patterns: Sequence[str]) -> None:
@@ -100,13 +100,13 @@ class AllowedHosts:
         self.suffixes = tuple(name[1:] for name in self.names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raise BadRequest for another host."""
+        """Pass the request on; raise BadRequest for a host that is not allowed."""
         if scope["type"] == "http" and not self.allows(Headers(scope=scope).get("host", "")):
             raise BadRequest("The Host header names no host that is served here.")
         await self.app(scope, receive, send)
 
     def allows(self, host: str) -> bool:
-        """Whether a Host header, with or without a port, is one of ours."""
+        """Return whether a Host header, with or without a port, matches a pattern."""
         name = (host if host.endswith("]") else host.rpartition(":")[0] or host).lower()
         return name in self.names or (bool(self.suffixes) and name.endswith(self.suffixes))
 
@@ -119,7 +119,7 @@ class RequestMetrics:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Wrap `send` to see the status."""
+        """Pass the request on, and count it with the status of its response."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

@@ -7,17 +7,26 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.access.authorise import PUBLIC, declared_scope, iter_routes
+from app.access.authorise import ANY_KEY, PUBLIC, alternative_scopes, declared_scope, iter_routes
 from app.call_api.endpoint import CALL_ROUTE
-from app.call_api.operation import OPERATION_ID, call_operation
+from app.call_api.operation import OPERATION_ID, call_components, call_operation
+from app.discovery.manual_schema import manual_components
+from app.providers.request_bodies import request_components
 from app.schemas import Problem
+from app.server.deprecation_headers import describe, route_deprecation
+from app.server.openapi_examples import add_examples
+from app.settings import Settings
 
 VERSION = version("utcp-gateway")
 DESCRIPTION = (
     "Register APIs once, let agents discover, search and call their tools with central auth. "
-    "Errors are problem details (RFC 9457). Lists are pages with an opaque cursor."
+    "Errors are problem details (RFC 9457). Lists are pages with an opaque cursor. HEAD is served wherever "
+    "GET is, with the same headers and no body."
 )
 _BODY = "$response.body#/"
+# What FastAPI writes.
+_UNDESCRIBED = "Successful Response"
+_PATH = "$request.path."
 
 # From an operation and status to the operations that can follow; values are runtime expressions (OpenAPI
 # 3.1).
@@ -30,46 +39,70 @@ def link(source: tuple[str, str], target: str, **parameters: str) -> None:
 
 
 for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvider", "listCredentials",
-                "putProviderVariable", "getProviderManual"):  # fmt: skip
+                "listProviderVariables", "putProviderVariable", "getProviderManual"):  # fmt: skip
     link(("registerProvider", "201"), _target, name=_BODY + "name")
+link(("registerProvider", "201"), "listTools", provider=_BODY + "name")
+for _source in ("registerProvider", "previewProvider", "importProviders", "refreshProvider"):
+    link((_source, "202"), "getImport", import_id=_BODY + "id")
+link(("refreshProvider", "200"), "approveProvider", name=_PATH + "name")
+for _status in ("200", "201"):
+    link(("putCredential", _status), "deleteCredential", name=_PATH + "name", slot=_PATH + "slot")
+    link(("putVariable", _status), "deleteVariable", variable=_PATH + "variable")
+    link(
+        ("putProviderVariable", _status),
+        "deleteProviderVariable",
+        name=_PATH + "name",
+        variable=_PATH + "variable",
+    )
 for _target in ("getTool", "updateTool", "deleteTool", "callTool"):
     link(("createTool", "201"), _target, name=_BODY + "name")
-for _target in ("getKey", "revokeKey"):
+for _target in ("getKey", "updateKey", "rotateKey", "revokeKey"):
     link(("createKey", "201"), _target, key_id=_BODY + "id")
+for _target in ("getKey", "updateKey", "revokeKey"):
+    link(("rotateKey", "201"), _target, key_id=_BODY + "id")
+for _target in ("getCall", "getCallBodies"):
+    link(("callTool", "200"), _target, call_id="$response.header.X-Call-Id")
 
 
-def install(app: FastAPI) -> None:
+def install(app: FastAPI, settings: Settings) -> None:
     """Make `app.openapi()` return the whole document, which is built once."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = build(app)
+            app.openapi_schema = build(app, settings)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def build(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document; it is deterministic for given routes."""
+def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
+    """Return the OpenAPI document of an application; equal routes and settings give equal documents."""
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes, tags=TAGS
     )
-    if app.root_path:
-        document["servers"] = [{"url": app.root_path}]
+    document["info"] |= settings.openapi_info()
+    document["servers"] = [{"url": settings.base_url, "description": "This gateway."}]
     document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = call_operation()
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    _add_components(schemas, call_components())
+    _add_components(schemas, request_components())
+    _add_components(schemas, manual_components())
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= problem.pop("$defs", {})
     schemas["Problem"] = problem
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     _add_scopes(app, document)
+    _add_deprecations(app, document)
     _drop_null_from_parameters(document)
+    _describe_keys_by_property_names(schemas)
+    _describe_responses(document)
     operations = dict(_operations(document))
     for (source, status), links in LINKS.items():
         if source in operations and status in operations[source]["responses"]:
             known = {name: body for name, body in links.items() if name in operations}
             operations[source]["responses"][status]["links"] = known
+    add_examples(document)
     document["paths"] = dict(sorted(document["paths"].items()))
     document["components"]["schemas"] = dict(sorted(schemas.items()))
     return document
@@ -77,9 +110,12 @@ def build(app: FastAPI) -> dict[str, Any]:
 
 TAGS = [
     {"name": "providers", "description": "Registered APIs, their credentials and variables."},
-    {"name": "tools", "description": "What can be called: list, search, call."},
+    {"name": "tools", "description": "Tools and the records of their calls."},
+    {"name": "approvals", "description": "What waits for the decision of another key."},
     {"name": "discovery", "description": "UTCP manuals."},
-    {"name": "access", "description": "API keys and who changed what."},
+    {"name": "keys", "description": "API keys of clients."},
+    {"name": "audit", "description": "Events: who changed what, and when."},
+    {"name": "reference", "description": "What each problem type and each scope means."},
     {"name": "operation", "description": "Health and metrics."},
 ]
 
@@ -89,6 +125,14 @@ def _operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
         for operation in item.values():
             if isinstance(operation, dict) and "operationId" in operation:
                 yield operation["operationId"], operation
+
+
+def _add_components(schemas: dict[str, Any], added: dict[str, Any]) -> None:
+    """Add components; raise ValueError where one of the same name is there, and differs."""
+    for name, schema in added.items():
+        if schemas.setdefault(name, schema) != schema:
+            msg = f"two components are named {name}"
+            raise ValueError(msg)
 
 
 def _drop_null_from_parameters(document: dict[str, Any]) -> None:
@@ -102,14 +146,61 @@ def _drop_null_from_parameters(document: dict[str, Any]) -> None:
                 parameter["schema"] |= present[0]
 
 
+def _describe_responses(document: dict[str, Any]) -> None:
+    """Describe responses for which a route has no words of its own by the component that is their body."""
+    schemas = document["components"]["schemas"]
+    for _, operation in _operations(document):
+        for response in operation["responses"].values():
+            if response["description"] != _UNDESCRIBED:
+                continue
+            bodies = response.get("content", {}).values()
+            names = [body.get("schema", {}).get("$ref", "").rpartition("/")[2] for body in bodies]
+            found = next((schemas[name].get("description") for name in names if name in schemas), None)
+            if not names:
+                found = "Done. The response has no body."
+            response["description"] = found or _UNDESCRIBED
+
+
+def _describe_keys_by_property_names(node: Any) -> None:
+    """Write objects whose only keys are those of one pattern by `propertyNames`: generators of clients read
+    `additionalProperties`, of which they make maps, but not `patternProperties`.
+    """
+    if isinstance(node, list):
+        for member in node:
+            _describe_keys_by_property_names(member)
+    elif isinstance(node, dict):
+        patterns = node.get("patternProperties")
+        if isinstance(patterns, dict) and len(patterns) == 1 and node.get("additionalProperties") is False:
+            del node["patternProperties"]
+            ((pattern, node["additionalProperties"]),) = patterns.items()
+            node["propertyNames"] = {**node.get("propertyNames", {}), "type": "string", "pattern": pattern}
+        for member in node.values():
+            _describe_keys_by_property_names(member)
+
+
 def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
-    """Add the scope that each route requires, as `x-required-scopes`: for readers and authorisation tests."""
+    """Add the scope that each route requires, as `x-required-scopes`: for readers and authorisation tests.
+
+    The list is empty where any valid key is enough; where there are several, a key needs one of them. A
+    public route has no security.
+    """
     operations = dict(_operations(document))
     for route in iter_routes(app.routes):
         operation = operations.get(getattr(route, "operation_id", None) or "")
         scope = declared_scope(route)
-        if operation is not None and scope not in (None, PUBLIC):
-            operation["x-required-scopes"] = [scope]
+        if operation is not None and scope == PUBLIC:
+            operation["security"] = []
+        elif operation is not None and scope is not None:
+            operation["x-required-scopes"] = [] if scope == ANY_KEY else [scope, *alternative_scopes(route)]
     call = operations.get(OPERATION_ID)
     if call is not None:
         call["x-required-scopes"] = [declared_scope(CALL_ROUTE)]
+
+
+def _add_deprecations(app: FastAPI, document: dict[str, Any]) -> None:
+    operations = dict(_operations(document))
+    for route in iter_routes(app.routes):
+        name = OPERATION_ID if route is CALL_ROUTE else getattr(route, "operation_id", None)
+        operation, deprecation = operations.get(name or ""), route_deprecation(route)
+        if operation is not None and deprecation is not None:
+            describe(operation, deprecation)

@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from app.errors import PROBLEM_TYPE
+from app.errors import (
+    BadRequest,
+    GatewayError,
+    HeadTooLarge,
+    HttpVersionNotSupported,
+    NotImplementedByServer,
+    Overloaded,
+    RequestTimeout,
+    TooManyRequests,
+    UriTooLong,
+)
 
 _MEDIA_TYPE: Final = b"application/problem+json"
 
@@ -30,88 +40,57 @@ class Rejection(NamedTuple):
 
 
 def _rejection(
-    reason: str, status: int, slug: str, title: str, detail: str, *, retry_after: int | None = None
+    reason: str, error: type[GatewayError], detail: str, *, retry_after: int | None = None
 ) -> Rejection:
-    problem = {"type": PROBLEM_TYPE + slug, "title": title, "status": status, "detail": detail}
-    return Rejection(reason, status, orjson.dumps(problem), retry_after)
+    problem = error(detail).as_problem()
+    # The server does not know the gateway's public URL.
+    del problem["documentation_url"]
+    return Rejection(reason, error.status, orjson.dumps(problem), retry_after)
 
 
-def _bad_request(reason: str, detail: str) -> Rejection:
-    return _rejection(reason, 400, "bad-request", "The request could not be read", detail)
-
-
-MALFORMED: Final = _bad_request("malformed", "The request is not HTTP/1.1 (RFC 9112).")
-BAD_HOST: Final = _bad_request("host", "Send the Host header once, with a host and an optional port.")
-BAD_TARGET: Final = _bad_request(
-    "target", "The request target must be a path, or an http URL of the host that the Host header names."
+MALFORMED: Final = _rejection("malformed", BadRequest, "The request is not HTTP/1.1 (RFC 9112).")
+BAD_HOST: Final = _rejection(
+    "host", BadRequest, "Send the Host header once, with a host and an optional port."
 )
-FRAMING_TOO_LARGE: Final = _bad_request(
-    "framing", "The chunk sizes, chunk extensions and trailers of the body are too large."
+BAD_TARGET: Final = _rejection(
+    "target",
+    BadRequest,
+    "The request target must be a path, or an http URL of the host that the Host header names.",
 )
-URI_TOO_LONG: Final = _rejection(
-    "uri", 414, "uri-too-long", "The URL is too long", "The request target is longer than the server accepts."
+FRAMING_TOO_LARGE: Final = _rejection(
+    "framing", BadRequest, "The chunk sizes, chunk extensions and trailers of the body are too large."
 )
+URI_TOO_LONG: Final = _rejection("uri", UriTooLong, "The request target is longer than the server accepts.")
 HEAD_TOO_LARGE: Final = _rejection(
     "head",
-    431,
-    "request-header-fields-too-large",
-    "The request head is too large",
+    HeadTooLarge,
     "The request line and the header fields are larger, or more, than the server accepts.",
 )
 HEAD_TIMEOUT: Final = _rejection(
-    "head_timeout",
-    408,
-    "request-timeout",
-    "The request took too long",
-    "The head of the request did not arrive in time.",
+    "head_timeout", RequestTimeout, "The head of the request did not arrive in time."
 )
-BODY_TIMEOUT: Final = _rejection(
-    "body_timeout",
-    408,
-    "request-timeout",
-    "The request took too long",
-    "The body of the request stopped arriving.",
-)
-BAD_METHOD: Final = _rejection(
-    "method", 501, "not-implemented", "Not implemented", "The method CONNECT is not implemented."
-)
+BODY_TIMEOUT: Final = _rejection("body_timeout", RequestTimeout, "The body of the request stopped arriving.")
+BAD_METHOD: Final = _rejection("method", NotImplementedByServer, "The method CONNECT is not implemented.")
 BAD_TRANSFER_CODING: Final = _rejection(
     "transfer_coding",
-    501,
-    "not-implemented",
-    "Not implemented",
+    NotImplementedByServer,
     "The only transfer coding of a request is `chunked`, given once.",
 )
-BAD_VERSION: Final = _rejection(
-    "version",
-    505,
-    "http-version-not-supported",
-    "HTTP version not supported",
-    "Send HTTP/1.1 or HTTP/1.0.",
-)
+BAD_VERSION: Final = _rejection("version", HttpVersionNotSupported, "Send HTTP/1.1 or HTTP/1.0.")
 PIPELINE_TOO_LONG: Final = _rejection(
     "pipeline",
-    429,
-    "too-many-requests",
-    "Too many requests",
+    TooManyRequests,
     "Too many requests were sent before their responses were read.",
     retry_after=1,
 )
 ADDRESS_LIMIT: Final = _rejection(
     "address",
-    429,
-    "too-many-requests",
-    "Too many requests",
+    TooManyRequests,
     "There are too many connections or requests from this client address.",
     retry_after=1,
 )
 CONNECTION_LIMIT: Final = _rejection(
-    "connections",
-    503,
-    "overloaded",
-    "The gateway is overloaded",
-    "There are too many connections.",
-    retry_after=1,
+    "connections", Overloaded, "There are too many connections.", retry_after=1
 )
 # These have no response: there is no request, or the client does not read.
 NO_REQUEST: Final = Rejection("silent", 0, b"")

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from app.security.rate_limit import RateLimit
+from app.settings.api_description import ApiDescriptionSettings
 from app.settings.http_server import HttpServerSettings
 from app.settings.operation import OperationSettings
 from app.settings.outbound import OutboundSettings
@@ -18,7 +19,9 @@ from app.settings.programs import ProgramSettings
 from app.settings.word_list import WordList
 
 
-class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationSettings):
+class Settings(
+    HttpServerSettings, OutboundSettings, ProgramSettings, OperationSettings, ApiDescriptionSettings
+):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""
 
     model_config = SettingsConfigDict(
@@ -56,11 +59,13 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
     cors_origins: WordList = Field((), description="Origins of web pages that may call the gateway.")
     docs_public: bool = Field(default=True, description="Whether /docs and /openapi.json need no key.")
     max_request_bytes: int = Field(8 << 20, ge=1024, description="Largest request body, except documents.")
-    max_document_bytes: int = Field(64 << 20, ge=1024, description="Largest OpenAPI document or manual.")
+    max_document_bytes: int = Field(
+        128 << 20, ge=1024, description="Largest OpenAPI document or manual, also once it is decompressed."
+    )
 
     # Secrets
     sealing_keys: SecretStr | None = Field(
-        None, description="Key ring `id:base64,...` of 32 random bytes each; the first seals, all open."
+        None, description="Key ring `id:base64,...` of 32 random bytes each; the first encrypts, all decrypt."
     )
     sealing_keys_file: Path | None = Field(None, description="The same in a file, e.g. a mounted secret.")
     key_cache_seconds: float = Field(60, ge=0, le=900, description="How long a verified API key is cached.")
@@ -73,6 +78,16 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
         " REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: no limit. Valid keys never count.",
     )
 
+    key_expiry_warning_days: int = Field(
+        14, ge=1, le=365, description="How many days before an API key expires its users are warned."
+    )
+    key_unused_warning_days: int = Field(
+        30,
+        ge=1,
+        le=3650,
+        description="After how many days without a request a key is reported as unused.",
+    )
+
     # Registry
     providers_file: Path | None = Field(None, description="A providers.json to import at every start.")
     sample: bool = Field(default=True, description="Embedded mode: serve and register the sample API.")
@@ -83,6 +98,11 @@ class Settings(HttpServerSettings, OutboundSettings, ProgramSettings, OperationS
     conversion_timeout: float = Field(120, gt=0, description="Timeout of the conversion of a document.")
     conversion_memory_bytes: int = Field(4 << 30, ge=256 << 20, description="Memory limit of one conversion.")
     conversion_processes: int = Field(2, ge=1, le=16, description="Concurrent conversions per worker.")
+    conversion_fork_server: bool = Field(
+        default=True,
+        description="Whether each worker keeps a process of 30 MB that is forked for each conversion; else "
+        "each starts a new interpreter, which takes 0.3 s longer.",
+    )
 
     # Discovery
     manual_version: Literal["1", "0"] = Field(

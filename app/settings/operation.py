@@ -22,6 +22,18 @@ class OperationSettings(BaseSettings):
     # Operation
     feed_poll_seconds: float = Field(3, gt=0, le=60, description="Interval at which changes are polled.")
     call_retention_days: int = Field(30, ge=1, description="How long call records are retained.")
+    tool_history_max: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="Entries of the history of a tool; the oldest ones are deleted.",
+    )
+    stats_retention_days: int = Field(
+        400, ge=1, le=3650, description="How long the statistics of calls by hour are retained."
+    )
+    stats_minute_retention_days: int = Field(
+        400, ge=1, le=3650, description="How long the statistics of calls by minute are retained."
+    )
     call_log_flush_seconds: float = Field(
         0.5, gt=0, le=60, description="Interval at which call records are stored."
     )
@@ -41,6 +53,27 @@ class OperationSettings(BaseSettings):
     )
     call_log_max_body_bytes: int = Field(
         16 << 10, ge=256, le=1 << 20, description="Bytes that are stored of arguments, and of a response."
+    )
+    approval_ttl_seconds: float = Field(
+        86_400, gt=0, le=31_536_000, description="How long a call waits for approval before it expires."
+    )
+    approval_change_ttl_seconds: float = Field(
+        2_592_000,
+        gt=0,
+        le=31_536_000,
+        description="How long the pending changes of a provider wait for approval before they are discarded.",
+    )
+    approval_result_seconds: float = Field(
+        86_400,
+        gt=0,
+        le=31_536_000,
+        description="How long the result of an approved call is retained, sealed.",
+    )
+    approval_retention_days: int = Field(
+        90, ge=1, le=3650, description="How long approvals are retained after they have ended."
+    )
+    approval_pending_max: int = Field(
+        100, ge=1, le=100_000, description="Calls of one key that may wait for approval at a time."
     )
     shutdown_grace_seconds: float | None = Field(
         None,

@@ -21,6 +21,11 @@ class OutboundSettings(BaseSettings):
         (), description="Private networks that may be called, `CIDR` or `CIDR:port`, e.g. 10.2.0.0/16:443."
     )
     allow_ports: WordList = Field((), description="If set, the only ports that may be called.")
+    unix_sockets: WordList = Field(
+        (),
+        description="Absolute paths of the Unix sockets that providers may name (`options.unix_socket`); "
+        "unset: none.",
+    )
     connect_timeout: float = Field(5, gt=0, description="Timeout for a connection to an upstream.")
     first_byte_timeout: float = Field(30, gt=0, description="Timeout for the first byte of a response.")
     idle_timeout: float = Field(30, gt=0, description="Longest pause within an upstream's response.")

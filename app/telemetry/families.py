@@ -107,6 +107,9 @@ PLAN_MISSES = counter("plan_cache_misses", "Tools read from the database and com
 KEY_CACHE_ENTRIES = gauge("key_cache_entries", "API keys in the cache")
 KEY_HITS = counter("key_cache_hits", "Requests whose key was in the cache")
 KEY_MISSES = counter("key_cache_misses", "Requests whose key was not in the cache")
+KEYS_EXPIRING = gauge(
+    "api_keys_expiring", "Valid API keys that expire within KEY_EXPIRY_WARNING_DAYS", merge="max"
+)
 KEY_IDS = gauge("key_ids", "Ids of API keys that are looked up first", merge="max")
 KEY_LOOKUPS = counter(
     "key_lookups", "API keys looked up in the database, or rejected without a look-up", "kind"
@@ -148,6 +151,8 @@ QUEUE_REJECTED = counter(
     "commit_queue_rejected", "Calls rejected because too many wait for a group commit", "queue"
 )
 IDEMPOTENT_CALLS = counter("idempotency", "Calls with an Idempotency-Key, by outcome", "outcome")
+APPROVALS = counter("approvals", "Approvals by kind and the state that they have come into", "kind", "state")
+APPROVALS_PENDING = gauge("approvals_pending", "Approvals that wait for a decision", "kind", merge="max")
 RESPONSE_CACHE_LOOKUPS = counter(
     "response_cache", "Cacheable calls, by the outcome of the cache look-up", "outcome"
 )

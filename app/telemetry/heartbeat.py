@@ -9,14 +9,14 @@ from app.telemetry.metrics import Metrics
 
 _BEAT_SECONDS = 0.1
 _PUBLISH_SECONDS = 0.5
-# Publishing ten thousand series takes some milliseconds: then it is done less often, for below 2 % of a CPU.
+# Publishing ten thousand series takes some milliseconds: with this factor it takes at most 2 % of a CPU.
 _INTERVAL_PER_COST = 50
 
 _log = structlog.get_logger(__name__)
 
 
 class Heartbeat:
-    """Runs ten times per second in the running loop, from `start` to `aclose`; a run costs some 10 us."""
+    """Runs ten times per second in the event loop, from `start` to `aclose`; each run takes about 10 us."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -31,7 +31,7 @@ _CONTROLS = {
 }
 
 _UNREDACTED_FIELDS = frozenset({"exc_info", "level", "timestamp"})
-# JSON does not escape these, and some readers end a line at them.
+# JSON does not escape these, but some readers treat them as line separators.
 _LINE_SEPARATORS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 # The processors of structlog, which the handler of `logging` uses too.
@@ -76,7 +76,7 @@ def configure_logging(level: Level, log_format: Format, masker: TextMasker | Non
 
 
 def _is_not_logged_already(record: logging.LogRecord) -> bool:
-    """Return False for a truncated response: its cause is logged already, and the traceback adds nothing."""
+    """Return False for a record of ResponseTruncated, whose cause has been logged where it was raised."""
     return not (record.exc_info and isinstance(record.exc_info[1], ResponseTruncated))
 
 
@@ -96,7 +96,7 @@ class _LibraryHandler(logging.Handler):
     """Passes the records of libraries through the processors of structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; report a failure of its own instead of raising it, as every handler does."""
+        """Write one record; report an error in writing it instead of raising that, as all handlers do."""
         try:
             event: EventDict = {"event": record.getMessage(), "logger": record.name}
             if record.exc_info:

@@ -90,7 +90,8 @@ class Metrics:
         """Count one call with its duration; `provider` is a stored name, `outcome` is `ok` or an error's
         slug.
 
-        `upstream` is the part of `seconds` for which the upstream was waited for, in so many `attempts`.
+        `upstream` is the part of `seconds` spent waiting for the upstream, `attempts` the number of requests
+        to it.
         """
         series = self._calls.get((provider, outcome))
         if series is None:
@@ -116,7 +117,9 @@ class Metrics:
         return provider
 
     def add_source(self, read: Source) -> None:
-        """Add a source, which returns samples whenever metrics are rendered; it must be fast."""
+        """Add a source: a function that returns samples, and is called whenever metrics are published or
+        rendered.
+        """
         self._sources.append(read)
 
     def start(self) -> None:
@@ -142,12 +145,12 @@ class Metrics:
 
         Where `providers` is not None, series with the label `provider` are included for these only.
         """
-        present = self._snapshot()
+        snapshot = self._snapshot()
         folder = self._folder
         if folder is not None:
             # Published before it is rendered: the worker that renders next must not have lower values.
-            folder.publish(present)
-        return await asyncio.to_thread(_render, present, folder, providers), MEDIA_TYPE
+            folder.publish(snapshot)
+        return await asyncio.to_thread(_render, snapshot, folder, providers), MEDIA_TYPE
 
     @property
     def worker(self) -> str:
@@ -170,7 +173,7 @@ class Metrics:
             try:
                 yield from read()
             except Exception:  # noqa: BLE001 - an error in one source must not hide the metrics of the others.
-                _log.exception("a source of metrics failed")
+                _log.exception("a source of metrics raised an error")
 
     def _request_samples(self) -> Iterator[Sample]:
         times: dict[tuple[str, ...], list[Number]] = {}
@@ -227,11 +230,11 @@ def _add(times: dict[tuple[str, ...], list[Number]], labels: tuple[str, ...], se
     times[labels] = added if before is None else [a + b for a, b in zip(before, added, strict=True)]
 
 
-def _render(present: Published, folder: MetricsFolder | None, providers: Collection[str] | None) -> bytes:
+def _render(snapshot: Published, folder: MetricsFolder | None, providers: Collection[str] | None) -> bytes:
     """Render the metrics of all workers of the folder, or of this one; of all or of some providers."""
     if folder is None:
         merged = MergedSamples()
-        merged.add(present)
+        merged.add(snapshot)
     else:
         merged = folder.gather()
     samples = merged.samples()

@@ -90,7 +90,7 @@ class OtlpCall:
             yield
             return
         span = self._tracer.start_span(name, self._context)
-        above, self._context = self._context, set_span_in_context(span, self._context)
+        parent, self._context = self._context, set_span_in_context(span, self._context)
         try:
             yield
         except BaseException as error:
@@ -98,7 +98,7 @@ class OtlpCall:
             span.set_status(Status(StatusCode.ERROR))
             raise
         finally:
-            self._context = above
+            self._context = parent
             span.end()
 
     def attempt(self, method: str, origin: str, *, number: int = 1) -> OtlpAttempt:
@@ -166,9 +166,9 @@ class OtlpTracer:
             SpanKind.SERVER,
             {"http.request.method": "POST", "http.route": route, "utcp.call.id": call_id},
         )
-        begun = OtlpCall(self._tracer, span)
-        TRACE.set(begun)
-        return begun
+        trace = OtlpCall(self._tracer, span)
+        TRACE.set(trace)
+        return trace
 
     def samples(self) -> Iterable[Sample]:
         """See Tracer."""

@@ -86,11 +86,11 @@ def redact(value: Any, *, text: TextFilter, depth: int = 0) -> Any:
         return "..."
     if isinstance(value, dict):
         return {
-            text(str(name)): redact_field(str(name), held, text=text, depth=depth)
-            for name, held in value.items()
+            text(str(name)): redact_field(str(name), member, text=text, depth=depth)
+            for name, member in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact(held, text=text, depth=depth + 1) for held in value]
+        return [redact(member, text=text, depth=depth + 1) for member in value]
     return value
 
 

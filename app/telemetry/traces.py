@@ -52,11 +52,15 @@ class Tracer(Protocol):
     """Starts the traces of calls."""
 
     def start_trace(self, head: Mapping[bytes, bytes], *, route: str, call_id: str) -> CallTrace:
-        """Continue the trace that a request's headers (in lower case, repeated ones joined by commas) name,
-        or begins one where they name none that is valid."""
+        """Start the SERVER span of a call: in the trace of the request's headers, or in a new trace without
+        one.
+
+        `head` has the headers by lower-case name, repeated ones joined by commas; `route` is the template of
+        the route.
+        """
 
     def samples(self) -> Iterable[Sample]:
-        """Return the numbers of spans that ended, were exported and failed; the rest waits or was dropped."""
+        """Return the numbers of spans that ended, were exported and failed; others wait or were dropped."""
 
     async def aclose(self) -> None:
         """Send the waiting spans, for at most five seconds."""

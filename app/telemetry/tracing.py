@@ -13,7 +13,7 @@ def open_tracer(settings: Settings) -> Tracer | None:
 
     Raise ValueError, with a message for the operator, where the extra `otlp` is not installed.
     """
-    make = require_tracing(settings)
+    make = tracer_class(settings)
     endpoint = _endpoint(settings)
     if make is None or endpoint is None:
         return None
@@ -26,8 +26,8 @@ def open_tracer(settings: Settings) -> Tracer | None:
     )
 
 
-def require_tracing(settings: Settings) -> Callable[..., Tracer] | None:
-    """Return the class of the tracer, None where no collector is set; raise what `open_tracer` raises."""
+def tracer_class(settings: Settings) -> Callable[..., Tracer] | None:
+    """Return the class of the tracer, None where no collector is configured; raise as `open_tracer` does."""
     if _endpoint(settings) is None or settings.otel_sdk_disabled:
         return None
     try:

@@ -28,7 +28,7 @@ Published = list[tuple[str, tuple[str, ...] | list[str], Value]]
 
 
 class MergedSamples:
-    """The merged samples of several workers."""
+    """The samples of several workers, merged series by series."""
 
     def __init__(self) -> None:
         self._series: dict[str, dict[tuple[str, ...], Value]] = {}
@@ -78,12 +78,12 @@ class MetricsFolder:
         with self._locked():
             retired = _read(self._path / "retired.json")
             merged.add(retired.get("samples", []), alive=False)
-            over = retired.get("births", {})
+            retired_births = retired.get("births", {})
             for path in self._path.glob("*.json"):
                 if path.stem == "retired":
                     continue
                 found = _read(path)
-                if found and over.get(path.stem) != found["birth"]:
+                if found and retired_births.get(path.stem) != found["birth"]:
                     merged.add(found["samples"], alive=self._is_alive(path.stem))
         return merged
 
@@ -153,18 +153,18 @@ def _merge(how: str, before: Value, value: Value) -> Value:
         return [one + other for one, other in zip(before, value, strict=True)]
     if isinstance(before, list) or isinstance(value, list):
         return value
-    pick: Number = before + value
+    merged: Number = before + value
     if how == "max":
-        pick = max(before, value)
+        merged = max(before, value)
     elif how == "min":
-        pick = min(before, value)
-    return pick
+        merged = min(before, value)
+    return merged
 
 
-def _write(path: Path, held: dict[str, Any]) -> None:
+def _write(path: Path, content: dict[str, Any]) -> None:
     """Replace a file atomically: a reader sees the old file or the new one."""
     new = path.with_suffix(".new")
-    new.write_bytes(orjson.dumps(held))
+    new.write_bytes(orjson.dumps(content))
     new.replace(path)
 
 

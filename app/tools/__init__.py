@@ -1,16 +1,17 @@
-"""The HTTP resources `/tools` (list, search, edit) and `/calls` (records of calls)."""
+"""The HTTP resources `/tools` (list, search, edit), `/calls` (call records) and `/stats` (their counts)."""
 
 from fastapi import APIRouter, FastAPI
 
-from app.tools import routes, routes_calls
+from app.tools import routes, routes_batch, routes_calls, routes_calls_csv, routes_calls_stream, routes_stats
 
 router = APIRouter()
-for _part in (routes, routes_calls):
+# The fixed paths of calls come before the path with an id.
+for _part in (routes, routes_batch, routes_calls_csv, routes_calls_stream, routes_calls, routes_stats):
     router.include_router(_part.router)
 
 __all__ = ["install", "router"]
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of tools and of the record of calls."""
+    """Add the routes of `/tools`, `/calls` and `/stats` to the application."""
     app.include_router(router)

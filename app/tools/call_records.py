@@ -20,7 +20,7 @@ def visible_calls(principal: Principal) -> CallFilters:
 
 async def get(call_id: UUID, *, principal: Principal, database: Database) -> CallRecord:
     """Return the record of one call; raise NotFound where there is none that this principal may see."""
-    async with database.reading() as session:
+    async with database.read_session() as session:
         row = await get_call(session, call_id, filters=visible_calls(principal), tenant=principal.tenant_id)
     if row is None:
         raise NotFound(f"There is no record of a call {call_id}.")
@@ -32,7 +32,7 @@ async def read_bodies(
 ) -> tuple[CapturedBody | None, CapturedBody | None]:
     """Return the decrypted arguments and result of a call, each None where it was not recorded.
 
-    An event that tells who read them is committed before this returns. Raises NotFound as `get` does, and
+    An audit event with the reader is committed before this returns. Raises NotFound as `get` does, and
     where neither was recorded.
     """
     row = await get(call_id, principal=principal, database=database)
@@ -47,7 +47,7 @@ async def read_bodies(
         return open_body(vault, blob, tenant=row.tenant_id, call_id=row.id, field=field)
 
     bodies = opened(row.arguments, "arguments"), opened(row.result, "result")
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await record_event(
             session,
             actor=principal.key_id,

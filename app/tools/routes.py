@@ -1,21 +1,28 @@
 """`/tools`: list, search, read, change and delete tools. Calls are in `app.call_api`."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.access import requires
-from app.dependencies import UsesDatabase, UsesFeed, UsesSearch, UsesSettings
-from app.pagination import Cursor, IfMatch, Limit, TagFilter
-from app.schemas import PROVIDER_NAME, TOOL_NAME, problem_responses
+from app.dependencies import UsesDatabase, UsesFeed, UsesPageLinks, UsesSearch, UsesSettings, services_of
+from app.errors import not_found
+from app.pagination import IfMatch, TagFilter
+from app.registration.tool_history import ToolHistoryWriter
+from app.resource_names import PROVIDER_NAME, TOOL_NAME
+from app.schemas import PAGE_HEADERS, problem_responses
 from app.search import Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
-from app.tools.schemas import ToolHits, ToolOut, ToolPage, ToolPatch, ToolSummary
+from app.tools.history import tool_history
+from app.tools.schemas import ToolDetails, ToolHits, ToolPage, ToolPatch, ToolQuery, ToolSummary
+from app.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
 
 router = APIRouter()
 
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+ReadsProviders = Annotated[Principal, Depends(requires("providers:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
 
 ToolPath = Annotated[
@@ -29,30 +36,46 @@ _ETAG: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/tools", operation_id="listTools", tags=["tools"], responses=problem_responses())
+async def suggest_similar_tools(request: Request) -> AsyncIterator[None]:
+    """Add the names that were probably meant to the error of a route that finds no tool of a name.
+
+    They are searched for after the database session of the route has ended.
+    """
+    try:
+        yield
+    except service.UnknownTool as error:
+        search = services_of(request).search
+        similar = await search.suggest_tools(error.name, principal=request.state.principal)
+        raise not_found(error.detail, similar) from None
+
+
+SuggestsTools = Depends(suggest_similar_tools)
+
+
+@router.get(
+    "/tools",
+    operation_id="listTools",
+    summary="List available tools",
+    tags=["tools"],
+    responses=PAGE_HEADERS | problem_responses(),
+)
 async def list_tools(
     principal: ReadsTools,
     database: UsesDatabase,
     settings: UsesSettings,
-    *,
-    provider: ProviderFilter = None,
-    tag: TagFilter = None,
-    enabled: Annotated[bool | None, Query(description="Only tools that are enabled (or disabled).")] = None,
-    limit: Limit = 50,
-    cursor: Cursor = None,
+    links: UsesPageLinks,
+    query: Annotated[ToolQuery, Query()],
 ) -> ToolPage:
-    """List the tools that this key may see, by name."""
-    filters = {"provider": provider, "tag": tag, "enabled": enabled}
-    tools, next_cursor = await service.list_tools(
-        database, principal=principal, filters=filters, cursor=cursor, limit=limit
-    )
-    items = [ToolSummary.of(tool, base_url=settings.base_url) for tool in tools]
-    return ToolPage(items=items, next_cursor=next_cursor)
+    """List the tools that this key may see."""
+    page = await service.list_tools(database, query, principal=principal)
+    links.set(page.next_cursor)
+    return ToolPage.of(page, [ToolSummary.of(tool, base_url=settings.base_url) for tool in page.rows])
 
 
 @router.get(
     "/tools/search",
     operation_id="searchTools",
+    summary="Search tools by task",
     tags=["tools"],
     response_model=ToolHits,
     responses=problem_responses(),
@@ -65,7 +88,7 @@ async def search_tools(
         str,
         Query(
             max_length=1000,
-            description="What the tool should do, in any words. Empty: list tools by name.",
+            description="A description of what the tool should do. Empty: list tools by name.",
             examples=["search books"],
         ),
     ] = "",
@@ -79,7 +102,14 @@ async def search_tools(
     return Response(hits_json(hits), media_type="application/json")
 
 
-@router.get("/tools/{name}", operation_id="getTool", tags=["tools"], responses=problem_responses(404) | _ETAG)
+@router.get(
+    "/tools/{name}",
+    operation_id="getTool",
+    summary="Get a tool",
+    tags=["tools"],
+    responses=problem_responses(404) | _ETAG,
+    dependencies=[SuggestsTools],
+)
 async def get_tool(
     name: ToolPath,
     principal: ReadsTools,
@@ -91,18 +121,20 @@ async def get_tool(
         bool,
         Query(description="For a large tool, return the complete schemas that calls are validated against."),
     ] = False,
-) -> ToolOut:
+) -> ToolDetails:
     """Return one tool, by canonical name or alias, as a model sees it."""
     tool = await service.get_tool(database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
-    return ToolOut.of(tool, base_url=settings.base_url)
+    return ToolDetails.of(tool, base_url=settings.base_url)
 
 
 @router.patch(
     "/tools/{name}",
     operation_id="updateTool",
+    summary="Update a tool",
     tags=["tools"],
     responses=problem_responses(400, 404, 412, 413, 415) | _ETAG,
+    dependencies=[SuggestsTools],
 )
 async def update_tool(
     name: ToolPath,
@@ -114,29 +146,66 @@ async def update_tool(
     response: Response,
     *,
     if_match: IfMatch = None,
-) -> ToolOut:
-    """Change description, tags or enabled. Re-imports preserve these changes; null reverts to the source."""
-    tool = await service.change_tool(database, principal=principal, name=name, patch=patch, if_match=if_match)
+) -> ToolDetails:
+    """Change description, tags, enabled, or whether calls require approval. Re-imports preserve these
+    changes; null reverts to the source.
+    """
+    tool = await service.change_tool(
+        database,
+        principal=principal,
+        name=name,
+        patch=patch,
+        if_match=if_match,
+        history=ToolHistoryWriter(principal.key_id, settings.tool_history_max),
+    )
     await feed.catch_up()
     response.headers["ETag"] = service.etag(tool)
-    return ToolOut.of(tool, base_url=settings.base_url)
+    return ToolDetails.of(tool, base_url=settings.base_url)
 
 
 @router.delete(
     "/tools/{name}",
     operation_id="deleteTool",
+    summary="Delete a custom tool",
     tags=["tools"],
     status_code=204,
     responses=problem_responses(404, 409, 412),
+    dependencies=[SuggestsTools],
 )
 async def delete_tool(
     name: ToolPath,
     principal: WritesProviders,
     database: UsesDatabase,
     feed: UsesFeed,
+    settings: UsesSettings,
     *,
     if_match: IfMatch = None,
 ) -> None:
     """Delete a custom tool. An imported tool can only be disabled (409)."""
-    await service.delete_tool(database, principal=principal, name=name, if_match=if_match)
+    history = ToolHistoryWriter(principal.key_id, settings.tool_history_max)
+    await service.delete_tool(database, principal=principal, name=name, if_match=if_match, history=history)
     await feed.catch_up()
+
+
+@router.get(
+    "/tools/{name}/history",
+    operation_id="getToolHistory",
+    summary="Get the history of a tool",
+    tags=["tools"],
+    responses=PAGE_HEADERS | problem_responses(404),
+    dependencies=[SuggestsTools],
+)
+async def get_tool_history(
+    name: ToolPath,
+    principal: ReadsProviders,
+    database: UsesDatabase,
+    links: UsesPageLinks,
+    query: Annotated[ToolHistoryQuery, Query()],
+) -> ToolHistoryPage:
+    """List what imports, approvals and people changed on a tool, newest first.
+
+    The history is retained while a source does not have the tool, and deleted with its provider.
+    """
+    page = await tool_history(database, query, principal=principal, name=name)
+    links.set(page.next_cursor)
+    return ToolHistoryPage.of(page, [ToolHistoryItem.of(row, principal=principal) for row in page.rows])

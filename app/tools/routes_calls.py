@@ -6,12 +6,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query
 
 from app.access import requires
+from app.access.repository import key_names
 from app.call_log.queries import list_calls
-from app.dependencies import UsesDatabase, UsesVault
-from app.schemas import problem_responses
+from app.dependencies import UsesDatabase, UsesPageLinks, UsesVault
+from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
 from app.tools import call_records
-from app.tools.schemas_calls import CallBodies, CallOut, CallPage, CallQuery
+from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
 
 router = APIRouter(tags=["tools"])
 
@@ -20,25 +21,42 @@ ReadsBodies = Annotated[Principal, Depends(requires("calls:bodies"))]
 CallId = Annotated[UUID, Path(description="The `X-Call-Id` of the call's response.")]
 
 
-@router.get("/calls", operation_id="listCalls", responses=problem_responses())
-async def get_calls(
-    principal: ReadsCalls, database: UsesDatabase, query: Annotated[CallQuery, Query()]
+@router.get(
+    "/calls",
+    operation_id="listCalls",
+    summary="List call records",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def get_call_records(
+    principal: ReadsCalls, database: UsesDatabase, links: UsesPageLinks, query: Annotated[CallQuery, Query()]
 ) -> CallPage:
-    """List the calls of tools that this key may see, newest first."""
+    """List the calls of tools that this key may see, newest first unless `sort` says otherwise."""
     filters = query.filters(call_records.visible_calls(principal))
-    async with database.reading() as session:
-        rows, next_cursor = await list_calls(session, filters=filters, cursor=query.cursor, limit=query.limit)
-    return CallPage(items=[CallOut.of(row) for row in rows], next_cursor=next_cursor)
+    async with database.read_session() as session:
+        page = await list_calls(session, query.page(), filters=filters, count=query.total)
+        names = await key_names(session, {row.key_id for row in page.rows}, principal=principal)
+    links.set(page.next_cursor)
+    return CallPage.of(page, [CallView.of(row, names) for row in page.rows])
 
 
-@router.get("/calls/{call_id}", operation_id="getCall", responses=problem_responses(404))
-async def get_one(call_id: CallId, principal: ReadsCalls, database: UsesDatabase) -> CallOut:
+@router.get(
+    "/calls/{call_id}", operation_id="getCall", summary="Get a call record", responses=problem_responses(404)
+)
+async def get_call(call_id: CallId, principal: ReadsCalls, database: UsesDatabase) -> CallView:
     """Return one call. With several workers its record may appear only after CALL_LOG_FLUSH_SECONDS."""
-    return CallOut.of(await call_records.get(call_id, principal=principal, database=database))
+    row = await call_records.get(call_id, principal=principal, database=database)
+    async with database.read_session() as session:
+        names = await key_names(session, {row.key_id}, principal=principal)
+    return CallView.of(row, names)
 
 
-@router.get("/calls/{call_id}/bodies", operation_id="getCallBodies", responses=problem_responses(404))
-async def get_bodies(
+@router.get(
+    "/calls/{call_id}/bodies",
+    operation_id="getCallBodies",
+    summary="Get the recorded arguments and response of a call",
+    responses=problem_responses(404),
+)
+async def get_call_bodies(
     call_id: CallId, principal: ReadsBodies, database: UsesDatabase, vault: UsesVault
 ) -> CallBodies:
     """Return the recorded arguments and response of a call (CALL_LOG_BODIES). Each read is an event."""

@@ -1,16 +1,19 @@
 """Request and response models of `/tools`."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from app.catalog.tools import ToolView, call_url
-from app.schemas import StrictModel, Tag, Text
+from app.pagination import PageQuery
+from app.resource_names import PROVIDER_NAME
+from app.schemas import PageModel, StrictModel, Tag, Text
+from app.security.requirements import security_json
 
 
 class ToolSummary(BaseModel):
-    """A tool in a list."""
+    """A tool as an item of a list."""
 
     name: str = Field(description="Canonical name, `provider.tool`.", examples=["library.searchBooks"])
     alias: str = Field(
@@ -21,6 +24,9 @@ class ToolSummary(BaseModel):
     tags: list[str]
     enabled: bool = Field(description="Whether it can be called; also false where its provider is disabled.")
     deprecated: bool
+    requires_approval: bool = Field(
+        description="Whether each call waits until another key has approved it (202)."
+    )
     custom: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
     call_url: str = Field(examples=["https://tools.example.com/tools/library_searchBooks/call"])
@@ -28,11 +34,11 @@ class ToolSummary(BaseModel):
 
     @classmethod
     def of(cls, tool: ToolView, *, base_url: str) -> "ToolSummary":
-        """Return the summary of a tool whose calls this gateway takes below `base_url`."""
+        """Return the summary of a tool, with its call URL below `base_url`, the gateway's public address."""
         return cls(**_summary(tool, base_url))
 
 
-class ToolOut(ToolSummary):
+class ToolDetails(ToolSummary):
     """A tool with its schemas and its call template (without secrets)."""
 
     inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object.")
@@ -46,33 +52,51 @@ class ToolOut(ToolSummary):
     created_at: datetime
 
     @classmethod
-    def of(cls, tool: ToolView, *, base_url: str) -> "ToolOut":
-        """Return the full view of a tool whose calls this gateway takes below `base_url`."""
+    def of(cls, tool: ToolView, *, base_url: str) -> "ToolDetails":
+        """Return the details of a tool, with its call URL below `base_url`, the gateway's public address."""
         return cls(
             **_summary(tool, base_url),
             inputs=tool.inputs,
             outputs=tool.outputs,
-            slimmed=tool.slimmed,
+            slimmed=tool.slimming_steps,
             call_template=tool.call_template,
-            security=tool.security,
+            security=security_json(tool.security),
             average_response_size=tool.average_response_size,
             created_at=tool.created_at,
         )
 
 
-class ToolPage(BaseModel):
-    """A page of tools, by name."""
+class ToolPage(PageModel[ToolSummary]):
+    """A page of tools."""
 
-    items: list[ToolSummary]
-    next_cursor: str | None
+
+class ToolQuery(PageQuery):
+    """Order and filters of a list of tools. `q` searches name and description."""
+
+    sort: Literal["name", "-name", "created_at", "-created_at", "updated_at", "-updated_at"] = Field(
+        "name", description="Order of the items; `-` for descending."
+    )
+    provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
+        None, description="Only tools of this provider.", examples=["library"]
+    )
+    tag: Tag | None = Field(None, description="Only tools with this tag, their own or their provider's.")
+    enabled: bool | None = Field(None, description="Only tools that are enabled (or disabled).")
+    state: Literal["enabled", "disabled", "deprecated"] | None = Field(
+        None, description="Only enabled, disabled or deprecated tools."
+    )
 
 
 class ToolPatch(StrictModel):
-    """The fields to change. An omitted field stays as it is; null reverts to the source's value."""
+    """The fields to change. An omitted field is not changed; null reverts to the source's value."""
 
     description: Text | None = Field(None, examples=["Search the catalogue by words of the title."])
     tags: Annotated[list[Tag], Field(max_length=64)] | None = Field(None, examples=[["reading"]])
     enabled: Annotated[bool, Field(strict=True)] | None = None
+    requires_approval: Annotated[bool, Field(strict=True)] | None = Field(
+        None,
+        description="Whether each call waits for approval. Removing the requirement needs the scope "
+        "`approvals:decide`.",
+    )
 
 
 class ToolHit(BaseModel):
@@ -105,6 +129,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "tags": tool.tags,
         "enabled": tool.enabled,
         "deprecated": tool.deprecated,
+        "requires_approval": tool.requires_approval,
         "custom": tool.custom,
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),

@@ -1,14 +1,18 @@
 """Request and response models of `/calls`."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
-from app.schemas import PROVIDER_NAME, TOOL_NAME, Rfc3339DateTime
+from app.pagination import PageQuery
+from app.resource_names import PROVIDER_NAME, TOOL_NAME
+from app.schemas import PageModel, Rfc3339DateTime
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
@@ -16,15 +20,16 @@ _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 FilterText = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")]
 
 
-class CallQuery(BaseModel):
-    """Filters of a list of calls; a call must match every one that is given."""
+class CallSelection(BaseModel):
+    """Filters of calls; a call must match every one that is given."""
 
     tool: Annotated[str, Field(pattern=TOOL_NAME)] | None = Field(None, description="Canonical name.")
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = None
     key_id: FilterText | None = Field(None, description="Id of the client's API key.")
     outcome: FilterText | None = Field(
         None,
-        description="ok, cancelled, running, unknown (its end was never recorded), or the slug of a problem.",
+        description="ok, invalid-response (validated, and not as the tool's outputs say), cancelled, "
+        "running, unknown (its end was never recorded), or the slug of a problem.",
     )
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(
         None, description="HTTP status of the response."
@@ -38,32 +43,52 @@ class CallQuery(BaseModel):
     min_duration_ms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         None, description="Only calls that took at least this many milliseconds."
     )
-    call_id: UUID | None = Field(None, description="The `X-Call-Id` of the call's response.")
-    since: Rfc3339DateTime | None = Field(None, description="Only calls at or after this time, RFC 3339.")
-    until: Rfc3339DateTime | None = Field(None, description="Only calls before this time, RFC 3339.")
-    limit: int = Field(50, ge=1, le=200, description="Maximum number of items in the page.")
-    cursor: UUID | None = Field(None, description="`next_cursor` of the previous page.")
 
     def filters(self, visible: CallFilters) -> CallFilters:
         """Return these filters, further limited to the calls that the principal may see (`visible`)."""
-        return CallFilters(
-            tool=self.tool,
-            provider=self.provider,
-            key_id=self.key_id,
-            outcome=self.outcome,
-            since=_storable_time(self.since),
-            until=_storable_time(self.until),
+        return replace(visible, **self.model_dump(include=set(CallSelection.model_fields)))
+
+
+class CallPeriod(CallSelection):
+    """Filters of calls, and the period in which they began."""
+
+    call_id: UUID | None = Field(None, description="The `X-Call-Id` of the call's response.")
+    since: Rfc3339DateTime | None = Field(None, description="Only calls at or after this time, RFC 3339.")
+    until: Rfc3339DateTime | None = Field(None, description="Only calls before this time, RFC 3339.")
+
+    def filters(self, visible: CallFilters) -> CallFilters:
+        """Return these filters, further limited to the calls that the principal may see (`visible`)."""
+        return replace(
+            super().filters(visible),
+            since=storable_time(self.since),
+            until=storable_time(self.until),
             call_id=self.call_id,
-            status=self.status,
-            upstream_status=self.upstream_status,
-            safe=self.safe,
-            min_duration_ms=self.min_duration_ms,
-            providers=visible.providers,
-            tools=visible.tools,
         )
 
 
-class CallOut(BaseModel):
+class CallQuery(CallPeriod, PageQuery):
+    """Order and filters of a list of calls. `q` searches the tool's name."""
+
+    sort: Literal["at", "-at"] = Field("-at", description="Order of the items; `-` for descending.")
+    total: bool = Field(default=False, description="Count the calls; else `total` is null.")
+
+    def filters(self, visible: CallFilters) -> CallFilters:
+        """Return these filters, further limited to the calls that the principal may see (`visible`)."""
+        return replace(super().filters(visible), text=self.q)
+
+
+class CallCsvQuery(CallPeriod):
+    """The filters of a list of calls, and how many rows to export."""
+
+    limit: int = Field(10_000, ge=1, le=100_000, description="Maximum number of rows.")
+    cursor: UUID | None = Field(None, description="Only calls before the one with this id.")
+
+    def filters(self, visible: CallFilters) -> CallFilters:
+        """Return these filters, further limited to the calls that the principal may see (`visible`)."""
+        return replace(super().filters(visible), before=self.cursor)
+
+
+class CallView(BaseModel):
     """The record of one call."""
 
     id: UUID = Field(description="The `X-Call-Id` of its response.")
@@ -72,7 +97,8 @@ class CallOut(BaseModel):
     provider: str
     tool: str
     outcome: str = Field(
-        description="ok, cancelled, or the slug of the problem; running; unknown: its end was not recorded.",
+        description="ok, invalid-response, cancelled, or the slug of the problem; running; unknown: its end "
+        "was not recorded.",
         examples=["ok"],
     )
     status: int = Field(description="HTTP status of the response; 0 while it is not known.")
@@ -84,12 +110,16 @@ class CallOut(BaseModel):
     safe: bool | None = Field(
         description="Whether the tool has no side effects; null where no tool was found."
     )
+    key_name: str | None = Field(
+        description="Name of the client's API key; null where the requesting key may not see that key."
+    )
 
     @classmethod
-    def of(cls, row: CallRecord) -> "CallOut":
-        """Return the view of a stored record."""
-        names = (name for name in cls.model_fields if name != "outcome")
-        return cls(outcome=outcome_of(row), **{name: getattr(row, name) for name in names})
+    def of(cls, row: CallRecord, key_names: Mapping[str, str]) -> "CallView":
+        """Return the response model of a stored record; `key_names` are the names of keys by their ids."""
+        names = (name for name in cls.model_fields if name not in ("outcome", "key_name"))
+        fields = {name: getattr(row, name) for name in names}
+        return cls(outcome=outcome_of(row), key_name=key_names.get(row.key_id), **fields)
 
 
 class CallBody(BaseModel):
@@ -112,14 +142,11 @@ class CallBodies(BaseModel):
     result: CallBody | None = Field(description="null where there was no response.")
 
 
-class CallPage(BaseModel):
-    """A page of calls, newest first."""
-
-    items: list[CallOut]
-    next_cursor: UUID | None
+class CallPage(PageModel[CallView]):
+    """A page of calls. They are counted only where `total=true` asks for it."""
 
 
-def _storable_time(moment: datetime | None) -> datetime | None:
+def storable_time(moment: datetime | None) -> datetime | None:
     """Return the time in UTC, clamped to a day inside Python's calendar so that no offset leaves it."""
     if moment is None:
         return None

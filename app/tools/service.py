@@ -1,9 +1,10 @@
 """Reads and changes stored tools. A change is one transaction, committed before the response."""
 
 import re
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -13,6 +14,7 @@ from app.catalog.tools import (
     ToolView,
     has_name,
     has_tag,
+    is_disabled,
     is_enabled,
     principal_filter,
     tool_select,
@@ -20,43 +22,55 @@ from app.catalog.tools import (
 )
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
-from app.models import Override, Provider, Tool, now
-from app.pagination import decode_cursor, encode_cursor, etag_matches
-from app.schemas import TOOL_NAME
+from app.models import Override, Provider, Tool
+from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
+from app.registration.tool_history import ToolHistoryWriter
+from app.resource_names import TOOL_NAME
 from app.security.principal import Principal
-from app.tools.schemas import ToolPatch
+from app.tools.overrides import require_approver, store_overrides
+from app.tools.schemas import ToolPatch, ToolQuery
 
 _NAME = re.compile(TOOL_NAME)
+_ORDER: Final = Ordering(
+    {
+        "name": SortField(col(Tool.name), "name", unique=True),
+        "created_at": SortField(col(Tool.created_at), "created_at", datetime),
+        "updated_at": SortField(col(Tool.updated_at), "updated_at", datetime),
+    },
+    item_id=col(Tool.id),
+    ids_first=True,
+)
+
+
+class UnknownTool(NotFound):
+    """There is no tool of this name that the principal may see; its route adds similar names."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no tool {name}.")
+        self.name = name
 
 
 def etag(tool: ToolView) -> str:
     """Return the strong entity tag of a tool: its version in quotes (RFC 9110 section 8.8.3)."""
-    return f'"{tool.version}"'
+    return version_etag(tool.version)
 
 
-async def list_tools(
-    database: Database, *, principal: Principal, filters: dict[str, Any], cursor: str | None, limit: int
-) -> tuple[list[ToolView], str | None]:
-    """Return a page of the tools that the principal may see, by name, and the cursor of the next page or
-    None.
-
-    `filters` may have the keys provider, tag and enabled; a value of None does not filter.
-    """
+async def list_tools(database: Database, query: ToolQuery, *, principal: Principal) -> Page[ToolView]:
+    """Return a page of the tools that the principal may see; raise InvalidInput for another list's cursor."""
     statement = tool_select().where(principal_filter(principal))
-    if filters.get("provider") is not None:
-        statement = statement.where(col(Provider.name) == filters["provider"])
-    if filters.get("tag") is not None:
-        statement = statement.where(has_tag(filters["tag"]))
-    if filters.get("enabled") is not None:
-        enabled = is_enabled()
-        statement = statement.where(enabled if filters["enabled"] else ~enabled)
-    if cursor is not None:
-        statement = statement.where(col(Tool.name) > decode_cursor(cursor))
-    statement = statement.order_by(col(Tool.name)).limit(limit + 1)
-    async with database.reading() as session:
-        tools = [tool_view(row) for row in (await session.execute(statement)).all()]
-    page = tools[:limit]
-    return page, encode_cursor(page[-1].name) if len(tools) > limit else None
+    if query.provider is not None:
+        statement = statement.where(col(Provider.name) == query.provider)
+    if query.tag is not None:
+        statement = statement.where(has_tag(query.tag))
+    if query.enabled is not None:
+        statement = statement.where(is_enabled() if query.enabled else is_disabled())
+    if query.state is not None:
+        statement = statement.where(state_filter(query.state))
+    if query.q is not None:
+        statement = statement.where(has_text(query.q))
+    async with database.read_session() as session:
+        page = await read_page(session, statement, ordering=_ORDER, page=query.page())
+    return Page([tool_view(row) for row in page.rows], page.next_cursor, page.total, page.total_at_least)
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
@@ -66,59 +80,56 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
     With `full`, a large tool has the schemas that calls are validated against, not the slimmed ones that
     models see.
     """
-    async with database.reading() as session:
+    async with database.read_session() as session:
         return await _found(session, _visible(name, principal, full=full), name)
 
 
 async def change_tool(
-    database: Database, *, principal: Principal, name: str, patch: ToolPatch, if_match: str | None
+    database: Database,
+    *,
+    principal: Principal,
+    name: str,
+    patch: ToolPatch,
+    if_match: str | None,
+    history: ToolHistoryWriter,
 ) -> ToolView:
-    """Override the source's description, tags or enabled with the patch; return the tool after the change.
+    """Override the source's description, tags or enabled, or the requirement of approval, with the patch;
+    return the tool after the change.
 
-    Raises NotFound, and PreconditionFailed where `if_match` names another version.
+    Raises NotFound, PreconditionFailed where `if_match` names another version, and Forbidden for removing the
+    requirement of approval without the scope for approving.
     """
-    given = patch.model_dump(exclude_unset=True)
-    async with database.writing() as session:
+    changes = patch.model_dump(exclude_unset=True)
+    async with database.transaction() as session:
         before = await _locked(session, principal=principal, name=name, if_match=if_match)
-        override = await session.get(Override, before.id) or Override(tool_id=before.id)
-        for field, value in given.items():
-            setattr(override, field, value)
-        if override.description is None and override.tags is None and override.enabled is None:
-            if override in session:
-                await session.delete(override)
-        else:
-            session.add(override)
-        row = await session.get_one(Tool, before.id)
-        row.version += 1
-        row.updated_at = now()
-        await session.flush()
-        after = await _found(session, _visible_by_id(before), name)
-        await record_event(
-            session,
-            actor=principal.key_id,
-            action="updated",
-            object_type="tool",
-            object_name=before.name,
-            detail={"changed": sorted(given)},
-        )
-        await _record(session, before)
-    return after
+        require_approver(principal, before.requires_approval, changes)
+        await store_overrides(session, {before.id: changes}, principal=principal, history=history)
+        return await _found(session, _visible_by_id(before), name)
 
 
-async def delete_tool(database: Database, *, principal: Principal, name: str, if_match: str | None) -> None:
+async def delete_tool(
+    database: Database,
+    *,
+    principal: Principal,
+    name: str,
+    if_match: str | None,
+    history: ToolHistoryWriter,
+) -> None:
     """Delete a custom tool.
 
     Raises NotFound, PreconditionFailed, and Conflict for an imported tool, which the next import would
     restore.
     """
-    async with database.writing() as session:
+    async with database.transaction() as session:
         tool = await _locked(session, principal=principal, name=name, if_match=if_match)
         if not tool.custom:
             raise Conflict(
                 f"The tool {tool.name} was imported, and the next import would restore it: disable it "
                 'instead with PATCH and {"enabled": false}.'
             )
-        await session.delete(await session.get_one(Tool, tool.id))
+        row = await session.get_one(Tool, tool.id)
+        await history.write_changes(session, tool.provider_id, {row.source_key: []}, action="deleted")
+        await session.delete(row)
         await session.flush()
         await record_event(
             session, actor=principal.key_id, action="deleted", object_type="tool", object_name=tool.name
@@ -131,6 +142,23 @@ def visible_tool_names(principal: Principal) -> Select[Any] | None:
     if principal.tags is None:
         return None
     return tool_select().with_only_columns(col(Tool.name)).where(principal_filter(principal))
+
+
+def state_filter(state: str) -> ColumnElement[bool]:
+    """Return the condition that a tool is in a state: enabled, disabled or deprecated."""
+    if state == "enabled":
+        return is_enabled()
+    return is_disabled() if state == "disabled" else col(Tool.deprecated).is_(True)
+
+
+def has_text(q: str) -> ColumnElement[bool]:
+    """Return the condition that the name or the description that is shown contains the text."""
+    overridden = col(Override.description)
+    stored = func.coalesce(col(Tool.slimmed)["description"].astext, col(Tool.description))
+    return or_(
+        contains(q, col(Tool.name), overridden),
+        and_(overridden.is_(None), contains(q, stored)),
+    )
 
 
 async def _locked(
@@ -159,7 +187,7 @@ def _visible_by_id(tool: ToolView) -> Select[Any]:
 async def _found(session: AsyncSession, statement: Select[Any], name: str) -> ToolView:
     row = (await session.execute(statement)).one_or_none()
     if row is None:
-        raise NotFound(f"There is no tool {name}.")
+        raise UnknownTool(name)
     return tool_view(row)
 
 

@@ -2,11 +2,12 @@
 into credentials.
 
 A bearer token is an `api_key` with the value `Bearer ${TOKEN}` in the header `Authorization`, and remains
-one.
+one. The types aws_sigv4, hmac, digest and google_service_account, and the grants of oauth2 other than client
+credentials, are the gateway's own: released clients reject them, so no manual has them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -14,8 +15,17 @@ from app.errors import FieldError, InvalidInput
 from app.security.credentials import CredentialDraft
 from app.text import pointer
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
+from app.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
+from app.utcp.signature_recipe import SignatureRecipe
 
-_SPELLINGS: Final = {"apikey": "api_key", "oauth": "oauth2", "oauth_2": "oauth2", "http_basic": "basic"}
+_SPELLINGS: Final = {
+    "apikey": "api_key",
+    "oauth": "oauth2",
+    "oauth_2": "oauth2",
+    "http_basic": "basic",
+    "http_digest": "digest",
+    "sigv4": "aws_sigv4",
+}
 
 
 class _Auth(BaseModel):
@@ -45,10 +55,7 @@ class ApiKeyAuth(_Auth):
         return cls.model_fields[info.field_name].default if value is None else value
 
 
-class BasicAuth(_Auth):
-    """HTTP Basic authentication (RFC 7617)."""
-
-    auth_type: Literal["basic"] = "basic"
+class _PasswordAuth(_Auth):
     username: str
     password: str = Field(repr=False)
 
@@ -57,20 +64,62 @@ class BasicAuth(_Auth):
     def _no_colon(cls, value: str) -> str:
         if ":" in value:
             raise ValueError(
-                "A user name of basic authentication must not contain a colon (RFC 7617, section 2)"
+                "A user name must not contain a colon (RFC 7617, section 2; RFC 7616, section 4.4)"
             )
         return value
 
 
-class OAuth2Auth(_Auth):
+class BasicAuth(_PasswordAuth):
+    """HTTP Basic authentication (RFC 7617)."""
+
+    auth_type: Literal["basic"] = "basic"
+
+
+class DigestAuth(_PasswordAuth):
+    """HTTP Digest authentication (RFC 7616)."""
+
+    auth_type: Literal["digest"] = "digest"
+
+
+class AwsSigV4Auth(_Auth):
+    """AWS Signature Version 4."""
+
+    auth_type: Literal["aws_sigv4"] = "aws_sigv4"
+    access_key_id: str = Field(min_length=1, repr=False)
+    secret_access_key: str = Field(min_length=1, repr=False)
+    session_token: str | None = Field(default=None, repr=False)
+    region: str = Field(min_length=1, max_length=100)
+    service: str = Field(min_length=1, max_length=100)
+
+
+class HmacAuth(_Auth, SignatureRecipe):
+    """A signature of each request by a recipe."""
+
+    auth_type: Literal["hmac"] = "hmac"
+    secret: str = Field(min_length=1, repr=False)
+    key_id: str | None = Field(default=None, repr=False)
+
+
+class GoogleServiceAccountAuth(_Auth):
+    """The key of a Google service account, with which tokens are requested at its `token_uri`."""
+
+    auth_type: Literal["google_service_account"] = "google_service_account"
+    key: dict[str, Any] | str = Field(repr=False)
+    scope: str | None = None
+    subject: str | None = None
+
+
+class OAuth2Auth(_Auth, OAuth2Grant):
     """OAuth 2.0 client credentials (RFC 6749 section 4.4), with optional `audience` and `resource` (RFC
-    8707).
+    8707), and the grants of `OAuth2Grant`.
     """
 
     auth_type: Literal["oauth2"] = "oauth2"
     token_url: str = Field(min_length=1, max_length=2048)
-    client_id: str = Field(min_length=1)
-    client_secret: str = Field(repr=False)
+    client_id: str = Field(default="")
+    client_secret: str | None = Field(default=None, repr=False)
+    refresh_token: str | None = Field(default=None, repr=False)
+    private_key: str | None = Field(default=None, repr=False)
     scope: str | None = None
     audience: str | None = None
     resource: str | None = None
@@ -82,6 +131,13 @@ class OAuth2Auth(_Auth):
             value = " ".join(value)
         return value or None
 
+    @field_validator("grant_type", "token_endpoint_auth_method", mode="before")
+    @classmethod
+    def _known_or_default(cls, value: Any, info: Any) -> Any:
+        # UTCP does not define these members, so that a value of another meaning is ignored like any other.
+        known = get_args(cls.model_fields[info.field_name].annotation)
+        return value if value in known else cls.model_fields[info.field_name].default
+
     @field_validator("token_url")
     @classmethod
     def _is_http(cls, value: str) -> str:
@@ -90,17 +146,21 @@ class OAuth2Auth(_Auth):
         return value
 
 
-Auth = Annotated[ApiKeyAuth | BasicAuth | OAuth2Auth, Field(discriminator="auth_type")]
-_MODELS: Final[Mapping[str, type[ApiKeyAuth] | type[BasicAuth] | type[OAuth2Auth]]] = {
-    "api_key": ApiKeyAuth, "basic": BasicAuth, "oauth2": OAuth2Auth,
+AnyAuth = (
+    ApiKeyAuth | BasicAuth | OAuth2Auth | DigestAuth | AwsSigV4Auth | HmacAuth | GoogleServiceAccountAuth
+)
+Auth = Annotated[AnyAuth, Field(discriminator="auth_type")]
+_MODELS: Final[Mapping[str, type[AnyAuth]]] = {
+    "api_key": ApiKeyAuth, "basic": BasicAuth, "oauth2": OAuth2Auth, "digest": DigestAuth,
+    "aws_sigv4": AwsSigV4Auth, "hmac": HmacAuth, "google_service_account": GoogleServiceAccountAuth,
 }  # fmt: skip
 
 
-def read_auth(raw: Any, *, at: str = "") -> ApiKeyAuth | BasicAuth | OAuth2Auth:
+def read_auth(raw: Any, *, at: str = "") -> AnyAuth:
     """Parse an auth object, accepting variant spellings of its type; raise InvalidInput with pointers
     below `at`.
     """
-    if isinstance(raw, (ApiKeyAuth, BasicAuth, OAuth2Auth)):
+    if isinstance(raw, AnyAuth):
         return raw
     if not isinstance(raw, Mapping):
         raise InvalidInput(
@@ -131,17 +191,28 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
             return CredentialDraft("api_key", {"location": location, "name": name}, {"value": value})
         case BasicAuth(username=username, password=password):
             return CredentialDraft("basic", {}, {"username": username, "password": password})
+        case DigestAuth(username=username, password=password):
+            return CredentialDraft("digest", {}, {"username": username, "password": password})
+        case AwsSigV4Auth() as aws:
+            names = ("access_key_id", "secret_access_key", "session_token")
+            secrets = {name: value for name in names if (value := getattr(aws, name))}
+            return CredentialDraft("aws_sigv4", {"region": aws.region, "service": aws.service}, secrets)
+        case HmacAuth() as signature:
+            return hmac_draft(signature, secret=signature.secret, key_id=signature.key_id, at=at)
+        case GoogleServiceAccountAuth() as google:
+            return google_draft(google.key, scope=google.scope, subject=google.subject, at=pointer(at, "key"))
         case OAuth2Auth() as oauth:
-            public = {
-                "token_url": oauth.token_url,
-                "scope": oauth.scope,
-                "audience": oauth.audience,
-                "resource": oauth.resource,
-                "token_endpoint_auth_method": "auto",
-            }
-            return CredentialDraft(
-                "oauth2", public, {"client_id": oauth.client_id, "client_secret": oauth.client_secret}
-            )
+            return oauth2_draft(oauth, at=at)
+
+
+def hmac_draft(recipe: SignatureRecipe, *, secret: str, key_id: str | None, at: str = "") -> CredentialDraft:
+    """Return the draft of an HMAC signature; raise InvalidInput for a recipe that names an absent key id."""
+    uses = "".join((recipe.string_to_sign, recipe.header_value, *recipe.headers.values()))
+    if "{key_id}" in uses and not key_id:
+        error = FieldError(pointer(at, "key_id"), "Give the key id that the recipe names.")
+        raise InvalidInput("The key id of the signature is missing.", errors=[error])
+    secrets = {"secret": secret} | ({"key_id": key_id} if key_id else {})
+    return CredentialDraft("hmac", recipe.public(), secrets)
 
 
 def field_errors(error: ValidationError, *, at: str = "") -> list[FieldError]:
@@ -153,9 +224,9 @@ def field_errors(error: ValidationError, *, at: str = "") -> list[FieldError]:
 
 
 def _kind(raw: Mapping[str, Any]) -> str:
-    given = raw.get("auth_type") or raw.get("type")
-    if isinstance(given, str):
-        kind = given.strip().lower().replace("-", "_").replace(" ", "_")
+    auth_type = raw.get("auth_type") or raw.get("type")
+    if isinstance(auth_type, str):
+        kind = auth_type.strip().lower().replace("-", "_").replace(" ", "_")
         return _SPELLINGS.get(kind, kind)
     for key, kind in (("token_url", "oauth2"), ("username", "basic"), ("api_key", "api_key")):
         if key in raw:

@@ -71,7 +71,7 @@ class CallTemplate(BaseModel):
 
     @property
     def passed_gateways(self) -> tuple[str, ...]:
-        """The identities of gateways like this one that a call passes."""
+        """The identities of the UTCP gateways that a call passes."""
         return ()
 
     def through_gateway(self, *, keeps_auth: bool) -> Self:
@@ -79,7 +79,10 @@ class CallTemplate(BaseModel):
         return self if keeps_auth else self.model_copy(update={"auth": None})
 
     def for_tool(self, name: str) -> Self:  # noqa: ARG002 - for protocols that name tools.
-        """Return the template for the tool of this name in a manual."""
+        """Return the template of the tool of this name, in a manual or one that a person has written.
+
+        Raise InvalidInput, with pointers into the template, where it names nothing that could be called.
+        """
         return self
 
     def stored(self) -> dict[str, Any]:
@@ -98,7 +101,7 @@ class CallTemplate(BaseModel):
 
     @classmethod
     def default_of(cls, name: str) -> Any:
-        """Return the default of a field."""
+        """Return the default value of the field of this name."""
         return cls.model_fields[name].get_default(call_default_factory=True)
 
 

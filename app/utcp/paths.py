@@ -36,7 +36,7 @@ class Placeholder(NamedTuple):
 class UrlTemplate:
     """A compiled URL. `head` is everything up to the first placeholder, percent-encoded.
 
-    `may_form_dots` tells that a segment consists of several pieces which together could form a dot segment;
+    `may_form_dots` says that a segment consists of several pieces which together could form a dot segment;
     `query_separator` is what precedes an appended query parameter (`?`, `&` or nothing).
     """
 

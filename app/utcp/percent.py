@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
-import orjson
+from app import exact_json
 
 # The characters that RFC 6570's reserved expansion leaves unencoded, less those that end or split a query
 # (`#`, `&`) and those that RFC 3986 does not allow in one (`[`, `]`): a value must never begin another
@@ -18,7 +18,7 @@ _EXACT: Final = 2**53
 
 
 def escape(text: str) -> str:
-    """Percent-encode all but the unreserved characters, as UTF-8."""
+    """Return the text with all but the unreserved characters percent-encoded, as UTF-8 (RFC 3986, 2.3)."""
     return text if text.isascii() and text.isalnum() else quote(text, safe="")
 
 
@@ -62,4 +62,4 @@ def scalar(value: Any) -> str:
 
 def json_text(value: Any) -> str:
     """Return a value as compact JSON; raise TypeError where JSON cannot represent it."""
-    return orjson.dumps(value).decode()
+    return exact_json.dumps(value).decode()

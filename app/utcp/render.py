@@ -27,12 +27,23 @@ _HEADS: Final = {
 }
 GATEWAYS: Final = "x-gateways"
 """The member of a call template that lists the gateways a call passes; every released client ignores it."""
+_TEMPLATE_KEYS: Final = {
+    1: ("tool_call_template", "call_template_type"),
+    0: ("tool_provider", "provider_type"),
+}
 _AUTH: Final = {
     "auth_type": "api_key",
     "api_key": "Bearer ${GATEWAY_TOKEN}",
     "var_name": "Authorization",
     "location": "header",
 }
+STREAMING_PROTOCOL: Final = "streamable_http"
+"""The protocol by which clients call tools that stream, as UTCP 1.x names it."""
+_STREAMING_PROTOCOLS: Final = {1: STREAMING_PROTOCOL, 0: "http_stream"}
+# A client gives up when it is over; the gateway's own limit (STREAM_TIMEOUT) is sooner.
+_STREAM_MILLISECONDS: Final = 86_400_000
+# Bytes that are no events come as they are, in place of their base64 in JSON.
+_STREAM_TYPES: Final = "application/x-ndjson;form=values, application/octet-stream"
 _UNSAFE_IN_TEMPLATES: Final = str.maketrans({"$": "%24", "{": "%7B", "}": "%7D"})
 # The only keywords that the 0.x model accepts in a root schema.
 _V0_KEYWORDS: Final = frozenset(
@@ -65,9 +76,13 @@ class ManualToolEntry:
     call_url: str
     provider: str = "gateway"
     gateways: tuple[str, ...] = ()
-    """The gateways that a call passes, this one last; other gateways read it, so as not to call in a
-    circle.
+    """The gateways that a call passes, this one last; other gateways read it, to prevent call
+    loops.
     """
+    as_stream: bool = False
+    """Whether clients are to read the response as a stream, by UTCP's `streamable_http`."""
+    chunk_size: int | None = None
+    """The bytes of a piece of such a stream that the upstream's own call template declares."""
 
 
 def render_tool_v1(entry: ManualToolEntry) -> bytes:
@@ -78,7 +93,7 @@ def render_tool_v1(entry: ManualToolEntry) -> bytes:
     rebased = rebase({"type": "object", **schema}, "/properties/body")
     hoisted = {key: rebased.pop(key) for key in DEFINITIONS if key in rebased}
     inputs = _wrapped(rebased) | hoisted
-    return _tool(entry, inputs, publishable(entry.outputs), "tool_call_template", "call_template_type")
+    return _tool(entry, inputs, publishable(entry.outputs), 1)
 
 
 def render_tool_v0(entry: ManualToolEntry) -> bytes:
@@ -87,12 +102,12 @@ def render_tool_v0(entry: ManualToolEntry) -> bytes:
     """
     inputs = _wrapped({"type": "object", **transformed(inline(publishable(entry.inputs)), single_typed)})
     outputs = transformed(inline(publishable(entry.outputs)), single_typed)
-    shown = {key: value for key, value in outputs.items() if key in _V0_KEYWORDS}
-    root = shown.get("type") if shown.get("type") in TYPES else "object"
-    outputs = {**shown, "type": root} | (
-        {"properties": shown.get("properties", {})} if root == "object" else {}
+    root_schema = {key: value for key, value in outputs.items() if key in _V0_KEYWORDS}
+    root = root_schema.get("type") if root_schema.get("type") in TYPES else "object"
+    outputs = {**root_schema, "type": root} | (
+        {"properties": root_schema.get("properties", {})} if root == "object" else {}
     )
-    return _tool(entry, inputs, outputs, "tool_provider", "provider_type")
+    return _tool(entry, inputs, outputs, 0)
 
 
 def render_manual(version: ManualVersion, tools: Sequence[bytes]) -> bytearray:
@@ -111,17 +126,22 @@ def _wrapped(schema: Schema) -> Schema:
     return {"type": "object", "properties": {"body": schema}, "required": ["body"]}
 
 
-def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, template_key: str, type_key: str) -> bytes:
+def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, version: ManualVersion) -> bytes:
+    template_key, type_key = _TEMPLATE_KEYS[version]
     template: dict[str, Any] = {
         "name": entry.provider.translate(_UNSAFE_IN_TEMPLATES),
-        type_key: "http",
+        type_key: _STREAMING_PROTOCOLS[version] if entry.as_stream else "http",
         "http_method": "POST",
         "url": entry.call_url.translate(_UNSAFE_IN_TEMPLATES),
         "content_type": "application/json",
-        "headers": {"Accept": "application/json"},
+        "headers": {"Accept": _STREAM_TYPES if entry.as_stream else "application/json"},
         "body_field": "body",
         "auth": _AUTH,
     }
+    if entry.as_stream:
+        template["timeout"] = _STREAM_MILLISECONDS
+        if entry.chunk_size is not None:
+            template["chunk_size"] = entry.chunk_size
     if entry.gateways:
         template[GATEWAYS] = entry.gateways
     return tool_json(entry, inputs, outputs, template_key, template)

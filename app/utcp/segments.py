@@ -50,7 +50,7 @@ def check_segment(segment: str, *, at: str) -> None:
 
 def is_dot_segment(segment: str) -> bool:
     """Return whether a segment of a template is `.` or `..` after decoding, or is encoded too often to
-    tell.
+    decode.
     """
     decoded = _decoded(segment)
     return decoded is None or any(_is_dots(piece) for piece in decoded.split("/"))

@@ -1,5 +1,5 @@
-"""The converter judged on every public API: metrics M1 to M18 over the corpus, by a reading of its own.
+"""The converter measured on every public API: metrics M1 to M18 over the corpus, by an independent reading.
 
-Nothing here imports the converter's stages: documents are read again, literally, and compared with what
-`app.openapi.convert` gave.
+Nothing here imports the converter's stages: documents are parsed again, literally, and compared with the
+result of `app.openapi.convert`.
 """

@@ -1,4 +1,4 @@
-"""M10, M11 and M12 of a body: reachable, sent as the document allows, its properties and their duty.
+"""M10, M11 and M12 of a body: reachable, sent as the document allows, its (required) properties.
 
 The schema of the document and that of the tool are walked side by side, through the references of each.
 """
@@ -93,9 +93,16 @@ class Schemas:
             expected=list(literal.content),
             got=plan["content_type"],
         )
-        if chosen is not None and (is_json(chosen) or is_form(chosen)):
-            schema = literal.content[chosen].get("schema", True)
-            self._compare(_Step(schema, properties[plan["input"]], frozenset()), defs, record)
+        if chosen is None:
+            return
+        schema, made = literal.content[chosen].get("schema", True), properties[plan["input"]]
+        if is_json(chosen) or is_form(chosen):
+            self._compare(_Step(schema, made, frozenset()), defs, record)
+        elif plan.get("xml") is not None:
+            # The other alternative is the document as text; the root that has no name is a member.
+            value = made["anyOf"][0]
+            value = value.get("additionalProperties", value) if "maxProperties" in value else value
+            self._compare(_Step(schema, value, frozenset()), defs, record)
 
     def _chosen(self, content: dict[str, Json], sent: str) -> str | None:
         """Return the media type of the document that corresponds to the one that was sent."""
@@ -185,7 +192,7 @@ class Schemas:
         return _Seen(keep, differs, offered, missing, self._lost(literal, made), tuple(children))
 
     def _lost(self, literal: Json, made: Json) -> str:
-        """Return a pattern that the tool lacks although every engine supports it, or lacks without a note."""
+        """Return a pattern that the tool lacks although every engine supports it, or without a warning."""
         pattern = literal.get("pattern")
         if not isinstance(pattern, str) or made.get("pattern") == pattern:
             return ""

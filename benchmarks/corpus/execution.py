@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 import jsonschema_rs
 
 from app.errors import InvalidArguments
-from benchmarks.corpus import wire
+from benchmarks.corpus import wire, xml_wire
 from benchmarks.corpus.addresses import canonical, expected_url
 from benchmarks.corpus.bodies import base, is_form, is_json
 from benchmarks.corpus.instances import Maker, NoInstanceError
-from benchmarks.corpus.judge import valid
 from benchmarks.corpus.operations import Pair
 from benchmarks.corpus.reading import Json, LiteralParameter, UnresolvedError
 from benchmarks.corpus.records import Record
+from benchmarks.corpus.schema_validation import valid
 
 _WRONG: tuple[Any, ...] = ({}, [], "\x01no such", 1.5, True, -1)
 _XML = "<a>1</a>"
@@ -60,14 +60,14 @@ def make(pair: Pair, seed: str) -> Given:
         chosen = next((m for m in literal.content if base(m) == sent), next(iter(literal.content)))
         given.media = chosen
         schema = literal.content[chosen].get("schema", {"type": "object"} if is_form(chosen) else True)
-        given.body = _body(maker, chosen, schema)
+        given.body = _body(maker, chosen, schema, pair)
         if is_form(chosen) and isinstance(given.body, dict):
             given.files = _files(pair, schema) if "multipart" in chosen else frozenset()
         given.arguments[pair.body["input"]] = given.body
     return given
 
 
-def _body(maker: Maker, media: str, schema: Any) -> Any:
+def _body(maker: Maker, media: str, schema: Any, pair: Pair) -> Any:
     kind = base(media)
     if is_json(media) or is_form(media):
         value = maker.value(schema)
@@ -75,10 +75,22 @@ def _body(maker: Maker, media: str, schema: Any) -> Any:
             raise NoInstanceError
         return value
     if kind.endswith(("/xml", "+xml")):
-        return _XML
+        return _xml_value(maker, schema, pair) if xml_wire.is_structured(pair.reading, schema) else _XML
     if wire.is_text(kind):
         return maker.value(schema)
     return "QUJD"
+
+
+def _xml_value(maker: Maker, schema: Any, pair: Pair) -> Any:
+    """Return a value of the schema; as the only member of an object where it does not name the root."""
+    value = maker.value(schema)
+    try:
+        named = xml_wire.root_name(pair.reading, schema) is not None
+    except wire.UndefinedError:
+        named = True
+    if named or xml_wire.is_wrapper(pair.reading, schema):
+        return value
+    return {"Root": value}
 
 
 def _files(pair: Pair, schema: Any) -> frozenset[str]:
@@ -107,30 +119,30 @@ def check(pair: Pair, plan: Any, seed: str, record: Record) -> None:
         return
     problem = next(iter(validator.iter_errors(given.arguments)), None)
     record.check("M15 accepted", problem is None, expected=given.arguments, got=problem and problem.message)
-    _refused(pair, given, validator, record)
+    _check_rejected(pair, given, validator, record)
     if plan is not None and problem is None:
         check_wire(pair, plan, given, "M16 corpus", record)
 
 
-def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
+def _check_rejected(pair: Pair, given: Given, validator: Any, record: Record) -> None:
     for name in given.arguments:
         if name in pair.tool.inputs.get("required", ()):
             fewer = {key: value for key, value in given.arguments.items() if key != name}
-            record.check("M15 refused", not validator.is_valid(fewer), expected=f"refused without {name}")
+            record.check("M15 rejected", not validator.is_valid(fewer), expected=f"rejected without {name}")
     more = {**given.arguments, "no such argument": 1}
-    record.check("M15 refused", not validator.is_valid(more), expected="an unknown argument refused")
+    record.check("M15 rejected", not validator.is_valid(more), expected="an unknown argument rejected")
     for one, value in given.parameters:
         entry = pair.entry(one)
-        for wrong in _beyond(value):
+        for wrong in _beyond(value, may_be_empty=one.may_be_empty):
             if entry is not None and not _valid(pair, one.schema, wrong):
-                refused = not validator.is_valid({**given.arguments, entry["input"]: wrong})
+                rejected = not validator.is_valid({**given.arguments, entry["input"]: wrong})
                 got = f"{one.name} = {wrong!r}"[:80]
-                record.check("M15 refused", refused, expected="beyond the bounds", got=got, at=one.pointer)
+                record.check("M15 rejected", rejected, expected="beyond the bounds", got=got, at=one.pointer)
         for wrong in _WRONG:
             if entry is not None and not _valid(pair, one.schema, wrong):
-                refused = not validator.is_valid({**given.arguments, entry["input"]: wrong})
+                rejected = not validator.is_valid({**given.arguments, entry["input"]: wrong})
                 record.check(
-                    "M15 refused", refused, expected=f"{one.name} = {wrong!r} refused", at=one.pointer
+                    "M15 rejected", rejected, expected=f"{one.name} = {wrong!r} rejected", at=one.pointer
                 )
                 break
     literal = pair.operation.body
@@ -141,15 +153,15 @@ def _refused(pair: Pair, given: Given, validator: Any, record: Record) -> None:
         for wrong in _WRONG[:3]:
             worse = {**given.body, name: wrong}
             if not _valid(pair, schema, worse):
-                refused = not validator.is_valid({**given.arguments, pair.body["input"]: worse})
-                record.check("M15 refused", refused, expected=f"body.{name} = {wrong!r} refused")
+                rejected = not validator.is_valid({**given.arguments, pair.body["input"]: worse})
+                record.check("M15 rejected", rejected, expected=f"body.{name} = {wrong!r} rejected")
                 break
 
 
-def _beyond(value: Any) -> list[Any]:
+def _beyond(value: Any, *, may_be_empty: bool) -> list[Any]:
     """Return values of the same type that enums, bounds, lengths or patterns may exclude."""
     if isinstance(value, str):
-        return [value + "\x01", "", value * 50]
+        return [value + "\x01", value * 50, *([] if may_be_empty else [""])]
     if isinstance(value, list):
         return [[], value * 60, [value]]
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -171,6 +183,10 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
     """Place the arguments and compare the request with the tables."""
     try:
         expected = _expected(pair, given)
+        if _is_xml_value(given) and pair.operation.body is not None:
+            # What has no defined form may be rejected.
+            schema = pair.operation.body.content[str(given.media)].get("schema")
+            xml_wire.expected(pair.reading, schema, given.body)
     except (wire.UndefinedError, binascii.Error, UnicodeEncodeError):
         return
     if expected is None:
@@ -201,12 +217,23 @@ def check_wire(pair: Pair, plan: Any, given: Given, metric: str, record: Record)
     encoding = literal.content[given.media].get("encoding") if literal else {}
     encoding = encoding if isinstance(encoding, dict) else {}
     try:
-        wrong = wire.check_body(
-            given.media, encoding, given.body, given.files, (content_type, placed.body or b"")
-        )
+        sent = content_type, placed.body or b""
+        wrong = wire.check_body(given.media, encoding, given.body, given.files, sent)
+        if not wrong and literal is not None and _is_xml_value(given):
+            schema = literal.content[given.media].get("schema")
+            wrong = xml_wire.check_xml(pair.reading, schema, given.body, sent[1])
     except (wire.UndefinedError, binascii.Error):
         return
     record.check(metric, not wrong, expected=given.body, got=wrong)
+
+
+def _is_xml_value(given: Given) -> bool:
+    """Return whether the body is a value that becomes XML."""
+    return (
+        given.media is not None
+        and base(given.media).endswith(("/xml", "+xml"))
+        and not isinstance(given.body, str)
+    )
 
 
 def _parts(url: str) -> tuple[str, str, str, list[str]]:
@@ -239,7 +266,8 @@ def _expected(pair: Pair, given: Given) -> tuple[str, dict[str, str], list[str]]
     cookies: list[str] = []
     for one, value in given.parameters:
         spec = wire.Style(one.name, one.style, one.explode, one.reserved)
-        text = None if one.content_type is None else wire.by_content(one.content_type, value)
+        is_text = one.content_type is not None and not is_form(one.content_type)
+        text = wire.by_content(str(one.content_type), value) if is_text else None
         in_template = one.place == "query" and f"{{{one.name}}}" in pair.operation.path.partition("?")[2]
         if one.place == "path":
             slots[one.name] = wire.path(spec, value) if text is None else wire.encoded(text)
@@ -251,6 +279,9 @@ def _expected(pair: Pair, given: Given) -> tuple[str, dict[str, str], list[str]]
                 if text is None
                 else [f"{wire.encoded(one.name)}={wire.encoded(text)}"]
             )
+        elif one.place == "querystring":
+            form = base(one.content_type or "") == "application/x-www-form-urlencoded"
+            pairs += wire.form(value) if form else [wire.encoded(str(text))]
         elif one.place == "header":
             headers[one.name.lower()] = wire.header(spec, value) if text is None else text
         else:

@@ -21,7 +21,7 @@ _TYPES = {"null", "boolean", "object", "array", "number", "string", "integer"}
 _DIALECT = ("nullable", "discriminator", "xml", "externalDocs", "example", "readOnly", "writeOnly",
             "collectionFormat", "allowEmptyValue")  # fmt: skip
 #: One of 22,000 characters takes 0.2 s to compile: docs/openapi.md says that such are left out.
-LONGEST_PATTERN = 4_000
+MAX_PATTERN_LENGTH = 4_000
 _AT_ROOT = ("oneOf", "anyOf", "allOf", "enum", "not", "$ref", "const", "if")
 
 
@@ -52,7 +52,7 @@ class Piece:
 
 @dataclass
 class Inputs:
-    """Judges the input schemas of one conversion; shared schemas are judged once."""
+    """Checks the input schemas of one conversion; shared schemas are checked once."""
 
     _pieces: dict[int, Piece] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ class Inputs:
         """Check M4, M5 and M6 of one tool."""
         inputs = tool.inputs
         defs = inputs.get("$defs", {})
-        root = self._piece({key: value for key, value in inputs.items() if key != "$defs"}, keep=False)
+        root = self._piece({key: value for key, value in inputs.items() if key != "$defs"}, cached=False)
         pieces = [root, *(self._piece(one) for one in defs.values())]
         problem = next((piece.problem for piece in pieces if piece.problem), "")
         record.check("M4 valid", not problem, got=problem)
@@ -74,16 +74,16 @@ class Inputs:
         dialect = sorted({word for piece in pieces for word in piece.dialect})
         record.check("M6 dialect", not dialect, got=dialect)
 
-    def _piece(self, schema: Any, *, keep: bool = True) -> Piece:
+    def _piece(self, schema: Any, *, cached: bool = True) -> Piece:
         known = self._pieces.get(id(schema))
         if known is None:
-            known = _judge(schema)
-            if keep:
+            known = _checked(schema)
+            if cached:
                 self._pieces[id(schema)] = known
         return known
 
 
-def _judge(schema: Any) -> Piece:
+def _checked(schema: Any) -> Piece:
     problem = ""
     try:
         jsonschema_rs.meta.validate(schema)
@@ -111,7 +111,7 @@ def _leftovers(node: Json) -> Iterator[str]:
 @lru_cache(maxsize=20_000)
 def compiles(pattern: Any) -> bool:
     """Return whether Python and an ECMA 262 engine support a regular expression, in acceptable time."""
-    if not isinstance(pattern, str) or len(pattern) > LONGEST_PATTERN:
+    if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN_LENGTH:
         return False
     try:
         with warnings.catch_warnings():

@@ -1,18 +1,18 @@
-"""Values that a schema of the document allows, generated from a seed and validated by the judge."""
+"""Values that a schema of the document allows, generated from a seed and validated against it."""
 
 import math
 import random
 import re
 import warnings
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parser  # type: ignore[attr-defined]
+from re import _constants as sre  # type: ignore[attr-defined, unused-ignore]
+from re import _parser as sre_parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any
 
-from benchmarks.corpus.judge import pattern_of, valid
 from benchmarks.corpus.reading import Json, Reading, UnresolvedError
+from benchmarks.corpus.schema_validation import pattern_of, valid
 
-_DEEPEST = 6
-_MOST = 400
+_MAX_DEPTH = 6
+_MAX_SCHEMAS = 400
 _FORMATS = {
     "date": "2026-02-03", "date-time": "2026-02-03T04:05:06Z", "uuid": "7c9e6679-7425-40de-944b-e07fc1f90ae7",
     "email": "ann@example.com", "uri": "https://example.com/a", "url": "https://example.com/a",
@@ -32,12 +32,12 @@ class Maker:
     def __init__(self, reading: Reading, seed: str) -> None:
         self._reading = reading
         self._random = random.Random(seed)
-        self._left = _MOST
+        self._remaining = _MAX_SCHEMAS
 
     def value(self, schema: Any) -> Any:
-        """Return a value that the judge accepts. Raises NoInstanceError."""
+        """Return a valid value. Raises NoInstanceError."""
         for full in (True, False):
-            self._left = _MOST
+            self._remaining = _MAX_SCHEMAS
             try:
                 made = self._make(schema, 0, full=full)
                 if valid(self._reading, schema, made):
@@ -47,8 +47,8 @@ class Maker:
         raise NoInstanceError
 
     def _make(self, schema: Any, depth: int, *, full: bool) -> Any:
-        self._left -= 1
-        if self._left < 0 or depth > 3 * _DEEPEST:
+        self._remaining -= 1
+        if self._remaining < 0 or depth > 3 * _MAX_DEPTH:
             raise NoInstanceError
         if not isinstance(schema, dict):
             if schema is False:

@@ -1,6 +1,6 @@
 """M17 and the hard part of M18: conversions in processes of their own.
 
-As a program (`python -m benchmarks.corpus.limits digest|cost FILE...`) it answers for the files it is given.
+`python -m benchmarks.corpus.limits digest|cost FILE...` prints a line of JSON for each file.
 """
 
 import json
@@ -15,40 +15,40 @@ from typing import Any
 import orjson
 
 from app.openapi import ConvertOptions, convert
+from benchmarks.corpus.assessment import digest
 from benchmarks.corpus.download import ROOT, url_of
-from benchmarks.corpus.judging import digest
 
-#: M18: seconds, and bytes beyond the parsed document, for Microsoft Graph beta.
+#: M18: seconds, and bytes beyond the parsed document, for the Microsoft Graph beta API.
 GRAPH_SECONDS = 60
 GRAPH_MEMORY = 2 * 2**30
 _BATCH = 200
 
 
 def _peak() -> int:
-    """The most memory that this program held, in bytes; `ru_maxrss` would count the parent's, too."""
+    """The peak resident memory of this process in bytes; `ru_maxrss` would include the parent's."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def _ask(order: str, files: Sequence[Path], *, hash_seed: str) -> list[Any]:
-    answers: list[Any] = []
+def _run(command: str, files: Sequence[Path], *, hash_seed: str) -> list[Any]:
+    results: list[Any] = []
     for start in range(0, len(files), _BATCH):
-        command = [
+        program = [
             sys.executable,
             "-m",
             "benchmarks.corpus.limits",
-            order,
+            command,
             *map(str, files[start : start + _BATCH]),
         ]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(command, capture_output=True, check=True, env=environment, cwd=ROOT)
-        answers.extend(json.loads(line) for line in done.stdout.splitlines())
-    return answers
+        done = subprocess.run(program, capture_output=True, check=True, env=environment, cwd=ROOT)
+        results.extend(json.loads(line) for line in done.stdout.splitlines())
+    return results
 
 
 def differing(files: Sequence[Path], seeds: tuple[str, str] = ("1", "4242")) -> list[str]:
     """M17: the documents whose tools differ between two hash seeds."""
-    first, second = (_ask("digest", files, hash_seed=seed) for seed in seeds)
+    first, second = (_run("digest", files, hash_seed=seed) for seed in seeds)
     return [str(file) for file, one, other in zip(files, first, second, strict=True) if one != other]
 
 
@@ -57,7 +57,7 @@ Cost = tuple[float, float, int, int]
 
 def cost(file: Path) -> Cost:
     """Seconds of CPU and of the clock, bytes beyond the parsed document, and tools of one conversion."""
-    busy, elapsed, memory, tools = _ask("cost", [file], hash_seed="0")[0]
+    busy, elapsed, memory, tools = _run("cost", [file], hash_seed="0")[0]
     return busy, elapsed, memory, tools
 
 

@@ -9,13 +9,14 @@ from urllib.parse import urljoin, urlsplit
 from app.errors import InvalidInput
 from app.http_requests.plan_compiler import compile_plan
 from app.openapi import ConvertedTool
+from app.openapi.conversion import SecuritySchemeSlot
 from benchmarks.corpus.addresses import canonical, expected_url
 from benchmarks.corpus.reading import Json, LiteralOperation, LiteralParameter, Reading
 from benchmarks.corpus.records import Record
 
 _KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# What a client of a shared gateway never sets, whatever a document says; docs/openapi.md gives the reasons.
+# What a client of a shared gateway must not set, whatever a document says; docs/openapi.md gives the reasons.
 _WITHHELD = frozenset(
     {"host", "content-length", "transfer-encoding", "te", "connection", "upgrade", "keep-alive", "trailer"}
     | {"expect", "cookie", "forwarded", "x-real-ip"}
@@ -31,7 +32,7 @@ class Pair:
     reading: Reading
     operation: LiteralOperation
     tool: ConvertedTool
-    slots: dict[str, Json]
+    slots: dict[str, SecuritySchemeSlot]
 
     @property
     def plan(self) -> list[Json]:
@@ -129,8 +130,8 @@ def check_parameters(pair: Pair, record: Record) -> None:
             "M10", (entry["input"] in required) == (one.required or entry["in"] == "path"),
             expected=f"{one.name} required: {one.required}", got=sorted(required), at=one.pointer,
         )  # fmt: skip
-    made_up = [entry["name"] for entry in pair.plan if entry["input"] not in known and entry["in"] != "path"]
-    record.check("M9 parameters", not made_up, expected="no other parameters", got=made_up)
+    surplus = [entry["name"] for entry in pair.plan if entry["input"] not in known and entry["in"] != "path"]
+    record.check("M9 parameters", not surplus, expected="no other parameters", got=surplus)
 
 
 def _placeholders(pair: Pair, record: Record, required: set[str]) -> None:
@@ -152,9 +153,9 @@ def _same_wire(one: LiteralParameter, entry: Json, record: Record) -> None:
     if entry["in"] != one.place:
         return
     if one.content_type is not None:
-        said = one.content_type.partition(";")[0].strip()
-        # A range of types does not say how the value is written.
-        same = "*" in said or (entry["content_type"] or "").partition(";")[0] == said
+        media = one.content_type.partition(";")[0].strip()
+        # A media range does not determine how the value is serialised.
+        same = "*" in media or (entry["content_type"] or "").partition(";")[0] == media
         record.check("M9 parameters", same, expected=one.content_type, got=entry, at=one.pointer)
         return
     styles = {"path": ("simple", "label", "matrix"), "header": ("simple",), "cookie": ("form",)}
@@ -213,13 +214,13 @@ def check_security(pair: Pair, record: Record) -> None:
     """M14: the same alternatives, the same scopes, and no ignored header among the inputs."""
     expected = literal_security(pair.reading, pair.operation)
     metric = "M14 secured" if any(expected) else "M14 public"
-    got = [{pair.slots[need["slot"]]["scheme"]: need["scopes"] for need in one} for one in pair.tool.security]
+    got = [{pair.slots[need.slot].scheme: list(need.scopes) for need in one} for one in pair.tool.security]
     unique = [one for index, one in enumerate(expected) if one not in expected[:index]]
     record.check(metric, got == unique, expected=unique, got=got)
     schemes = pair.reading.raw.get("components", {}).get("securitySchemes", {})
     for alternative in pair.tool.security:
         for need in alternative:
-            _slot(pair.slots[need["slot"]], schemes, pair.reading, record)
+            _slot(pair.slots[need.slot], schemes, pair.reading, record)
     ignored = [one.name.lower() for one in pair.operation.parameters if one.ignored]
     if ignored:
         offered = [
@@ -228,15 +229,15 @@ def check_security(pair: Pair, record: Record) -> None:
         record.check("M14 ignored headers", not offered, expected="none of them", got=offered)
 
 
-def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
-    scheme = schemes.get(slot["scheme"]) if isinstance(schemes, dict) else None
+def _slot(slot: SecuritySchemeSlot, schemes: Any, reading: Reading, record: Record) -> None:
+    scheme = schemes.get(slot.scheme) if isinstance(schemes, dict) else None
     if not isinstance(scheme, dict):
-        record.check("M14 secured", slot["kind"] == "unsupported", expected="undefined", got=slot)
+        record.check("M14 secured", slot.kind == "unsupported", expected="undefined", got=slot)
         return
     scheme = reading.follow(scheme)
     kind = scheme.get("type"), str(scheme.get("scheme", "")).lower()
     expected = {"apiKey": "api_key", "oauth2": "oauth2"}.get(str(kind[0]), "unsupported")
-    if kind[0] == "http" and kind[1] in ("basic", "bearer"):
+    if kind[0] == "http" and kind[1] in ("basic", "bearer", "digest"):
         expected = kind[1]
     if (
         expected == "api_key"
@@ -245,11 +246,14 @@ def _slot(slot: Json, schemes: Any, reading: Reading, record: Record) -> None:
     ):
         # No header or cookie can have such a name (RFC 9110 section 5.6.2).
         expected = "unsupported"
-    ok = slot["kind"] == expected
+    if str(scheme.get("x-amazon-apigateway-authtype", "")).lower() == "awssigv4":
+        # AWS declares its signature as an API key in the header Authorization.
+        expected = "aws_sigv4"
+    ok = slot.kind == expected
     if expected == "api_key":
-        ok = ok and (slot["name"], slot["location"]) == (scheme.get("name"), scheme.get("in"))
+        ok = ok and (slot.parameter, slot.location) == (scheme.get("name"), scheme.get("in"))
     if expected == "oauth2":
-        got = slot["token_url"] and canonical(slot["token_url"])
+        got = slot.token_url and canonical(slot.token_url)
         ok = ok and got in [one and canonical(one) for one in _token_urls(scheme, reading)]
     record.check("M14 secured", ok, expected=scheme, got=slot)
 
@@ -258,9 +262,9 @@ def _token_urls(scheme: Json, reading: Reading) -> set[str | None]:
     """Return the token URLs: those of flows without a user if there are any, none otherwise."""
     flows = scheme.get("flows")
     flows = flows if isinstance(flows, dict) else {}
-    said = {name: one.get("tokenUrl") for name, one in flows.items() if isinstance(one, dict)}
-    machine = said.get("clientCredentials")
-    wanted = [machine] if machine else [one for one in said.values() if one]
+    urls = {name: one.get("tokenUrl") for name, one in flows.items() if isinstance(one, dict)}
+    machine = urls.get("clientCredentials")
+    wanted = [machine] if machine else [one for one in urls.values() if one]
     resolved = {urljoin(reading.url, one.strip()) for one in wanted if isinstance(one, str)}
     usable: set[str | None] = {
         one for one in resolved if urlsplit(one).scheme in ("http", "https") and urlsplit(one).netloc

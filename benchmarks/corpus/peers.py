@@ -1,13 +1,13 @@
 """The scores of four existing converters on the same corpus: per cent of operations, without Microsoft Graph.
 
 Measured with utcp-http 1.1.15, FastMCP 4.1.2, google-adk 2.13 and openapi-llm 0.4.3, one child per document,
-60 s and 4 GiB; a refused document counts as all wrong. M16 is on a sample of 646 cases of their own.
+60 s and 4 GiB; a rejected document counts as all wrong. M16 is on a sample of 646 cases of their own.
 """
 
 NAMES = ("utcp-http", "FastMCP", "google-adk", "openapi-llm")
 Row = tuple[str, tuple[str, ...], tuple[str, str, str, str]]
 
-#: What the row says, the metrics of ours that it shows, and the published figures of the four.
+#: The title of the row, our metrics in it, and the published figures of the four converters.
 ROWS: tuple[Row, ...] = (
     ("M1 specs converted", ("M1",), ("99.73", "99.66", "97.16", "98.11")),
     ("M2 one tool per operation", ("M2",), ("90.0", "99.5", "94.5", "87.5")),
@@ -55,7 +55,7 @@ ROWS: tuple[Row, ...] = (
     ),
     ("M14 ignored headers hidden", ("M14 ignored headers",), ("0", "0", "0", "0.1")),
     ("M15 valid arguments accepted", ("M15 accepted",), ("58.3", "95.9", "92.6", "52.5")),
-    ("M15 ill-typed ones refused", ("M15 refused",), ("-", "100", "-", "-")),
+    ("M15 ill-typed ones rejected", ("M15 rejected",), ("-", "100", "-", "-")),
     ("M16 wire, from the corpus", ("M16 corpus",), ("31.3", "88.1", "75.5", "20.6")),
 )
 PERFECT = ("0", "18.2", "41.9", "16.9")

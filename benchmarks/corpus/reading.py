@@ -8,11 +8,11 @@ from urllib.parse import unquote
 
 Json = dict[str, Any]
 
-_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-_PLACES = ("path", "query", "header", "cookie")
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_PLACES = ("path", "query", "querystring", "header", "cookie")
 #: OAS Parameter Object: header parameters of these names "SHALL be ignored".
 IGNORED = frozenset({"accept", "content-type", "authorization"})
-_STYLES = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+_STYLES = {"path": "simple", "query": "form", "querystring": "form", "header": "simple", "cookie": "form"}
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+\s*(;.*)?", re.ASCII)
 _HOPS = 60
 
@@ -34,6 +34,7 @@ class LiteralParameter:
     content_type: str | None
     schema: Any
     pointer: str
+    may_be_empty: bool = False
 
     @property
     def ignored(self) -> bool:
@@ -172,11 +173,12 @@ class Reading:
             place=place,
             required=place == "path" or node.get("required") is True,
             style=str(style),
-            explode=explode if isinstance(explode, bool) else style in ("form", "deepObject"),
+            explode=explode if isinstance(explode, bool) else style in ("form", "deepObject", "cookie"),
             reserved=node.get("allowReserved") is True,
             content_type=media,
             schema=schema,
             pointer=at,
+            may_be_empty=node.get("allowEmptyValue") is True,
         )
 
     def _body(self, node: Any, at: str) -> LiteralBody | None:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: The metrics that a document must fulfil in each of its operations to count as perfect.
+#: The metrics that must hold in every operation of a document for it to count as perfect.
 PERFECT = tuple(f"M{number}" for number in range(1, 15))
-_LONGEST = 300
+_MAX_LENGTH = 300
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Finding:
 
 
 class Record:
-    """The verdicts on one operation (or, with an empty key, on the document)."""
+    """The results of all metrics for one operation (or, with an empty key, for the document)."""
 
     def __init__(self, operation: str, pointer: str) -> None:
         self._operation = operation
@@ -31,10 +31,10 @@ class Record:
         self.findings: list[Finding] = []
 
     def check(self, metric: str, ok: bool, *, expected: Any = "", got: Any = "", at: str = "") -> bool:
-        """Note that `metric` ("M9 collisions") applies, and whether it holds here."""
+        """Record that `metric` ("M9 collisions") applies, and whether it holds here."""
         self.applies[metric] = None
         if not ok:
-            texts = str(expected)[:_LONGEST], str(got)[:_LONGEST]
+            texts = str(expected)[:_MAX_LENGTH], str(got)[:_MAX_LENGTH]
             self.findings.append(Finding(metric, self._operation, at or self._pointer, *texts))
         return ok
 
@@ -65,7 +65,7 @@ class Scores:
 
 
 @dataclass
-class Judged:
+class Assessment:
     """One document: its scores, its findings, and its cost."""
 
     spec: str

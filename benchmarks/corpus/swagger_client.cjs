@@ -3,7 +3,7 @@
 // are). A request is {url, method, headers, body (base64 or null)}, or {error}.
 "use strict";
 
-// The browser's bundle needs no other package; Node has all that it asks of a browser.
+// The browser's bundle needs no other package; Node has all the browser features that it needs.
 globalThis.window = globalThis;
 globalThis.self = globalThis;
 globalThis.File ??= require("node:buffer").File;
@@ -14,17 +14,17 @@ const file = (text) => new File([Buffer.from(text, "base64")], "file");
 
 const files = (value) => (Array.isArray(value) ? value.map(file) : file(value));
 
-function opened(fields, names) {
+function withFiles(fields, names) {
   const found = names.filter((name) => name in fields).map((name) => [name, files(fields[name])]);
   return { ...fields, ...Object.fromEntries(found) };
 }
 
-async function build({ binary, fileNames, ...asked }) {
-  if (binary) asked.requestBody = file(asked.requestBody);
+async function build({ binary, fileNames, ...request }) {
+  if (binary) request.requestBody = file(request.requestBody);
   for (const place of ["requestBody", "parameters"]) {
-    if (fileNames) asked[place] = opened(asked[place] || {}, fileNames);
+    if (fileNames) request[place] = withFiles(request[place] || {}, fileNames);
   }
-  const { url, method, body, ...made } = await client.execute({ ...asked, http: (request) => request });
+  const { url, method, body, ...made } = await client.execute({ ...request, http: (built) => built });
   // Values become texts, bodies become bytes and forms get their boundary as fetch() would do it.
   const headers = Object.fromEntries(Object.entries(made.headers).map(([name, value]) => [name, String(value)]));
   if (body === undefined) return { url, method, headers, body: null };

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.corpus import peers
-from benchmarks.corpus.records import Finding, Judged, Scores
+from benchmarks.corpus.records import Assessment, Finding, Scores
 
 #: Two documents hold a quarter of all operations: figures are given with and without them.
 GRAPH = "microsoft.com/graph"
@@ -23,7 +23,7 @@ class Total:
     counts: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
 
-    def add(self, one: Judged) -> None:
+    def add(self, one: Assessment) -> None:
         """Count one document."""
         self.specs += 1
         self.operations += one.operations
@@ -33,10 +33,10 @@ class Total:
         self.seconds.append(one.seconds)
 
     @classmethod
-    def of(cls, judged: Iterable[Judged]) -> "Total":
+    def of(cls, assessments: Iterable[Assessment]) -> "Total":
         """Return the sum over some documents."""
         total = cls()
-        for one in judged:
+        for one in assessments:
             total.add(one)
         return total
 

@@ -7,9 +7,10 @@ object, exploded lists in cookies, empty values in paths.
 
 import base64
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from benchmarks.corpus.bodies import base as media_base
 from benchmarks.corpus.bodies import is_json
@@ -24,8 +25,11 @@ _TEXTUAL = frozenset(
 )
 
 
+_JSON_LINES = frozenset({"application/jsonl", "application/x-ndjson"})
+
+
 class UndefinedError(Exception):
-    """Raised where the specification does not say how a value is written."""
+    """Raised where the specification does not define how a value is serialised."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ def encoded(text: str, *, reserved: bool = False) -> str:
     if reserved and _OPEN & set(text):
         # Applications must know which of them would end or split the query (OAS 3.1.1, 4.8.12.2.1).
         raise UndefinedError("reserved characters that delimit")
-    kept = _UNRESERVED + (_RESERVED if reserved else "")
-    return "".join(c if c in kept else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
+    unescaped = _UNRESERVED + (_RESERVED if reserved else "")
+    return "".join(c if c in unescaped else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text)
 
 
 def text_of(value: Any) -> str:
@@ -128,9 +132,26 @@ def header(spec: Style, value: Any) -> str:
 
 def cookie(spec: Style, value: Any) -> list[str]:
     """Return the `name=value` pairs of the Cookie header."""
+    if spec.style == "cookie":
+        return _plain_cookies(spec, value)
     if isinstance(value, list | dict) and spec.explode:
         raise UndefinedError("an exploded list in a cookie")
     return query(spec, value)
+
+
+def _plain_cookies(spec: Style, value: Any) -> list[str]:
+    """OAS 3.2.0, Style Examples, `cookie`: as `form`, without percent-encoding."""
+    if not isinstance(value, list | dict):
+        return [f"{spec.name}={text_of(value)}"]
+    items = _items(value, explode=spec.explode, plain=True)
+    if not spec.explode:
+        return [f"{spec.name}={','.join(items)}"]
+    return items if isinstance(value, dict) else [f"{spec.name}={item}" for item in items]
+
+
+def form(value: Json) -> list[str]:
+    """Return the pairs of a form in a query string (OAS 3.2.0, `in: querystring`; WHATWG URL, section 5)."""
+    return [urlencode([pair]) for pair in _urlencoded(value, {})]
 
 
 def is_text(kind: str) -> bool:
@@ -151,7 +172,7 @@ def by_content(media: str, value: Any) -> str:
 
 
 def check_body(media: str, encoding: Json, value: Any, files: frozenset[str], sent: tuple[str, bytes]) -> str:
-    """Return what is wrong with a body as it was sent (content type and bytes), "" if it is correct."""
+    """Return the error in a body as sent (content type and bytes), "" if it is correct."""
     content_type, content = sent
     kind = media_base(content_type)
     if kind != media_base(media) and "*" not in media:
@@ -165,10 +186,25 @@ def check_body(media: str, encoding: Json, value: Any, files: frozenset[str], se
     if kind.startswith("multipart/"):
         wanted = sorted(_expected_parts(value, encoding, files), key=str)
         parts = sorted(parse_multipart(content_type, content), key=str)
-        return "" if wanted == parts else f"parts {parts}, not {wanted}"
+        if wanted != parts:
+            return f"parts {parts}, not {wanted}"
+        names = file_names(content)
+        missing = [one for one in _named_files(value, files) if one not in names]
+        return f"files {names}, without {missing}" if missing else ""
+    if kind.endswith(("/xml", "+xml")) and not isinstance(value, str):
+        return ""
+    if isinstance(value, list) and (kind.endswith("json-seq") or kind in _JSON_LINES):
+        return "" if _sequence(content, kind) == value else f"sequence {content[:200]!r}"
     if is_text(kind):
         return "" if content == text_of(value).encode() else f"text {content[:200]!r}"
     return "" if content == base64.b64decode(value) else f"bytes {content[:200]!r}"
+
+
+def _sequence(content: bytes, kind: str) -> list[Any]:
+    """Return the items of JSON lines, or of a JSON text sequence (RFC 7464)."""
+    if kind in _JSON_LINES:
+        return [_parsed(line) for line in content.split(b"\n")[:-1]]
+    return [_parsed(text) for text in content.split(b"\x1e")[1:]]
 
 
 def _parsed(content: bytes) -> Any:
@@ -182,17 +218,17 @@ def _parsed(content: bytes) -> Any:
 def _urlencoded(value: Json, encoding: Json) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name, one in value.items():
-        said = encoding.get(name) or {}
-        if not {"style", "explode", "allowReserved"} & said.keys():
+        rules = encoding.get(name) or {}
+        if not {"style", "explode", "allowReserved"} & rules.keys():
             if isinstance(one, dict):
                 # OAS 3.0.4 "Encoding Object": the default content type of an object is application/json.
                 pairs.append((name, json.dumps(one, ensure_ascii=False, separators=(",", ":"))))
                 continue
-            if is_json(str(said.get("contentType"))):
+            if is_json(str(rules.get("contentType"))):
                 pairs.append((name, json.dumps(one, ensure_ascii=False, separators=(",", ":"))))
                 continue
-        style = said.get("style", "form")
-        spec = Style(name, style, said.get("explode", style == "form"))
+        style = rules.get("style", "form")
+        spec = Style(name, style, rules.get("explode", style == "form"))
         pairs += parse_qsl("&".join(query(spec, one)), keep_blank_values=True)
     return pairs
 
@@ -201,21 +237,41 @@ def _expected_parts(value: Json, encoding: Json, files: frozenset[str]) -> list[
     """Return (name, content type, content) of each part; JSON contents are parsed."""
     parts: list[tuple[str, str, Any]] = []
     for name, one in value.items():
-        said = encoding.get(name) or {}
-        if {"style", "explode", "allowReserved"} & said.keys():
+        rules = encoding.get(name) or {}
+        if {"style", "explode", "allowReserved"} & rules.keys():
             # OAS 3.0: these SHALL be ignored for multipart; 3.1 has them. Not compared.
             raise UndefinedError("style in multipart")
-        media = str(said["contentType"]).split(",")[0].strip() if "contentType" in said else None
-        items = one if isinstance(one, list) and not is_json(media or "") else [one]
-        parts += [(name, *_expected_part(item, media, is_file=name in files)) for item in items]
+        media = str(rules["contentType"]).split(",")[0].strip() if "contentType" in rules else None
+        is_file = name in files
+        items = one if isinstance(one, list) and (is_file or not is_json(media or "")) else [one]
+        parts += [(name, *_expected_part(item, media, is_file=is_file)) for item in items]
     return parts
+
+
+def _named_files(value: Json, files: frozenset[str]) -> list[tuple[str, str]]:
+    """Return the names of the parts and of the files in them, of those that have one."""
+    given = [(name, one) for name in files & value.keys() for one in _listed(value[name])]
+    return [(name, one["filename"]) for name, one in given if isinstance(one, dict) and "filename" in one]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def file_names(content: bytes) -> list[tuple[str, str]]:
+    """Return the names of the parts of a form and of the files in them."""
+    found = re.findall(rb'; name="([^"]*)"; filename="([^"]*)"', content)
+    return [(name.decode(), filename.decode()) for name, filename in found]
 
 
 def _expected_part(item: Any, media: str | None, *, is_file: bool) -> tuple[str, Any]:
     if is_file:
-        if media is not None and ("*" in media or media.startswith("text/") or is_json(media)):
+        given = item if isinstance(item, dict) else {"data": item}
+        media = given.get("content_type") or media
+        if media is not None and ("*" in media or is_json(media)):
             raise UndefinedError("a file of an open type")
-        return media or "application/octet-stream", base64.b64decode(item)
+        content = given["text"].encode() if "text" in given else base64.b64decode(given["data"])
+        return media or "application/octet-stream", content
     if isinstance(item, dict) or is_json(media or ""):
         return media_base(media or "application/json"), item
     if isinstance(item, list):

@@ -37,15 +37,15 @@ async def over_http(template: Json, arguments: Json) -> AsyncIterator[Call]:
     async with aiohttp.ClientSession() as session:
 
         async def call() -> Any:
-            async with session.post(template["url"], json=arguments["body"]) as answer:
-                return await answer.read()
+            async with session.post(template["url"], json=arguments["body"]) as response:
+                return await response.read()
 
         yield call
 
 
 @asynccontextmanager
 async def tcp(template: Json, arguments: Json) -> AsyncIterator[Call]:
-    """asyncio: a connection for each call, as the protocol has it."""
+    """asyncio: a connection for each call, as the protocol prescribes."""
     message = _text(template["request_data_template"], arguments)
 
     async def call() -> Any:
@@ -105,8 +105,8 @@ async def graphql(template: Json, arguments: Json) -> AsyncIterator[Call]:
     async with aiohttp.ClientSession() as session:
 
         async def call() -> Any:
-            async with session.post(template["url"], json=body) as answer:
-                return await answer.json()
+            async with session.post(template["url"], json=body) as response:
+                return await response.json()
 
         yield call
 
@@ -152,9 +152,9 @@ async def webrtc(template: Json, arguments: Json) -> AsyncIterator[Call]:
     await connection.setLocalDescription(await connection.createOffer())
     peer = f"{template['signaling_server']}/{quote(template['peer_id'])}"
     async with aiohttp.ClientSession() as session:
-        offer = {"data": connection.localDescription.sdp, "headers": {"Content-Type": "application/sdp"}}
-        async with session.post(peer, **offer) as answer:
-            sdp = await answer.text()
+        offer, headers = connection.localDescription.sdp, {"Content-Type": "application/sdp"}
+        async with session.post(peer, data=offer, headers=headers) as response:
+            sdp = await response.text()
     await connection.setRemoteDescription(RTCSessionDescription(sdp, "answer"))
     await opened.wait()
     numbers = itertools.count()
@@ -162,8 +162,8 @@ async def webrtc(template: Json, arguments: Json) -> AsyncIterator[Call]:
     async def call() -> Any:
         number = str(next(numbers))
         waiting[number] = asyncio.get_running_loop().create_future()
-        asked = {"id": number, "type": "call", "tool": template["tool_name"], "arguments": arguments}
-        channel.send(json.dumps(asked))
+        request = {"id": number, "type": "call", "tool": template["tool_name"], "arguments": arguments}
+        channel.send(json.dumps(request))
         return await waiting[number]
 
     yield call
@@ -204,7 +204,7 @@ async def main(order: Json) -> float:
         await _calls(call, order["warm_up"], order["connections"])
         before = _used()
         await _calls(call, order["calls"], order["connections"])
-        return (_used() - before) / order["calls"] * 1e6
+        return (_used() - before) / int(order["calls"]) * 1e6
 
 
 async def _calls(call: Call, number: int, connections: int) -> None:

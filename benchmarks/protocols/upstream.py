@@ -1,6 +1,6 @@
 """`python -m benchmarks.protocols.upstream PORT`: an upstream of every protocol.
 
-What listens at PORT tells how each is called, and what a gateway has to be allowed for that.
+The server at PORT describes how each is called, and the settings of a gateway that may do so.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tests.protocols.kits.all import KITS, settings
 async def main(port: int) -> None:
     """Serves until it is ended."""
     async with contextlib.AsyncExitStack() as stack:
-        told = {}
+        described = {}
         for kit in KITS:
             upstream = await stack.enter_async_context(kit.serve())
             if kit.protocol == "file":
@@ -24,11 +24,11 @@ async def main(port: int) -> None:
             template = kit.template(upstream, "echo")
             if kit.protocol == "text":
                 template["content"] = RESPONSE_MARKER
-            told[kit.protocol] = {"template": template, "arguments": _marked(kit.arguments())}
+            described[kit.protocol] = {"template": template, "arguments": _marked(kit.arguments())}
         allowed = settings().model_dump(mode="json", exclude_unset=True)
 
         async def send_template(_: web.Request) -> web.Response:
-            return web.json_response({"protocols": told, "settings": allowed})
+            return web.json_response({"protocols": described, "settings": allowed})
 
         application = web.Application()
         application.router.add_get("/", send_template)
@@ -39,7 +39,7 @@ async def main(port: int) -> None:
 
 
 def _marked(value: object) -> object:
-    """The arguments with the mark that the load looks for in each answer."""
+    """Return the arguments with the marker that the load process expects in each response."""
     if isinstance(value, dict):
         return {key: RESPONSE_MARKER if key == "word" else _marked(member) for key, member in value.items()}
     return value

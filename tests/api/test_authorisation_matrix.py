@@ -1,4 +1,4 @@
-"""Every operation of the contract x each client that must be denied; new routes are included by themselves."""
+"""Every operation of the contract x each API key that must be denied; new routes are included automatically."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ from app.settings import Settings
 from tests.harness.gateway import RunningGateway
 
 CONTRACT = orjson.loads((Path(__file__).parents[2] / "openapi" / "gateway.json").read_bytes())
-OPEN = {"/health/live", "/health/ready"}
+OPEN = {"/health/live", "/health/ready", "/problems", "/problems/{slug}", "/scopes", "/scopes/{scope}"}
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
 OPERATIONS = [
     (method.upper(), path)
@@ -30,8 +30,8 @@ ALL_SCOPES = tuple(scope for scope in SCOPES if scope != ADMIN)
 
 
 @pytest.fixture(scope="module")
-def callers(gateway: RunningGateway) -> dict[str, str | None]:
-    """The keys that must be refused, by what is wrong with them."""
+def invalid_keys(gateway: RunningGateway) -> dict[str, str | None]:
+    """The API keys that must be rejected, by what is wrong with them."""
     with gateway.client() as client:
 
         def key(name: str, **body: Any) -> dict[str, Any]:
@@ -69,18 +69,16 @@ def filled(path: str) -> str:
     return re.sub(r"\{[^}]+\}", "anything", path)
 
 
-@pytest.mark.parametrize(
-    "caller", ["no key", "unknown key", "wrong checksum", "revoked", "expired", "garbage"]
-)
+@pytest.mark.parametrize("kind", ["no key", "unknown key", "wrong checksum", "revoked", "expired", "garbage"])
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
 def test_a_client_without_a_valid_key_is_rejected(
-    method: str, path: str, caller: str, gateway: RunningGateway, callers: dict[str, str | None]
+    method: str, path: str, kind: str, gateway: RunningGateway, invalid_keys: dict[str, str | None]
 ) -> None:
-    with gateway.client(key=callers[caller] or "") as client:
-        answer = client.request(method, filled(path))
-    assert answer.status_code == 401, f"{answer.status_code} {answer.text}"
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert "www-authenticate" in answer.headers
+    with gateway.client(key=invalid_keys[kind] or "") as client:
+        response = client.request(method, filled(path))
+    assert response.status_code == 401, f"{response.status_code} {response.text}"
+    assert response.headers["content-type"] == "application/problem+json"
+    assert "www-authenticate" in response.headers
 
 
 def needed_scopes(method: str, path: str) -> set[str]:
@@ -88,7 +86,7 @@ def needed_scopes(method: str, path: str) -> set[str]:
     return set(operation["x-required-scopes"])
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if needed_scopes(*one)])
 def test_a_key_with_every_other_scope_is_denied(method: str, path: str, gateway: RunningGateway) -> None:
     needed = needed_scopes(method, path)
     others = [scope for scope in ALL_SCOPES if scope not in needed]
@@ -96,19 +94,27 @@ def test_a_key_with_every_other_scope_is_denied(method: str, path: str, gateway:
     with gateway.client() as client:
         made = client.post("/keys", json={"name": "too small", "scopes": others}).json()
     with gateway.client(key=made["key"]) as small:
-        answer = small.request(method, filled(path))
-    assert answer.status_code == 403, f"{answer.status_code} {answer.text}"
-    assert answer.json()["type"].endswith("forbidden")
+        response = small.request(method, filled(path))
+    assert response.status_code == 403, f"{response.status_code} {response.text}"
+    assert response.json()["type"].endswith("forbidden")
+
+
+def test_the_operations_for_any_valid_key_are_exactly_these() -> None:
+    found = {one for one in OPERATIONS if not needed_scopes(*one)}
+    assert found == {("GET", "/me"), ("GET", "/explain"), ("POST", "/keys/{key_id}/rotate")}
 
 
 def test_every_route_declares_who_may_use_it() -> None:
-    """Walks the application itself: a route that is in no document is found, too."""
+    """Walks the application itself: it finds also routes that are in no OpenAPI document."""
     app = create_app(Settings(_env_file=None))
     undeclared = {getattr(r, "path", str(r)) for r in iter_routes(app.routes) if declared_scope(r) is None}
     assert undeclared == {"/docs/assets"}
 
 
-def test_what_is_open_is_listed_here() -> None:
+def test_the_public_routes_are_exactly_these() -> None:
     app = create_app(Settings(_env_file=None))
     found = {getattr(r, "path", str(r)) for r in iter_routes(app.routes) if declared_scope(r) == "open"}
-    assert found == {"/", "/docs", "/openapi.json", "/health/live", "/health/ready"}
+    assert found == {
+        "/", "/docs", "/openapi.json", "/health/live", "/health/ready",
+        "/problems", "/problems/{slug}", "/scopes", "/scopes/{scope}",
+    }  # fmt: skip

@@ -21,6 +21,7 @@ from aiohttp import web
 from app.database import asyncpg_dsn
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
+from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
 TOOLS = 48
@@ -28,7 +29,7 @@ KILLS = 2
 
 
 class Site:
-    """An upstream that remembers which paths were called."""
+    """An upstream that records which paths were called."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -42,11 +43,11 @@ class Site:
 
     def openapi(self, number: int) -> dict[str, Any]:
         """Operations `t0`, `t1`... with effects, and one without."""
-        answers = {"responses": {"200": {"description": "ok"}}}
+        responses = {"responses": {"200": {"description": "ok"}}}
         paths: dict[str, Any] = {
-            f"/t{n}": {"post": {"operationId": f"t{n}", **answers}} for n in range(number)
+            f"/t{n}": {"post": {"operationId": f"t{n}", **responses}} for n in range(number)
         }
-        paths["/look"] = {"get": {"operationId": "look", **answers}}
+        paths["/look"] = {"get": {"operationId": "look", **responses}}
         return {
             "openapi": "3.0.3", "info": {"title": "Many", "version": "1"},
             "servers": [{"url": self.url}], "paths": paths,
@@ -82,7 +83,7 @@ def sql(dsn: str, statement: str) -> list[Any]:
 
 @contextmanager
 def killing(gateway: RunningGateway, dice: random.Random) -> Iterator[list[int]]:
-    """Kills a random worker every now and then, KILLS times: a new one needs seconds, in which little is called."""
+    """Kill a random worker at random intervals, KILLS times; while a new one starts, few calls succeed."""
     over = threading.Event()
     killed: list[int] = []
 
@@ -105,14 +106,17 @@ def killing(gateway: RunningGateway, dice: random.Random) -> Iterator[list[int]]
 
 def ready(gateway: RunningGateway) -> bool:
     try:
-        return httpx2.get(f"{gateway.url}/health/ready", trust_env=False, timeout=5).status_code == 200
+        response = httpx2.get(
+            f"{gateway.url}/health/ready", trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=5
+        )
     except httpx2.TransportError:
         return False
+    return response.status_code == 200
 
 
 def call_all(gateway: RunningGateway, killed: list[int]) -> dict[str, int]:
     """Calls each tool once; the status, or 0 where the connection broke. Goes on until workers were killed."""
-    answers: dict[str, int] = {}
+    responses: dict[str, int] = {}
 
     def one(number: int) -> None:
         deadline = time.monotonic() + 60
@@ -120,17 +124,18 @@ def call_all(gateway: RunningGateway, killed: list[int]) -> dict[str, int]:
             time.sleep(0.05)
         try:
             with gateway.client() as client:
-                answers[f"t{number}"] = client.post(f"/tools/many.t{number}/call", json={}).status_code
+                responses[f"t{number}"] = client.post(f"/tools/many.t{number}/call", json={}).status_code
         except httpx2.TransportError:
-            answers[f"t{number}"] = 0
+            responses[f"t{number}"] = 0
         time.sleep(0.05)
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(one, range(TOOLS)))
-    return answers
+    return responses
 
 
-def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
+@pytest.mark.long
+def test_every_call_that_reached_the_upstream_is_recorded_though_workers_are_killed(
     servers: Pair, site: Site, tmp_path: Path
 ) -> None:
     site.seen.clear()
@@ -140,7 +145,7 @@ def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
         with serve(servers, tmp_path, database_url=dsn, workers=2, **settings) as gateway:
             register(gateway, site, TOOLS)
             with killing(gateway, random.Random(7)) as killed:
-                answers = call_all(gateway, killed)
+                responses = call_all(gateway, killed)
             assert len(killed) == KILLS
             deadline = time.monotonic() + 60
             while True:
@@ -153,21 +158,21 @@ def test_whatever_the_upstream_saw_is_on_record_though_workers_are_killed(
         assert max(Counter(row["tool"] for row in rows).values()) == 1
         # No call with effects was made twice.
         assert max(site.seen.values()) == 1
-        answered = {tool for tool, status in answers.items() if status == 200}
-        assert {outcomes[tool] for tool in answered} == {"ok"}
-        # The test has shown something: a good part of the calls ended well between the kills.
-        assert len(answered) >= TOOLS / 8
-        # Only those under way when their worker was killed have no end: six callers, so many kills.
+        successful = {tool for tool, status in responses.items() if status == 200}
+        assert {outcomes[tool] for tool in successful} == {"ok"}
+        # The test is meaningful: a good part of the calls succeeded between the kills.
+        assert len(successful) >= TOOLS / 8
+        # Only those in progress when their worker was killed have no end: six clients, and so many kills.
         unfinished = {tool for tool, outcome in outcomes.items() if outcome in ("running", "unknown")}
         assert len(unfinished) <= 6 * len(killed)
-        assert unfinished <= {tool for tool, status in answers.items() if status == 0}
+        assert unfinished <= {tool for tool, status in responses.items() if status == 0}
     finally:
         servers.drop_database(dsn)
 
 
 @contextmanager
-def without(dsn: str, servers: Pair) -> Iterator[None]:
-    """The database refuses and ends all connections."""
+def unavailable(dsn: str, servers: Pair) -> Iterator[None]:
+    """The database rejects new connections and ends all others."""
     name = sql(dsn, "SELECT current_database() AS name")[0]["name"]
     sql(servers.database_url, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
     sql(
@@ -181,6 +186,7 @@ def without(dsn: str, servers: Pair) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("fast", 200), ("strict", 503)])
+@pytest.mark.long
 def test_without_postgres_only_strict_calls_with_effects_are_rejected(
     servers: Pair, site: Site, tmp_path: Path, mode: str, expected: int
 ) -> None:
@@ -194,19 +200,19 @@ def test_without_postgres_only_strict_calls_with_effects_are_rejected(
             register(gateway, site, 2)
             for tool in ("look", "t0"):
                 assert client.post(f"/tools/many.{tool}/call", json={}).status_code == 200
-            with without(dsn, servers):
+            with unavailable(dsn, servers):
                 ids = {}
                 for tool, status in (("look", 200), ("t0", expected), ("t0", expected)):
-                    answer = client.post(f"/tools/many.{tool}/call", json={})
-                    assert answer.status_code == status, answer.text
-                    ids[answer.headers["x-call-id"]] = answer
-                refused = [answer for answer in ids.values() if answer.status_code == 503]
-                assert {answer.json()["type"].rpartition(":")[2] for answer in refused} <= {
+                    response = client.post(f"/tools/many.{tool}/call", json={})
+                    assert response.status_code == status, response.text
+                    ids[response.headers["x-call-id"]] = response
+                rejected = [response for response in ids.values() if response.status_code == 503]
+                assert {response.json()["type"].rpartition(":")[2] for response in rejected} <= {
                     "call-log-unavailable"
                 }
-                assert all("retry-after" in answer.headers for answer in refused)
-            assert site.seen["t0"] == (1 if refused else 3)
-            # All of it is on record when PostgreSQL is there again, and calls are made again.
+                assert all("retry-after" in response.headers for response in rejected)
+            assert site.seen["t0"] == (1 if rejected else 3)
+            # All are recorded once PostgreSQL is available again, and calls succeed again.
             deadline = time.monotonic() + 30
             while client.post("/tools/many.t1/call", json={}).status_code != 200:
                 assert time.monotonic() < deadline
@@ -217,11 +223,11 @@ def test_without_postgres_only_strict_calls_with_effects_are_rejected(
                 found = client.get("/calls", params={"limit": 200})
                 if found.status_code == 200:
                     recorded = {one["id"]: one for one in found.json()["items"]}
-            for call_id, answer in ids.items():
-                outcome = "ok" if answer.status_code == 200 else "call-log-unavailable"
+            for call_id, response in ids.items():
+                outcome = "ok" if response.status_code == 200 else "call-log-unavailable"
                 assert (recorded[call_id]["outcome"], recorded[call_id]["status"]) == (
                     outcome,
-                    answer.status_code,
+                    response.status_code,
                 )
     finally:
         servers.drop_database(dsn)

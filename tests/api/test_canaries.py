@@ -1,9 +1,6 @@
 """Secrets are planted in every field that can hold one, then searched for in everything that comes out."""
 
 import asyncio
-import base64
-import json
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,28 +11,10 @@ import pytest
 import redis
 
 from app.database import asyncpg_dsn
+from tests.harness.canaries import LeakSearch, canary, spellings
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 from tests.harness.upstream import Upstream, upstream
-
-
-def canary(name: str) -> str:
-    """Random, and long enough that it can stand nowhere by chance; odd characters need encoding."""
-    return f"canary-{name}-{secrets.token_hex(12)}/+&="
-
-
-def spellings(value: str) -> dict[str, bytes]:
-    """The forms in which a secret could leak."""
-    raw = value.encode()
-    return {
-        "raw": raw,
-        "hex": raw.hex().encode(),
-        # Inside a longer text base64 has three alignments; the ends depend on the neighbours.
-        **{f"base64 at {k}": base64.b64encode(b"x" * k + raw)[4 if k else 0 : -4] for k in range(3)},
-        "base64url": base64.urlsafe_b64encode(raw)[:-4],
-        "url": quote(value, safe="").encode(),
-        "json": json.dumps(value)[1:-1].encode(),
-    }
 
 
 class Collected:
@@ -44,22 +23,17 @@ class Collected:
     def __init__(self) -> None:
         self.parts: list[tuple[str, bytes]] = []
 
-    def response(self, answer: Any) -> Any:
-        """Keeps status line, headers and body of an answer."""
-        where = f"{answer.request.method} {answer.request.url}"
-        self.parts.append((where, answer.content))
-        self.parts.append((f"{where} headers", repr(sorted(answer.headers.items())).encode()))
-        return answer
+    def response(self, response: Any) -> Any:
+        """Records headers and body of a response."""
+        where = f"{response.request.method} {response.request.url}"
+        self.parts.append((where, response.content))
+        self.parts.append((f"{where} headers", repr(sorted(response.headers.items())).encode()))
+        return response
 
     def leaks(self, planted: dict[str, str]) -> list[str]:
-        """Where a planted secret stands, in which spelling."""
-        return [
-            f"{name} ({spelling}) in {where}"
-            for name, value in planted.items()
-            for spelling, needle in spellings(value).items()
-            for where, text in self.parts
-            if needle in text
-        ]
+        """Where a planted secret is found, in which spelling."""
+        search = LeakSearch(planted)
+        return [leak for where, text in self.parts for leak in search.leaks_in(where, text)]
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +50,37 @@ def reflecting() -> Iterator[Upstream]:
         yield running
 
 
+def signing_auths(planted: dict[str, str], site: Upstream) -> dict[str, dict[str, str]]:
+    """Auth objects whose secrets sign requests, or are exchanged for tokens."""
+    return {
+        "aws": {
+            "auth_type": "aws_sigv4",
+            "access_key_id": "AKID",
+            "secret_access_key": planted["aws-key"],
+            "session_token": planted["aws-session"],
+            "region": "eu-central-1",
+            "service": "execute-api",
+        },
+        "hmac": {"auth_type": "hmac", "secret": planted["hmac-key"]},
+        "digest": {"auth_type": "digest", "username": "mufasa", "password": planted["digest-password"]},
+        "refresh": {
+            "auth_type": "oauth2",
+            "grant_type": "refresh_token",
+            "client_id": "client",
+            "refresh_token": planted["refresh-token"],
+            "token_url": f"{site.url}/token",
+        },
+    }
+
+
 def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
     """Registers providers whose every secret field holds a canary."""
     planted = {
         name: canary(name)
         for name in (
             "api-key", "basic-password", "basic-user", "bearer", "client-secret", "static-header",
-            "url-query", "inline-auth", "variable", "put-key", "url-password",
+            "url-query", "inline-auth", "variable", "put-key", "url-password", "aws-key", "aws-session",
+            "hmac-key", "digest-password", "refresh-token",
         )
     }  # fmt: skip
     document = site.openapi()
@@ -123,6 +121,7 @@ def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
             {},
             "",
         ),
+        *((name, auth, {}, "") for name, auth in signing_auths(planted, site).items()),
     ):
         template: dict[str, Any] = {
             "call_template_type": "http",
@@ -136,7 +135,7 @@ def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
             "POST",
             "/tools",
             json={
-                "provider": f"hand-{name}",
+                "provider": f"custom-{name}",
                 "name": "echo",
                 "description": "Echoes",
                 "inputs": {"type": "object", "properties": {"body": {}}},
@@ -146,11 +145,11 @@ def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
         assert made.status_code == 201, made.text
     made = send(
         "PUT",
-        "/providers/hand-static/credentials/default",
+        "/providers/custom-static/credentials/default",
         json={"kind": "api_key", "location": "header", "name": "X-Put", "value": planted["put-key"]},
     )
     assert made.status_code in (200, 201, 204), made.text
-    # Refused, but the answer must not repeat what was wrong.
+    # Rejected, and the response must not repeat what was wrong.
     send(
         "POST",
         "/providers",
@@ -159,25 +158,25 @@ def plant(client: Any, seen: Collected, site: Upstream) -> dict[str, str]:
     send("PUT", "/providers/spec/credentials/key", json={"kind": "api_key", "valeu": planted["put-key"]})
     send("PUT", "/variables/CANARY", json={"value": [planted["variable"]]})
     userinfo = f"//me:{quote(planted['url-password'], safe='')}@"
-    refused = {"call_template_type": "http", "url": site.url.replace("//", userinfo) + "/missing"}
-    send("POST", "/providers?name=userinfo", json=refused)
+    rejected = {"call_template_type": "http", "url": site.url.replace("//", userinfo) + "/missing"}
+    send("POST", "/providers?name=userinfo", json=rejected)
     return planted
 
 
 def visit_everything(client: Any, seen: Collected) -> list[str]:
     """Reads every list and calls every tool, plainly, dry, and wrongly."""
-    for path in ("/providers", "/variables", "/keys", "/calls", "/events", "/utcp", "/utcp?version=0",
+    for path in ("/providers", "/variables", "/keys", "/calls", "/calls.csv", "/stats", "/stats?group=key", "/events", "/utcp", "/utcp?version=0",
                  "/tools/search?q=echo", "/metrics", "/export", "/openapi.json", "/providers/spec",
-                 "/providers/spec/credentials", "/providers/hand-static/credentials",
-                 "/providers/hand-variables/variables"):  # fmt: skip
+                 "/providers/spec/credentials", "/providers/custom-static/credentials",
+                 "/providers/custom-variables/variables"):  # fmt: skip
         seen.response(client.get(path))
     names = [tool["name"] for tool in seen.response(client.get("/tools?limit=200")).json()["items"]]
     outcomes = []
     for name in names:
         seen.response(client.get(f"/tools/{name}"))
         for query in ("", "?dry_run=true"):
-            answer = seen.response(client.post(f"/tools/{name}/call{query}", json={}))
-            outcomes.append(f"{name}{query} {answer.status_code}")
+            response = seen.response(client.post(f"/tools/{name}/call{query}", json={}))
+            outcomes.append(f"{name}{query} {response.status_code}")
         seen.response(client.post(f"/tools/{name}/call", json={"nonsense": 1, "body": [1]}))
     seen.response(client.post("/providers/spec/refresh"))
     return outcomes
@@ -203,7 +202,7 @@ def dump_redis(url: str) -> bytes:
     return b"\n".join(parts)
 
 
-def test_planted_secrets_come_out_nowhere(own: RunningGateway, reflecting: Upstream) -> None:
+def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstream) -> None:
     seen = Collected()
     with own.client() as client:
         planted = plant(client, seen, reflecting)
@@ -215,7 +214,7 @@ def test_planted_secrets_come_out_nowhere(own: RunningGateway, reflecting: Upstr
         name for name, value in planted.items() if any(needle in wire for needle in spellings(value).values())
     }
     assert {"api-key", "basic-password", "bearer", "client-secret", "static-header", "url-query",
-            "inline-auth", "variable"} <= sent, outcomes  # fmt: skip
+            "inline-auth", "variable", "aws-session", "refresh-token"} <= sent, outcomes  # fmt: skip
     seen.parts.append(("the log", own.log.read_bytes()))
     seen.parts.append(("PostgreSQL", asyncio.run(_dump(own.database_url))))
     seen.parts.append(("Redis", dump_redis(own.redis_url)))

@@ -1,4 +1,4 @@
-"""The memory of processes that hold secrets does not get onto the disk, nor to other processes of the user."""
+"""The memory of processes that hold secrets reaches neither the disk nor other processes of the user."""
 
 import contextlib
 import os
@@ -19,6 +19,7 @@ import pytest
 
 from app.cli.sample import sample_api
 from tests.harness.gateway import serve
+from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
 NOBODY = 65534
@@ -58,7 +59,8 @@ def core_limit(pid: int) -> list[str]:
 
 
 @linux
-def test_the_parent_and_each_worker_may_leave_no_core(
+@pytest.mark.long
+def test_the_parent_and_each_worker_write_no_core_file(
     servers: Pair, tmp_path: Path, cores_allowed: None
 ) -> None:
     with serve(servers, tmp_path, workers=2) as running:
@@ -75,7 +77,7 @@ def test_the_parent_and_each_worker_may_leave_no_core(
                 time.sleep(0.1)
         with running.client() as client:
             assert client.get("/health/live").status_code == 200
-    # The same signal in the same folder, but a process without the limit: else this would show nothing.
+    # The same signal in the same folder, but a process without the limit: otherwise the test would prove nothing.
     abort = [sys.executable, "-c", "import os; os.abort()"]
     left = subprocess.run(abort, cwd=tmp_path, check=False, capture_output=True)
     cores = [path.name for path in tmp_path.iterdir() if path.name.startswith("core")]
@@ -136,19 +138,22 @@ def embedded_as_nobody(home: Path, **settings: str) -> Iterator[tuple[subprocess
 
 @linux
 @root_only
+@pytest.mark.long
 def test_another_user_runs_all_of_it_and_its_processes_are_not_dumpable(
     home: Path, cores_allowed: None
 ) -> None:
     with embedded_as_nobody(home, PROGRAMS=PYTHON, PROGRAM_PROCESSES="2") as (process, url):
-        for ours in holders_of_secrets(process.pid):
-            # What is not dumpable belongs to root in /proc, whoever runs it (proc(5)).
-            assert Path(f"/proc/{ours.pid}/environ").stat().st_uid == 0, ours.cmdline()
-            assert core_limit(ours.pid) == ["0", "0"]
-            spying = [PYTHON, "-I", "-S", "-c", f"open('/proc/{ours.pid}/environ', 'rb').read()"]
-            spied = subprocess.run(spying, user=NOBODY, group=NOBODY, check=False, capture_output=True)
-            assert b"PermissionError" in spied.stderr
+        for holder in holders_of_secrets(process.pid):
+            # What is not dumpable belongs to root in /proc, whichever user runs it (proc(5)).
+            assert Path(f"/proc/{holder.pid}/environ").stat().st_uid == 0, holder.cmdline()
+            assert core_limit(holder.pid) == ["0", "0"]
+            reading = [PYTHON, "-I", "-S", "-c", f"open('/proc/{holder.pid}/environ', 'rb').read()"]
+            read = subprocess.run(reading, user=NOBODY, group=NOBODY, check=False, capture_output=True)
+            assert b"PermissionError" in read.stderr
         key = (home / "d" / "admin.key").read_text().strip()
-        with httpx2.Client(base_url=url, headers={"X-API-Key": key}, trust_env=False, timeout=60) as client:
+        with httpx2.Client(
+            base_url=url, headers={"X-API-Key": key}, trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=60
+        ) as client:
             assert client.get("/health/ready").json()["status"] == "ready"
             assert client.get("/metrics").status_code == 200
             # A program that starts another one: PROGRAM_PROCESSES come on top of the gateway's own threads.
@@ -173,7 +178,7 @@ def holders_of_secrets(parent: int) -> list[psutil.Process]:
 
 
 @linux
-def test_the_sample_leaves_no_core_either(tmp_path: Path, cores_allowed: None) -> None:
+def test_the_sample_writes_no_core_file_either(tmp_path: Path, cores_allowed: None) -> None:
     with sample_api(tmp_path, port=0):
         (sample,) = (
             child

@@ -19,7 +19,7 @@ from tests.harness.upstream import Upstream, upstream
 
 
 class Canary:
-    """A listener on every local address; nobody may ever connect to it."""
+    """A listener on every local address; no connection may ever arrive."""
 
     def __init__(self) -> None:
         self.connections: list[object] = []
@@ -136,11 +136,11 @@ def test_no_field_that_takes_a_url_reaches_an_inner_address(
             "/providers", json={"name": "document", "source": {"document": document_at(secure)}}
         )
         assert made.status_code == 201, made.text
-        # The others are spellings that are no URLs.
+        # The others are not valid URLs.
         assert made.json()["tool_count"] >= 90
         list(pool.map(call, [f"document.x{number}" for number in numbers]))
-        given = list(pool.map(give_credential, numbers, secure))
-        accepted = [url for url, was_given in zip(secure, given, strict=True) if was_given]
+        stored = list(pool.map(give_credential, numbers, secure))
+        accepted = [url for url, was_stored in zip(secure, stored, strict=True) if was_stored]
         assert len(accepted) >= 90
         list(pool.map(call, [f"document.x{number}" for number in numbers]))
         inline = {
@@ -200,11 +200,11 @@ def test_arguments_stay_within_their_segments(gateway: RunningGateway, site: Ups
             site.requests.clear()
             try:
                 arguments = {"user": user, "file": file}
-                answer = client.post("/tools/traversal.read/call", json=arguments)
+                response = client.post("/tools/traversal.read/call", json=arguments)
             except UnicodeEncodeError:
                 return
-            if answer.status_code != 200:
-                assert answer.status_code in (400, 422), answer.text
+            if response.status_code != 200:
+                assert response.status_code in (400, 422), response.text
                 assert site.requests == []
                 return
             path = str(site.requests[-1]["path"])

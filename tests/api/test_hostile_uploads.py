@@ -1,6 +1,6 @@
-"""Documents that are meant to hurt, sent to a running gateway: each gets a problem as its response, nothing is stored.
+"""Hostile documents, sent to a running gateway: each gets a problem as its response, nothing is stored.
 
-The converter is given all of them in tests/unit/openapi/test_hostile.py, within limits of time.
+The converter is given all of them in tests/unit/openapi/test_hostile.py, within time limits.
 """
 
 from tests.harness.gateway import RunningGateway

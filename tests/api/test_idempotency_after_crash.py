@@ -1,4 +1,4 @@
-"""A gateway that is killed in the middle of a call with an Idempotency-Key, and the one that comes after it."""
+"""A gateway that is killed in the middle of a call with an Idempotency-Key, and its successor."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ _LATE = "UPDATE idempotency_keys SET leased_until = now() WHERE sealed IS NULL"
 
 
 class Till:
-    """An upstream that takes each request, says that it has it, and never answers."""
+    """An upstream that receives each request, signals its arrival, and never responds."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -56,15 +56,15 @@ def register(gateway: RunningGateway, site: Till) -> None:
     assert made.status_code == 201, made.text
 
 
-async def time_is_over(dsn: str) -> None:
-    """As if the time of the call had passed."""
+async def expire_leases(dsn: str) -> None:
+    """Let the leases of unfinished calls end now."""
     connection = await asyncpg.connect(asyncpg_dsn(dsn))
     await connection.execute(_LATE)
     await connection.close()
 
 
 async def recorded(dsn: str) -> list[str]:
-    """How the calls of the till ended, as far as that is on record."""
+    """The recorded outcomes of the calls."""
     connection = await asyncpg.connect(asyncpg_dsn(dsn))
     rows = await connection.fetch("SELECT outcome FROM calls WHERE tool = 'till.pay'")
     await connection.close()
@@ -72,7 +72,10 @@ async def recorded(dsn: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("mode", "records"), [("fast", []), ("strict", ["running"])])
-def test_nobody_pays_twice(servers: Pair, tmp_path: Path, mode: str, records: list[str]) -> None:
+@pytest.mark.long
+def test_a_payment_is_sent_once_though_the_gateway_crashes(
+    servers: Pair, tmp_path: Path, mode: str, records: list[str]
+) -> None:
     dsn = servers.create_database()
     ring = KeyRing.generate("test")
     headers = {"Idempotency-Key": "payment-1"}
@@ -96,7 +99,7 @@ def test_nobody_pays_twice(servers: Pair, tmp_path: Path, mode: str, records: li
         ):
             running = client.post("/tools/till.pay/call", json={}, headers=headers)
             assert running.json()["type"].endswith("idempotency-running")
-            asyncio.run(time_is_over(dsn))
+            asyncio.run(expire_leases(dsn))
             for _ in range(2):
                 unknown = client.post("/tools/till.pay/call", json={}, headers=headers)
                 assert unknown.status_code == 409

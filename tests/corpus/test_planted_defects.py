@@ -1,4 +1,4 @@
-"""The metrics are themselves judged: each falls when a conversion is spoilt in the way that it is there to see."""
+"""Tests of the metrics: each falls when a conversion has a defect of the kind that it measures."""
 
 import copy
 import random
@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from app.openapi import Conversion, ConvertOptions, convert
-from benchmarks.corpus.cases import judge_case
-from benchmarks.corpus.judging import Extent, compare, digest, judge
-from benchmarks.corpus.records import PERFECT, Judged
-from benchmarks.corpus.strata import STRATA
+from benchmarks.corpus.assessment import Extent, assess, compare, digest
+from benchmarks.corpus.cases import assess_case
+from benchmarks.corpus.records import PERFECT, Assessment
+from benchmarks.corpus.strata import EVERY_STRATUM
+from benchmarks.corpus.strata_servers import SERVER_STRATA
 
 URL = "https://specs.example/api/openapi.json"
 DOCUMENT: dict[str, Any] = {
@@ -69,32 +70,32 @@ DOCUMENT: dict[str, Any] = {
     },
 }  # fmt: skip
 
-Form = dict[str, Any]
-Spoil = Callable[[Form], Any]
+Json = dict[str, Any]
+Plant = Callable[[Json], Any]
 
 
-def tool(form: Form, name: str = "putPet") -> Form:
-    found: Form = next(one for one in form["tools"] if one["name"] == name)
+def tool(form: Json, name: str = "putPet") -> Json:
+    found: Json = next(one for one in form["tools"] if one["name"] == name)
     return found
 
 
-def plan(form: Form, wire: str, place: str) -> Form:
+def plan(form: Json, wire: str, place: str) -> Json:
     listed = tool(form)["call_template"]["parameters"]
-    found: Form = next(one for one in listed if (one["name"], one["in"]) == (wire, place))
+    found: Json = next(one for one in listed if (one["name"], one["in"]) == (wire, place))
     return found
 
 
-def body_of(form: Form) -> Form:
-    found: Form = tool(form)["inputs"]["properties"]["body"]
+def body_of(form: Json) -> Json:
+    found: Json = tool(form)["inputs"]["properties"]["body"]
     return found
 
 
-def pet(form: Form) -> Form:
-    found: Form = tool(form)["inputs"]["$defs"]["Pet"]
+def pet(form: Json) -> Json:
+    found: Json = tool(form)["inputs"]["$defs"]["Pet"]
     return found
 
 
-def rename_input(form: Form, old: str, new: str) -> None:
+def rename_input(form: Json, old: str, new: str) -> None:
     inputs = tool(form)["inputs"]
     inputs["properties"] = {new if key == old else key: one for key, one in inputs["properties"].items()}
     inputs["required"] = [new if key == old else key for key in inputs["required"]]
@@ -102,24 +103,24 @@ def rename_input(form: Form, old: str, new: str) -> None:
         entry["input"] = new if entry["input"] == old else entry["input"]
 
 
-def drop_parameter(form: Form, wire: str, place: str) -> None:
+def drop_parameter(form: Json, wire: str, place: str) -> None:
     entry = plan(form, wire, place)
     tool(form)["call_template"]["parameters"].remove(entry)
     del tool(form)["inputs"]["properties"][entry["input"]]
     tool(form)["inputs"]["required"].remove(entry["input"])
 
 
-def template(form: Form, **changes: Any) -> None:
+def template(form: Json, **changes: Any) -> None:
     tool(form)["call_template"].update(changes)
 
 
-def root(form: Form, **changes: Any) -> None:
+def root(form: Json, **changes: Any) -> None:
     tool(form)["inputs"].update(changes)
 
 
-DEFECTS: list[tuple[str, Spoil]] = [
+DEFECTS: list[tuple[str, Plant]] = [
     ("M1", lambda f: f["report"]["operations"].pop()),
-    ("M1", lambda f: f["report"]["operations"][0].update(verdict="skipped", reason=None)),
+    ("M1", lambda f: f["report"]["operations"][0].update(outcome="skipped", reason=None)),
     ("M2", lambda f: f["tools"].pop()),
     ("M2", lambda f: f["tools"].append(copy.deepcopy(f["tools"][0]))),
     ("M2", lambda f: f["tools"].append({**f["tools"][0], "source_key": "GET /nowhere", "name": "x"})),
@@ -165,8 +166,8 @@ DEFECTS: list[tuple[str, Spoil]] = [
     ("M14 public", lambda f: tool(f, "addPhoto").update(security=tool(f)["security"])),
     ("M14 ignored headers", lambda f: plan(f, "tags", "query").update({"name": "authorization", "in": "header"})),
     ("M15 accepted", lambda f: pet(f)["properties"]["name"].update(maxLength=0)),
-    ("M15 refused", lambda f: tool(f)["inputs"]["properties"].update(tags={})),
-    ("M15 refused", lambda f: pet(f)["properties"].update(name={})),
+    ("M15 rejected", lambda f: tool(f)["inputs"]["properties"].update(tags={})),
+    ("M15 rejected", lambda f: pet(f)["properties"].update(name={})),
     ("M16 corpus", lambda f: plan(f, "tags", "query").update(explode=True)),
     ("M16 corpus", lambda f: template(f, url="https://specs.example/v1/pet/{id}")),
     ("M16 corpus", lambda f: tool(f, "addPhoto")["call_template"]["body"].update(content_type="text/plain")),
@@ -174,8 +175,8 @@ DEFECTS: list[tuple[str, Spoil]] = [
 ]  # fmt: skip
 
 
-def judged(conversion: Conversion) -> Judged:
-    made = Judged("planted")
+def assessed(conversion: Conversion) -> Assessment:
+    made = Assessment("planted")
     compare(orjson.dumps(DOCUMENT), conversion, made, url=URL, extent=Extent())
     return made
 
@@ -186,7 +187,7 @@ def conversion() -> Conversion:
 
 
 def test_without_a_defect_every_metric_applies_and_holds(conversion: Conversion) -> None:
-    found = judged(conversion)
+    found = assessed(conversion)
     assert found.findings == []
     assert {metric for metric, _ in DEFECTS} <= found.scores.cases.keys()
     assert {one.partition(" ")[0] for one in found.scores.cases} == {f"M{n}" for n in range(1, 19) if n != 17}
@@ -194,17 +195,17 @@ def test_without_a_defect_every_metric_applies_and_holds(conversion: Conversion)
 
 @pytest.mark.parametrize("number", range(len(DEFECTS)), ids=lambda i: f"{DEFECTS[i][0]} {i}")
 def test_a_planted_defect_lowers_its_metric(conversion: Conversion, number: int) -> None:
-    metric, spoil = DEFECTS[number]
+    metric, plant = DEFECTS[number]
     form = orjson.loads(conversion.to_bytes())
-    spoil(form)
-    spoilt = judged(Conversion.from_json(form))
-    assert spoilt.scores.percent(metric) != 100, metric
+    plant(form)
+    defective = assessed(Conversion.from_json(form))
+    assert defective.scores.percent(metric) != 100, metric
     if metric.split()[0] in PERFECT:
-        assert not spoilt.perfect
+        assert not defective.perfect
 
 
-def test_a_document_that_is_refused_fails_m1() -> None:
-    found = judge(b'{"openapi": "3.0.0", "paths": []}', url=URL, extent=Extent(), spec="refused")
+def test_a_rejected_document_fails_m1() -> None:
+    found = assess(b'{"openapi": "3.0.0", "paths": []}', url=URL, extent=Extent(), spec="rejected")
     assert found.scores.percent("M1") == 0
     assert not found.perfect
 
@@ -215,14 +216,14 @@ def test_another_order_is_another_digest(conversion: Conversion) -> None:
     assert digest(Conversion.from_json(form)) != digest(conversion)
 
 
-def respelled(node: Any) -> Any:
-    """A document that says something else about how its operation is written."""
+def reserialised(node: Any) -> Any:
+    """The document with other serialisation rules for its operation."""
     if isinstance(node, list):
-        return [respelled(one) for one in node]
+        return [reserialised(one) for one in node]
     if not isinstance(node, dict):
         return node
     swap = {"multi": "pipes", "csv": "multi", "ssv": "csv", "pipes": "ssv", "tsv": "csv"}
-    out = {key: respelled(one) for key, one in node.items()}
+    out = {key: reserialised(one) for key, one in node.items()}
     if "collectionFormat" in out:
         out["collectionFormat"] = "csv" if out["in"] in ("path", "header") else swap[out["collectionFormat"]]
     if "in" in out and "name" in out:
@@ -234,24 +235,38 @@ def respelled(node: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("name", STRATA)
-def test_a_request_that_is_written_otherwise_is_seen_in_every_stratum(name: str) -> None:
-    sound = wrong = 0
+@pytest.mark.parametrize("name", EVERY_STRATUM)
+def test_a_differently_serialised_request_is_detected_in_every_stratum(name: str) -> None:
+    applicable = wrong = 0
     for number in range(12):
-        case = STRATA[name](random.Random(f"planted {number}"))
-        record = judge_case(case, name)
+        case = EVERY_STRATUM[name](random.Random(f"planted {number}"))
+        record = assess_case(case, name)
         assert record.findings == []
-        sound += bool(record.applies)
+        applicable += bool(record.applies)
         if case.twin is None:
-            case.twin = respelled(case.document())
-            wrong += bool(judge_case(case, name).findings)
+            case.twin = reserialised(case.document())
+            wrong += bool(assess_case(case, name).findings)
         else:
-            # The twin stays, and the tables are asked about other words.
+            # The 2.0 document stays, and another 3.x document is compared with it.
             changed = case.document()
             case.parameters = [{**one, "name": one["name"] + "x"} for one in case.parameters]
             case.body = (
-                respelled(changed["paths"][case.path]["post"].get("requestBody")) if case.body else None
+                reserialised(changed["paths"][case.path]["post"].get("requestBody")) if case.body else None
             )
-            wrong += bool(judge_case(case, name).findings)
-    assert sound == 12
+            wrong += bool(assess_case(case, name).findings)
+    assert applicable == 12
     assert wrong == 12
+
+
+@pytest.mark.parametrize("name", SERVER_STRATA)
+def test_another_server_or_other_media_types_are_detected(name: str) -> None:
+    for number in range(12):
+        case = SERVER_STRATA[name](random.Random(f"planted {number}"))
+        record = assess_case(case, name)
+        assert record.findings == []
+        assert record.applies
+        if case.accept is not None:
+            case.accept = ["application/other", *case.accept]
+        else:
+            case.server += "/other"
+        assert assess_case(case, name).findings

@@ -1,17 +1,16 @@
-"""A seeded sample of the public corpus: 150 of 2,639 documents, judged on M1 to M18 on every run."""
+"""A seeded sample of the public corpus: 150 of 2,639 documents, measured by M1 to M18."""
 
 import os
-import statistics
 from pathlib import Path
 
 import pytest
 
-from benchmarks.corpus.__main__ import chosen, judged
+from benchmarks.corpus.__main__ import assess_all, selected
+from benchmarks.corpus.assessment import Extent
 from benchmarks.corpus.download import CorpusUnavailableError, corpus
-from benchmarks.corpus.judging import Extent
 from benchmarks.corpus.limits import differing
 from benchmarks.corpus.records import Scores
-from benchmarks.corpus.strata import judge_strata
+from benchmarks.corpus.strata import assess_strata
 from benchmarks.corpus.tables import GRAPH, Total
 
 SEED = "2026"
@@ -28,11 +27,11 @@ def files() -> list[Path]:
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    return chosen(documents, sample=SIZE, seed=SEED)
+    return selected(documents, sample=SIZE, seed=SEED)
 
 
 def test_the_sample_meets_the_targets(files: list[Path]) -> None:
-    results = list(judged(files, Extent(seed=SEED, executions=100), jobs=2))
+    results = list(assess_all(files, Extent(seed=SEED, executions=100), jobs=2))
     total = Total.of(results)
     found = [line for one in results for line in one.lines()][:20]
     assert total.specs == SIZE
@@ -45,8 +44,6 @@ def test_the_sample_meets_the_targets(files: list[Path]) -> None:
     assert total.scores.percent("M16") == 100, found
     assert total.scores.percent("M18") == 100, found
     assert total.perfect / total.specs >= 0.995, found
-    # Twenty times the budget of M18: the machine may be busy with something else.
-    assert statistics.median(total.seconds) < 0.2
 
 
 def test_names_and_bytes_do_not_depend_on_the_hash_seed(files: list[Path]) -> None:
@@ -55,7 +52,7 @@ def test_names_and_bytes_do_not_depend_on_the_hash_seed(files: list[Path]) -> No
 
 def test_every_stratum_of_the_wire_is_exact() -> None:
     scores, findings = Scores(), []
-    for record in judge_strata(SEED, 25):
+    for record in assess_strata(SEED, 25):
         scores.add(record)
         findings.extend(record.findings)
     assert findings == []

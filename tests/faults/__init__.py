@@ -1,1 +1,1 @@
-"""What the gateway keeps of its promises while its parts fail: `python -m tests.faults` prints the table."""
+"""Fault injection: which guarantees hold while servers, links and processes fail (`python -m tests.faults`)."""

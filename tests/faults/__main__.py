@@ -1,6 +1,6 @@
 """`make faults`: runs the scenarios and prints the table. `--slice` runs the short form of each.
 
-ARGS: `--only E,F` some scenarios, `--slice`, `--json FILE`, `--redis PROGRAM` another server than the wheel's Valkey.
+ARGS: `--only E,F` for some scenarios, `--slice`, `--json FILE`, `--redis PROGRAM` for a server other than the Valkey of the wheel.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from tests.faults.scenarios import SCENARIOS, SLICE
 
 
 async def main(arguments: argparse.Namespace) -> list[Row]:
-    """All rows of the chosen scenarios, on one rig."""
+    """Run the chosen scenarios on one rig and return their rows."""
     names = arguments.only or (SLICE if arguments.slice else SCENARIOS)
     chosen = {name: SCENARIOS[name] for name in names}
     rows: list[Row] = []
@@ -30,26 +30,26 @@ async def main(arguments: argparse.Namespace) -> list[Row]:
             rows += found
             for row in found:
                 print(
-                    f"{'kept  ' if row.ok else 'BROKEN'} {row.id}: {row.tried}: {row.found}", file=sys.stderr
+                    f"{'met   ' if row.ok else 'missed'} {row.id}: {row.tried}: {row.found}", file=sys.stderr
                 )
             print(f"       {name} took {time.monotonic() - began:.1f} s", file=sys.stderr)
-        faults = running.replicas.tracebacks()
-        print(*faults[:5], sep="\n", file=sys.stderr)
-        kinds = sorted({fault.strip().splitlines()[-1][:100] for fault in faults})
+        errors = running.replicas.tracebacks()
+        print(*errors[:5], sep="\n", file=sys.stderr)
+        kinds = sorted({error.strip().splitlines()[-1][:100] for error in errors})
         rows.append(
             Row(
                 "*",
                 "logs of all replicas",
                 "no unhandled error",
-                f"{len(faults)} tracebacks" + "".join(f"; {kind}" for kind in kinds[:3]),
-                not faults,
+                f"{len(errors)} tracebacks" + "".join(f"; {kind}" for kind in kinds[:3]),
+                not errors,
             )
         )
     return rows
 
 
 async def _run(name: str, scenario: ModuleType, running: Rig) -> list[Row]:
-    """A scenario that cannot go on is a broken promise, and must not keep the others from being tried."""
+    """Run one scenario; one that raises an error is a missed row, and the others still run."""
     try:
         return list(await scenario.run(running))
     except Exception as error:  # noqa: BLE001
@@ -67,7 +67,7 @@ def _parsed() -> argparse.Namespace:
     parsed = parser.parse_args()
     unknown = [name for name in parsed.only if name not in SCENARIOS]
     if unknown:
-        parser.error(f"{', '.join(unknown)}: there are {', '.join(SCENARIOS)}")
+        parser.error(f"unknown: {', '.join(unknown)}; the scenarios are {', '.join(SCENARIOS)}")
     return parsed
 
 

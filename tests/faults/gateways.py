@@ -14,48 +14,48 @@ import psutil
 
 from tests.harness.gateway import PROGRAM, environment_for, run_command
 
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a free port of 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 class Replica:
-    """One process at a time, always at the same port."""
+    """One process at a time, always on the same port."""
 
     def __init__(self, folder: Path, *, name: str) -> None:
         self.port = free_port()
         self.name = name
         self.log = folder / f"{name}.log"
         self.starts = 0
-        self.wanted = False
-        """Whether somebody should start it again when it has ended."""
+        self.should_run = False
+        """Whether the supervisor restarts it when its process has ended."""
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        """Without nginx."""
+        """Its base URL, without nginx."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def pid(self) -> int:
-        """Its process."""
+        """The id of its process."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def runs(self) -> bool:
-        """Whether there is a process."""
+        """Whether its process is running."""
         return self._process is not None and self._process.poll() is None
 
     def spawn(self, environment: dict[str, str]) -> None:
-        """Starts a process, without waiting for it."""
+        """Start a process without waiting until it is ready."""
         self.starts += 1
-        self.wanted = True
+        self.should_run = True
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 [str(PROGRAM), "serve", "--host", "127.0.0.1", "--port", str(self.port)],
@@ -63,18 +63,18 @@ class Replica:
             )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL by process id."""
+        """Send SIGKILL."""
         if self.runs:
             os.kill(self.pid, signal.SIGKILL)
 
-    def ask_to_stop(self) -> None:
-        """SIGTERM by process id; nobody starts it again."""
-        self.wanted = False
+    def terminate(self) -> None:
+        """Send SIGTERM; the supervisor does not restart it."""
+        self.should_run = False
         if self.runs:
             os.kill(self.pid, signal.SIGTERM)
 
-    async def ended(self, seconds: float = 45.0) -> float:
-        """The seconds until the process has ended; killed when that takes too long."""
+    async def wait_ended(self, seconds: float = 45.0) -> float:
+        """Wait until the process has ended, kill it after `seconds`, and return the seconds that took."""
         began = time.monotonic()
         while self.runs:
             if time.monotonic() - began > seconds:
@@ -83,16 +83,16 @@ class Replica:
         return time.monotonic() - began
 
     def descriptors(self) -> int:
-        """Open file descriptors."""
-        return psutil.Process(self.pid).num_fds()
+        """Return the number of open file descriptors."""
+        return int(psutil.Process(self.pid).num_fds())
 
     def resident(self) -> int:
-        """Bytes of resident memory."""
+        """Return the resident memory in bytes."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
 
 class Replicas:
-    """Three of them, on shared servers, with one key ring."""
+    """Three replicas on shared servers, with one key ring."""
 
     def __init__(self, folder: Path, *, database_url: str, redis_url: str, number: int = 3) -> None:
         self.all = [Replica(folder, name=f"gateway-{index}") for index in range(number)]
@@ -103,18 +103,18 @@ class Replicas:
         self.key = ""
 
     def prepare(self, **settings: str) -> None:
-        """The environment of the next starts: settings beside what all of them need."""
+        """Set the environment of processes that are started from now on: these settings and those that all need."""
         self.environment = environment_for(self._database_url, self._redis_url, **settings)
         if self._ring:
             self.environment["SEALING_KEYS"] = self._ring
         self._ring = self.environment["SEALING_KEYS"]
 
     def use_ring(self, ring: str) -> None:
-        """Another key ring from the next start on."""
+        """Set the key ring of processes that are started from now on."""
         self._ring = self.environment["SEALING_KEYS"] = ring
 
     def bootstrap(self) -> None:
-        """Migrates, and makes the admin key."""
+        """Migrate the database and create the admin key."""
         migrated = run_command("migrate", environment=self.environment)
         assert migrated.returncode == 0, migrated.stderr
         made = run_command("bootstrap", environment=self.environment)
@@ -122,7 +122,7 @@ class Replicas:
         self.key = made.stdout.strip()
 
     async def run_with(self, **settings: str) -> None:
-        """All of them run and are ready, with exactly these settings."""
+        """Run all of them with exactly these settings, and wait until they are ready."""
         if settings != self._settings:
             await self.stop()
             self.prepare(**settings)
@@ -133,69 +133,69 @@ class Replicas:
         await self.ready()
 
     async def ready(self, seconds: float = _START_SECONDS) -> None:
-        """All of them answer at /health/ready."""
+        """Wait until /health/ready of all of them is 200."""
         await asyncio.gather(*(self.one_ready(replica, seconds=seconds) for replica in self.all))
 
     async def one_ready(self, replica: Replica, *, seconds: float = _START_SECONDS) -> float:
-        """The seconds until this one is ready."""
+        """Wait until a replica is ready and return the seconds that took; raise RuntimeError after `seconds`."""
         began = time.monotonic()
         async with aiohttp.ClientSession(trust_env=False) as session:
             while time.monotonic() - began < seconds:
                 try:
-                    async with session.get(f"{replica.url}/health/ready") as answer:
-                        if answer.status == 200:
+                    async with session.get(f"{replica.url}/health/ready") as response:
+                        if response.status == 200:
                             return time.monotonic() - began
                 except aiohttp.ClientError:
                     pass
                 if not replica.runs:
-                    if not replica.wanted:
+                    if not replica.should_run:
                         break
-                    # Started while a server was away, as it may be at any time: an orchestrator would try again.
+                    # It exits if a server is unavailable when it starts; an orchestrator would restart it.
                     replica.spawn(self.environment)
                     await asyncio.sleep(0.5)
                 await asyncio.sleep(0.05)
         raise RuntimeError(f"{replica.name} is not ready:\n{replica.log.read_text(errors='replace')[-3000:]}")
 
     async def supervise(self) -> None:
-        """Starts again what has ended and is wanted, as any orchestrator does; runs until it is cancelled."""
+        """Restart replicas that have ended, as an orchestrator does, until it is cancelled."""
         while True:
             for replica in self.all:
-                if replica.wanted and not replica.runs:
+                if replica.should_run and not replica.runs:
                     replica.spawn(self.environment)
             await asyncio.sleep(0.1)
 
     async def stop(self) -> None:
-        """SIGTERM for all, SIGKILL for who does not listen."""
+        """Send SIGTERM to all, and SIGKILL to those that do not end."""
         for replica in self.all:
-            replica.ask_to_stop()
+            replica.terminate()
         for replica in self.all:
-            await replica.ended()
+            await replica.wait_ended()
         self._settings = None
 
     def tracebacks(self) -> list[str]:
-        """Each unhandled fault in the logs: where it happened and what it was."""
+        """Return each unhandled error in the logs: its location and its text."""
         found = []
         for replica in self.all:
             text = replica.log.read_text(errors="replace") if replica.log.exists() else ""
-            told = [
-                _told(line)
+            errors = [
+                _error_in(line)
                 for line in text.splitlines()
-                if ("Traceback" in line or "unexpected error" in line) and not _ended_at_its_start(line)
+                if ("Traceback" in line or "unexpected error" in line) and not _exited_at_start(line)
             ]
-            found += [f"{replica.name}: {one}" for one in told]
+            found += [f"{replica.name}: {error}" for error in errors]
         return found
 
 
-def _ended_at_its_start(line: str) -> bool:
-    """A replica that starts just when PostgreSQL is killed ends, as it should; uvicorn says so by a traceback."""
+def _exited_at_start(line: str) -> bool:
+    """A replica that starts while PostgreSQL is down exits, as specified; uvicorn logs a traceback."""
     return "merged_lifespan" in line and "The database cannot be reached." in line
 
 
-def _told(line: str) -> str:
+def _error_in(line: str) -> str:
     try:
-        said = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return line[-2_000:]
-    if "frames" in said:
-        return f"{said['frames']}\n{said.get('error')}"[-2_000:]
-    return str(said.get("exception") or line)[-2_000:]
+    if "frames" in record:
+        return f"{record['frames']}\n{record.get('error')}"[-2_000:]
+    return str(record.get("exception") or line)[-2_000:]

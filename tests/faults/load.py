@@ -1,4 +1,4 @@
-"""Callers of tools, and what became of each call: an answer, a definite failure, or nobody knows."""
+"""Clients that call tools, and the outcome of each call: a response, a definite failure, or unknown."""
 
 import asyncio
 import itertools
@@ -11,15 +11,15 @@ from typing import Any, Self
 import aiohttp
 import orjson
 
-Made = tuple[str, dict[str, Any]]
-"""A tool and its arguments."""
+ToolCall = tuple[str, dict[str, Any]]
+"""The name of a tool and its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of one call. `status` 0: the connection broke; `slug` is a problem's, "" where it is none.
+    """The outcome of one call. `status` is 0 if the connection broke; `slug` is that of a problem, otherwise "".
 
-    `ok`: 200, and the answer is this call's own. Only other answers are kept.
+    `ok`: the status is 200, and the response belongs to this call. `body` is stored only if not `ok`.
     """
 
     id: str
@@ -34,17 +34,17 @@ class Outcome:
 
     @property
     def typed(self) -> bool:
-        """An error that says what it is."""
+        """Whether it is a problem (RFC 9457) other than 500."""
         return bool(self.slug) and self.status not in (0, 500)
 
     @property
-    def word(self) -> str:
-        """For counting."""
+    def label(self) -> str:
+        """A short text for counting."""
         return "ok" if self.ok else self.slug or (f"status {self.status}" if self.status else "broken")
 
 
-class Caller:
-    """Calls tools at one address with one key; as many connections as calls at a time."""
+class Client:
+    """Calls tools at one base URL with one key, with as many connections as calls at a time."""
 
     def __init__(self, url: str, key: str) -> None:
         self.url, self.key = url, key
@@ -64,32 +64,32 @@ class Caller:
 
     @property
     def session(self) -> aiohttp.ClientSession:
-        """For everything that is no call."""
+        """The HTTP session, for requests other than calls."""
         assert self._session is not None
         return self._session
 
     async def request(self, method: str, path: str, **options: Any) -> tuple[int, Any, dict[str, str]]:
-        """Status, JSON (or bytes) and headers of any request; status 0 when the connection broke."""
+        """Make a request and return status, JSON (or bytes) and headers; status 0 if the connection broke."""
         try:
-            async with self.session.request(method, f"{self.url}{path}", **options) as answer:
-                raw = await answer.read()
-                headers = {name.lower(): value for name, value in answer.headers.items()}
-                return answer.status, _decoded(raw), headers
+            async with self.session.request(method, f"{self.url}{path}", **options) as response:
+                raw = await response.read()
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                return response.status, _decoded(raw), headers
         except (aiohttp.ClientError, TimeoutError, OSError):
             return 0, None, {}
 
     async def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> Outcome:
-        """One call, never tried again."""
+        """Make one call, without retries."""
         began = time.monotonic()
         status, body, got = await self.request("POST", f"/tools/{tool}/call", json=arguments, headers=headers)
         slug = ""
         if got.get("content-type", "").startswith("application/problem+json") and isinstance(body, dict):
             slug = str(body.get("type", "")).rpartition("/")[2].rpartition(":")[2]
-        asked = str(arguments.get("body", arguments).get("id", ""))
-        own = not asked or not isinstance(body, dict) or body.get("nonce") == f"nonce-{asked}"
+        call_id = str(arguments.get("body", arguments).get("id", ""))
+        own = not call_id or not isinstance(body, dict) or body.get("nonce") == f"nonce-{call_id}"
         ok = status == 200 and own
         return Outcome(
-            asked, tool, status, slug, time.monotonic() - began, call_id=got.get("x-call-id", ""),
+            call_id, tool, status, slug, time.monotonic() - began, call_id=got.get("x-call-id", ""),
             body=None if ok else body, retry_after=got.get("retry-after", ""), ok=ok,
         )  # fmt: skip
 
@@ -102,31 +102,31 @@ def _decoded(raw: bytes) -> Any:
 
 
 class Load:
-    """Calls without a pause from `concurrency` workers, until `calls` are made or `stop` is called.
+    """Makes calls without a pause from `concurrency` workers, until `calls` are made or `stop` is called.
 
-        async with Load(caller, make, concurrency=16) as load: ...
+        async with Load(client, make, concurrency=16) as load: ...
 
-    `make(worker, number)` gives the next call. A call is never made again. A worker pauses for `pause` seconds after
-    a call, and for `rest` after one that failed.
+    `make(worker, number)` returns the next call. Calls are not retried. A worker pauses for `pause` seconds after a
+    call, and for `failure_pause` after one that failed.
     """
 
     def __init__(
         self,
-        caller: Caller,
-        make: Callable[[int, int], Made],
+        client: Client,
+        make: Callable[[int, int], ToolCall],
         *,
         concurrency: int,
         calls: int = 0,
         pause: float = 0,
-        rest: float = 0,
+        failure_pause: float = 0,
     ) -> None:
         self.outcomes: list[Outcome] = []
-        self._caller, self._make, self._concurrency, self._pause, self._rest = (
-            caller,
+        self._caller, self._make, self._concurrency, self._pause, self._failure_pause = (
+            client,
             make,
             concurrency,
             pause,
-            rest,
+            failure_pause,
         )
         self._numbers: Iterable[int] = iter(range(calls)) if calls else itertools.count()
         self._stopping = False
@@ -140,22 +140,22 @@ class Load:
         await self.stop()
 
     async def stop(self) -> None:
-        """Waits for the calls under way."""
+        """Stop, and wait for the calls in progress."""
         self._stopping = True
         await asyncio.gather(*self._tasks)
 
     async def finished(self) -> None:
-        """Waits until all `calls` are made."""
+        """Wait until all `calls` are made."""
         await asyncio.gather(*self._tasks)
 
     async def reached(self, number: int) -> None:
-        """Waits until so many calls have ended."""
+        """Wait until `number` calls have ended."""
         while len(self.outcomes) < number and not all(task.done() for task in self._tasks):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     @property
     def failed(self) -> list[Outcome]:
-        """Calls that did not succeed."""
+        """The calls that did not succeed."""
         return [one for one in self.outcomes if not one.ok]
 
     async def _work(self, worker: int) -> None:
@@ -164,23 +164,23 @@ class Load:
                 return
             outcome = await self._caller.call(*self._make(worker, number))
             self.outcomes.append(outcome)
-            pause = self._pause if outcome.ok else max(self._pause, self._rest)
+            pause = self._pause if outcome.ok else max(self._pause, self._failure_pause)
             if pause:
                 await asyncio.sleep(pause)
 
 
-def counted(outcomes: Iterable[Outcome]) -> str:
-    """`980 ok, 20 unavailable`."""
-    found = Counter(one.word for one in outcomes)
+def counts(outcomes: Iterable[Outcome]) -> str:
+    """Return the number of outcomes by label: `980 ok, 20 unavailable`."""
+    found = Counter(one.label for one in outcomes)
     return ", ".join(f"{number} {word}" for word, number in found.most_common()) or "none"
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value that `share` of them do not exceed; 0 for none."""
+    """Return the value that a `share` of them (0 to 1) do not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
 
 
 def milliseconds(seconds: float) -> str:
-    """`12 ms`."""
+    """Return a duration in seconds as text: `12 ms`."""
     return f"{seconds * 1000:.0f} ms"

@@ -1,4 +1,4 @@
-"""Debian's nginx with the very configuration that we deliver, its container's names replaced by this machine's."""
+"""nginx with `deploy/nginx.conf`, in which container names and paths are replaced by local ones."""
 
 import asyncio
 import os
@@ -15,14 +15,14 @@ CONFIGURATION = Path(__file__).parents[2] / "deploy" / "nginx.conf"
 
 
 class NginxMissing(Exception):
-    """There is no nginx on this machine."""
+    """Raised where nginx is not installed."""
 
     def __init__(self) -> None:
         super().__init__("nginx is not installed: on Debian, `apt-get install nginx-light`.")
 
 
 class Nginx:
-    """In front of gateways on the given ports of 127.0.0.1."""
+    """A reverse proxy in front of gateways on the given ports of 127.0.0.1."""
 
     def __init__(self, folder: Path, *, port: int, gateways: list[int]) -> None:
         if PROGRAM is None:
@@ -35,7 +35,7 @@ class Nginx:
 
     @property
     def url(self) -> str:
-        """Where clients come to."""
+        """The base URL for clients."""
         return f"http://127.0.0.1:{self.port}"
 
     def _configured(self, text: str, gateways: list[int]) -> str:
@@ -62,7 +62,7 @@ class Nginx:
         return re.sub(r"^\s*resolver .*\n", "", text, flags=re.MULTILINE)
 
     async def start(self) -> None:
-        """Starts it and waits until it answers, if only that nobody is behind it."""
+        """Start it and wait until it responds, even if no gateway does."""
         assert PROGRAM is not None
         command = [PROGRAM, "-c", str(self._file), "-p", str(self.folder), "-e", str(self.folder / "errors")]
         self._process = await asyncio.create_subprocess_exec(
@@ -80,7 +80,7 @@ class Nginx:
                     await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stop it."""
         if self._process is not None:
             self._process.terminate()
             await self._process.wait()

@@ -1,7 +1,7 @@
-"""A TCP proxy that breaks on demand, after the toxics of Shopify's toxiproxy, of which no registry has a wheel.
+"""A TCP proxy that injects faults on request, modelled on the toxics of Shopify's toxiproxy, which is not on PyPI.
 
-A `Toxic` begins when so many bytes have gone its way, so that one proxy can break a connection while it is made,
-within a request, within the headers of an answer, or within its body. Changes hold for open connections, too.
+A `Toxic` begins after a number of bytes in its direction, so that a proxy can break a connection while it is opened,
+within a request, within the headers of a response, or within its body. Changes apply to open connections, too.
 """
 
 import asyncio
@@ -14,47 +14,47 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["latency", "bandwidth", "slicer", "limit_data", "slow_close", "timeout", "reset_peer", "down"]
-Way = Literal["up", "down"]
+Direction = Literal["up", "down"]
 
 KINDS: tuple[Kind, ...] = (
     "latency", "bandwidth", "slicer", "limit_data", "slow_close", "timeout", "reset_peer", "down",
 )  # fmt: skip
 
-_PIECE = 64 << 10
+_CHUNK = 64 << 10
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing sends RST."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toxic:
-    """What happens to the bytes that go `way` (`up`: to the server) after the first `after` of a connection.
+    """A fault of the bytes in one direction (`up`: to the server) after the first `after` bytes of a connection.
 
-    `value`: seconds for latency and slow_close; bytes a second for bandwidth; bytes a piece for slicer; bytes that
-    still pass for limit_data. `timeout` keeps everything to itself; `reset_peer` sends RST both ways; `down` does so,
+    `value`: seconds for latency and slow_close; bytes a second for bandwidth; bytes of a chunk for slicer; bytes that
+    still pass for limit_data. `timeout` holds all data back; `reset_peer` sends RST in both directions; `down` does so,
     and refuses new connections from then on.
     """
 
     kind: Kind
-    way: Way = "down"
+    direction: Direction = "down"
     after: int = 0
     value: float = 0.0
 
 
 class FaultProxy:
-    """Listens on a port of 127.0.0.1 and passes on to `target`: a host and a port, or the path of a Unix socket."""
+    """Listens on a port of 127.0.0.1 and forwards to `target`: a host and a port, or the path of a Unix socket."""
 
     def __init__(self, target: tuple[str, int] | str) -> None:
         self.target = target
         self.port = 0
         self.accepted = 0
-        """Connections since the start."""
+        """The number of connections since the start."""
         self._toxic: Toxic | None = None
         self._changed = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._open: dict[asyncio.Task[None], list[asyncio.StreamWriter]] = {}
 
     def __len__(self) -> int:
-        """Connections that are open."""
+        """Return the number of open connections."""
         return len(self._open)
 
     @property
@@ -63,41 +63,41 @@ class FaultProxy:
         return f"127.0.0.1:{self.port}"
 
     def poison(self, toxic: Toxic | None) -> None:
-        """This from now on; None heals, and lets go what was held back."""
+        """Apply a toxic from now on; None removes it, and forwards the data that was held back."""
         self._toxic = toxic
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def start(self) -> None:
-        """Begins to listen, on the same port as before if there was one."""
+        """Start listening, on the same port as before if there was one."""
         if self._server is None:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, backlog=1024)
             self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def refuse(self) -> None:
-        """Stops listening: new connections are refused. Open ones stay."""
+        """Stop listening: new connections are refused. Open ones stay open."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
 
     async def cut(self) -> None:
-        """Refuses, and resets what is open."""
+        """Refuse new connections and reset open ones."""
         await self.refuse()
         self.reset()
 
     async def heal(self) -> None:
-        """No toxic, and listening again."""
+        """Remove the toxic and listen again."""
         self.poison(None)
         await self.start()
 
     def reset(self) -> None:
-        """Resets every open connection, at both ends."""
+        """Reset every open connection at both ends."""
         for writers in list(self._open.values()):
             for writer in writers:
                 _reset(writer)
 
     async def aclose(self) -> None:
-        """Resets everything and waits until it is gone."""
+        """Stop listening, reset all connections and wait until they are closed."""
         await self.cut()
         tasks = list(self._open)
         for task in tasks:
@@ -121,7 +121,7 @@ class FaultProxy:
                 asyncio.ensure_future(self._pump("down", server_reader, writer, ends)),
             ]
             await asyncio.gather(*pumps)
-        except _Ended:
+        except _EndOfConnection:
             pass
         except (OSError, RuntimeError, asyncio.CancelledError):
             for end in ends:
@@ -140,15 +140,15 @@ class FaultProxy:
 
     async def _pump(
         self,
-        way: Way,
+        direction: Direction,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         ends: list[asyncio.StreamWriter],
     ) -> None:
-        """Passes on what comes; the toxic of the moment may hold it back, thin it out or break the connection."""
+        """Forward data; the current toxic may delay or hold it back, or break the connection."""
         passed = 0
-        while data := await reader.read(_PIECE):
-            toxic = self._toxic if self._toxic is not None and self._toxic.way == way else None
+        while data := await reader.read(_CHUNK):
+            toxic = self._toxic if self._toxic is not None and self._toxic.direction == direction else None
             clean = len(data) if toxic is None else min(len(data), max(0, toxic.after - passed))
             if clean:
                 writer.write(data[:clean])
@@ -159,7 +159,7 @@ class FaultProxy:
                 await self._apply(toxic, rest, writer, ends, over=passed - toxic.after)
                 passed += len(rest)
         toxic = self._toxic
-        if toxic is not None and toxic.way == way and toxic.kind == "slow_close":
+        if toxic is not None and toxic.direction == direction and toxic.kind == "slow_close":
             await asyncio.sleep(toxic.value)
         if writer.can_write_eof():
             writer.write_eof()
@@ -173,18 +173,18 @@ class FaultProxy:
         *,
         over: int,
     ) -> None:
-        """Sends `data`, which begins `over` bytes after the toxic did, in the toxic's way."""
+        """Send `data`, which begins `over` bytes after the point where the toxic starts, as the toxic prescribes."""
         if toxic.kind == "limit_data":
             writer.write(data[: max(0, int(toxic.value) - over)])
             await writer.drain()
             if over + len(data) >= toxic.value:
-                raise _Ended
+                raise _EndOfConnection
             return
         if toxic.kind in ("timeout", "reset_peer", "down"):
             await self._break(toxic, ends)
         elif toxic.kind == "latency" and data:
             await asyncio.sleep(toxic.value)
-        step = {"bandwidth": toxic.value / 20, "slicer": toxic.value}.get(toxic.kind, _PIECE)
+        step = {"bandwidth": toxic.value / 20, "slicer": toxic.value}.get(toxic.kind, _CHUNK)
         pause = {"bandwidth": 1 / 20, "slicer": 0.001}.get(toxic.kind, 0.0)
         size = max(1, int(step))
         for begin in range(0, len(data), size):
@@ -205,8 +205,8 @@ class FaultProxy:
         raise ConnectionResetError
 
 
-class _Ended(Exception):
-    """Both sides of the connection are to be closed in order."""
+class _EndOfConnection(Exception):
+    """Raised to close both sides of the connection without RST."""
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
@@ -219,7 +219,7 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def proxied(target: tuple[str, int] | str, toxic: Toxic | None = None) -> AsyncIterator[FaultProxy]:
-    """A running proxy, closed with the block."""
+    """Run a proxy until the block ends."""
     proxy = FaultProxy(target)
     proxy.poison(toxic)
     await proxy.start()

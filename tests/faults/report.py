@@ -1,4 +1,4 @@
-"""The table: what was tried, what was expected, what was found."""
+"""The report: what was tried, what was expected, what was found."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,15 +15,15 @@ class Row:
     ok: bool
 
     def as_json(self) -> dict[str, Any]:
-        """All of it."""
+        """Return the row as a JSON object."""
         return asdict(self)
 
 
 def table(rows: list[Row]) -> str:
-    """Markdown."""
+    """Return the rows as a Markdown table."""
     lines = ["| | tried | expected | found | |", "|---|---|---|---|---|"]
     lines += [
-        f"| {row.id} | {row.tried} | {row.expected} | {row.found} | {'kept' if row.ok else '**BROKEN**'} |"
+        f"| {row.id} | {row.tried} | {row.expected} | {row.found} | {'met' if row.ok else '**missed**'} |"
         for row in rows
     ]
     return "\n".join(lines)

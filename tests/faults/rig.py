@@ -1,4 +1,4 @@
-"""The whole house on one machine: servers, fault proxies on every link, three replicas, nginx, an upstream."""
+"""A complete deployment on one machine: servers, fault proxies on every link, three replicas, nginx, an upstream."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.faults.gateways import Replica, Replicas, free_port
-from tests.faults.load import Caller, Outcome
+from tests.faults.load import Client, Outcome
 from tests.faults.nginx import Nginx
 from tests.faults.proxy import FaultProxy, proxied
 from tests.faults.servers import Servers
@@ -25,14 +25,14 @@ SETTINGS = {
     "LOG_LEVEL": "warning",
     "SHUTDOWN_GRACE_SECONDS": "2",
 }
-"""A key is read again every second, so that a fault of PostgreSQL meets every call within the time of a scenario."""
-_OF_THE_SLICE = {"AUTH_STALE_SECONDS": "12", "SHUTDOWN_TIMEOUT": "6", "SHUTDOWN_GRACE_SECONDS": "1"}
-"""What scenarios of the slice need, at all of its replicas: other settings mean other processes, which take seconds to start."""
+"""Keys are read again every second, so that a fault of PostgreSQL affects every call within the time of a scenario."""
+_SLICE_SETTINGS = {"AUTH_STALE_SECONDS": "12", "SHUTDOWN_TIMEOUT": "6", "SHUTDOWN_GRACE_SECONDS": "1"}
+"""Settings of all replicas in the slice: with one set of settings the replicas need not be restarted, which takes seconds."""
 
 
 @dataclass(slots=True)
 class Rig:
-    """What scenarios work with. `full` chooses the long form of each; they look after their own faults."""
+    """The parts that scenarios use. `full` selects the long form of each; each scenario removes the faults that it injects."""
 
     folder: Path
     full: bool
@@ -49,26 +49,26 @@ class Rig:
 
     @property
     def url(self) -> str:
-        """Where clients come to: nginx."""
+        """The base URL for clients: that of nginx."""
         return self.nginx.url
 
-    def caller(self, url: str | None = None, key: str | None = None) -> Caller:
-        """A client with the admin key."""
-        return Caller(url or self.url, key or self.replicas.key)
+    def client(self, url: str | None = None, key: str | None = None) -> Client:
+        """Return a client of nginx or of `url`, with the admin key or `key`."""
+        return Client(url or self.url, key or self.replicas.key)
 
     async def use(self, **settings: str) -> None:
-        """All replicas run with the suite's settings and these, every link is whole."""
+        """Run all replicas with the suite's settings and these, and remove all faults of the links."""
         if not self.full:
-            settings = _OF_THE_SLICE | settings
+            settings = _SLICE_SETTINGS | settings
         for link in (self.database, self.database_b, self.redis):
             await link.heal()
         await self.replicas.run_with(**(SETTINGS | settings))
-        # nginx leaves alone for two seconds what it could not reach.
+        # nginx does not retry for two seconds a server that it could not reach.
         await until(self._through_nginx, 10)
 
     async def _through_nginx(self) -> bool:
-        async with self.caller() as caller:
-            found = [await caller.request("GET", "/health/ready") for _ in range(6)]
+        async with self.client() as client:
+            found = [await client.request("GET", "/health/ready") for _ in range(6)]
         return all(status == 200 and body.get("status") == "ready" for status, body, _ in found)
 
     async def register(
@@ -80,7 +80,7 @@ class Rig:
         limits: dict[str, Any] | None = None,
         key: str = "the-key",
     ) -> None:
-        """A provider whose tools lie at `url`; known already: nothing."""
+        """Register a provider with the upstream at `url`, unless its name is registered already."""
         if name in self._providers:
             return
         self.stub.key = key
@@ -96,32 +96,32 @@ class Rig:
         found: list[Any] = []
 
         async def registered() -> bool:
-            async with self.caller() as caller:
-                found[:] = await caller.request("POST", "/providers", json=body)
-            return found[0] != 503
+            async with self.client() as client:
+                found[:] = await client.request("POST", "/providers", json=body)
+            return bool(found[0] != 503)
 
-        # A busy machine may be told to come again.
+        # On a busy machine the response may be 503 with Retry-After.
         await until(registered, 20, every=0.5)
         assert found[0] == 201, found
         self._providers.add(name)
 
     async def warm(self, tool: str, arguments: dict[str, Any] | None = None) -> None:
-        """Every replica has made the call, and so remembers key and plan."""
+        """Make the call at every replica, which then has the key and the plan in its cache."""
         for replica in self.replicas.all:
             found: list[Outcome] = []
 
             async def warmed(*, replica: Replica = replica, found: list[Outcome] = found) -> bool:
-                async with self.caller(replica.url) as caller:
-                    found[:] = [await caller.call(tool, arguments or {})]
+                async with self.client(replica.url) as client:
+                    found[:] = [await client.call(tool, arguments or {})]
                 return found[0].status != 503
 
             await until(warmed, 20, every=0.5)
             assert found[0].ok, (found[0].status, found[0].body)
 
     async def metric(self, replica: Replica, name: str) -> float:
-        """The sum of a metric's series in one replica."""
-        async with self.caller(replica.url) as caller:
-            _, text, _ = await caller.request("GET", "/metrics")
+        """Return the sum of a metric's series in one replica."""
+        async with self.client(replica.url) as client:
+            _, text, _ = await client.request("GET", "/metrics")
         lines = text.decode().splitlines() if isinstance(text, bytes) else []
         return sum(
             float(line.rpartition(" ")[2])
@@ -131,24 +131,24 @@ class Rig:
 
     @asynccontextmanager
     async def link(self) -> AsyncIterator[FaultProxy]:
-        """A fault proxy of its own, and so an origin of its own, in front of the upstream."""
+        """Run another fault proxy, and so another origin, in front of the upstream."""
         async with proxied(("127.0.0.1", self.stub.port)) as proxy:
             yield proxy
 
 
-class Pulse:
-    """How late this machine is: the slowest answer of /health/live, which waits for nothing, while the block runs.
+class LivenessProbe:
+    """Measures the slowest response of /health/live, which depends on no server, while the block runs.
 
-    What is promised in seconds is promised of a machine that has time; `slack` is what this one had not.
+    Guarantees in seconds hold on a machine that is not overloaded; limits are extended by `slowest` (seconds).
     """
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self.slack = 0.0
+        self.slowest = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._beat())
+        self._task = asyncio.create_task(self._probe())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -156,22 +156,22 @@ class Pulse:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _beat(self) -> None:
+    async def _probe(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            callers = [
-                await stack.enter_async_context(self._rig.caller(one.url)) for one in self._rig.replicas.all
+            clients = [
+                await stack.enter_async_context(self._rig.client(one.url)) for one in self._rig.replicas.all
             ]
             while True:
-                for caller in callers:
-                    asked = time.monotonic()
-                    status, _, _ = await caller.request("GET", "/health/live")
+                for client in clients:
+                    began = time.monotonic()
+                    status, _, _ = await client.request("GET", "/health/live")
                     if status == 200:
-                        self.slack = max(self.slack, time.monotonic() - asked)
+                        self.slowest = max(self.slowest, time.monotonic() - began)
                 await asyncio.sleep(0.05)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float, *, every: float = 0.1) -> float:
-    """The seconds until it holds; infinity when it does not within `seconds`."""
+    """Wait until the condition holds and return the seconds that took; infinity if that is more than `seconds`."""
     began = time.monotonic()
     while time.monotonic() - began < seconds:
         if await condition():
@@ -182,8 +182,8 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float, *, eve
 
 @asynccontextmanager
 async def rig(*, full: bool, redis_program: Path | None = None) -> AsyncIterator[Rig]:
-    """Everything up; taken down with the block, whatever happened."""
-    # Short, because Unix sockets lie in it.
+    """Start everything, and stop it when the block ends."""
+    # A short path, because Unix sockets are created in it.
     with tempfile.TemporaryDirectory(prefix="ugf-", dir=os.environ.get("TMPDIR", "/tmp")) as name:
         folder = Path(name)
         async with contextlib.AsyncExitStack() as stack:

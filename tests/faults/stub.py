@@ -1,4 +1,4 @@
-"""The upstream: it remembers what it was asked, answers with a nonce, and streams, stalls or bombs on demand."""
+"""The upstream: it counts requests, responds with a nonce, and streams, stalls or sends decompression bombs on request."""
 
 import asyncio
 import zlib
@@ -9,9 +9,9 @@ import orjson
 from aiohttp import web
 
 _ZEROS = bytes(1 << 20)
-# What schemathesis asks for may be as large as it likes.
-_MOST = 4 << 20
-_LONGEST = 10.0
+# schemathesis requests arbitrarily large responses and delays.
+_MAX_BYTES = 4 << 20
+_MAX_SECONDS = 10.0
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03"
 
 
@@ -20,7 +20,7 @@ def _parameter(name: str, kind: str) -> dict[str, Any]:
 
 
 def document(url: str, *, writers: int = 1, token_url: str = "") -> dict[str, Any]:
-    """An OpenAPI document of this upstream at `url`, with so many operations `write0`, `write1`, ..."""
+    """An OpenAPI document of this upstream at `url`, with `writers` operations `write0`, `write1`, ..."""
     ok = {"200": {"description": "ok"}}
     schema = {"type": "object", "properties": {"id": {"type": "string"}, "wait": {"type": "number"},
                                                "filler": {"type": "string"}}}  # fmt: skip
@@ -29,14 +29,19 @@ def document(url: str, *, writers: int = 1, token_url: str = "") -> dict[str, An
         f"/write/{number}": {"post": {"operationId": f"write{number}", "requestBody": body, "responses": ok}}
         for number in range(writers)
     }
-    asked = [_parameter("id", "string"), _parameter("wait", "number"), _parameter("bytes", "integer")]
+    parameters = [_parameter("id", "string"), _parameter("wait", "number"), _parameter("bytes", "integer")]
     for name in ("read", "stream", "bomb"):
-        paths[f"/{name}"] = {"get": {"operationId": name, "parameters": asked, "responses": ok}}
+        paths[f"/{name}"] = {"get": {"operationId": name, "parameters": parameters, "responses": ok}}
     paths["/secure"] = {
-        "get": {"operationId": "secure", "parameters": asked, "responses": ok, "security": [{"oauth": []}]}
+        "get": {
+            "operationId": "secure",
+            "parameters": parameters,
+            "responses": ok,
+            "security": [{"oauth": []}],
+        }
     }
     paths["/keyed"] = {
-        "get": {"operationId": "keyed", "parameters": asked, "responses": ok, "security": [{"key": []}]}
+        "get": {"operationId": "keyed", "parameters": parameters, "responses": ok, "security": [{"key": []}]}
     }
     flow = {"clientCredentials": {"tokenUrl": token_url or f"{url}/token", "scopes": {}}}
     schemes = {
@@ -50,7 +55,7 @@ def document(url: str, *, writers: int = 1, token_url: str = "") -> dict[str, An
 
 
 class Stub:
-    """A running upstream. `seen` counts the `id` of each request; `by_path` what each path was asked."""
+    """A running upstream. `seen` counts the `id` of each request; `by_path` the requests of each path."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -62,16 +67,16 @@ class Stub:
         self.wrong_keys = 0
         self.key = ""
         self.streaming = 0
-        """Answers that are being streamed at this moment."""
+        """The number of responses that are being streamed now."""
         self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
-        """Without a fault proxy."""
+        """Its base URL, without a fault proxy."""
         return f"http://127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listens."""
+        """Start listening."""
         app = web.Application(client_max_size=16 << 20)
         app.router.add_post("/token", self._token)
         app.router.add_post("/write/{number}", self._write)
@@ -87,27 +92,27 @@ class Stub:
         self.port = int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Ends."""
+        """Stop."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def _write(self, request: web.Request) -> web.Response:
         try:
-            asked = orjson.loads(await request.read())
+            body = orjson.loads(await request.read())
         except orjson.JSONDecodeError:
-            return web.json_response({"detail": "no JSON"}, status=400)
-        if not isinstance(asked, dict):
-            return web.json_response({"detail": "no object"}, status=400)
-        self._note(request, asked)
-        await asyncio.sleep(min(_LONGEST, float(asked.get("wait") or 0)))
-        return web.json_response({"id": asked.get("id"), "nonce": f"nonce-{asked.get('id')}"})
+            return web.json_response({"detail": "not JSON"}, status=400)
+        if not isinstance(body, dict):
+            return web.json_response({"detail": "not an object"}, status=400)
+        self._count(request, body)
+        await asyncio.sleep(min(_MAX_SECONDS, float(body.get("wait") or 0)))
+        return web.json_response({"id": body.get("id"), "nonce": f"nonce-{body.get('id')}"})
 
     async def _read(self, request: web.Request) -> web.Response:
-        self._note(request, request.query)
-        await asyncio.sleep(min(_LONGEST, float(request.query.get("wait", 0))))
-        asked = request.query.get("id", "")
-        filler = "x" * max(0, min(_MOST, int(request.query.get("bytes", 0))))
-        return web.json_response({"id": asked, "nonce": f"nonce-{asked}", "filler": filler})
+        self._count(request, request.query)
+        await asyncio.sleep(min(_MAX_SECONDS, float(request.query.get("wait", 0))))
+        call_id = request.query.get("id", "")
+        filler = "x" * max(0, min(_MAX_BYTES, int(request.query.get("bytes", 0))))
+        return web.json_response({"id": call_id, "nonce": f"nonce-{call_id}", "filler": filler})
 
     async def _secure(self, request: web.Request) -> web.Response:
         if not request.headers.get("Authorization", "").startswith("Bearer token-"):
@@ -128,44 +133,46 @@ class Stub:
         return web.json_response(token)
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events of 16 kB until `bytes` are sent, with `wait` seconds between two."""
-        self._note(request, request.query)
-        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        """Send server-sent events of 16 kB until `bytes` are sent, with `wait` seconds between them."""
+        self._count(request, request.query)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         self.streaming += 1
         try:
-            await answer.prepare(request)
+            await response.prepare(request)
             event = b"data: " + b"x" * 16_376 + b"\n\n"
-            wait = min(_LONGEST, float(request.query.get("wait", 0)))
+            wait = min(_MAX_SECONDS, float(request.query.get("wait", 0)))
             for _ in range(max(1, int(request.query.get("bytes", 0)) // len(event))):
-                await answer.write(event)
+                await response.write(event)
                 if wait:
                     await asyncio.sleep(wait)
-            await answer.write_eof()
+            await response.write_eof()
         except ConnectionResetError:
-            # The gateway has let go, as it should.
+            # The gateway has closed the connection, as it should.
             pass
         finally:
             self.streaming -= 1
-        return answer
+        return response
 
     async def _bomb(self, request: web.Request) -> web.StreamResponse:
-        """`bytes` zeros as gzip, a thousandth of that on the wire."""
-        self._note(request, request.query)
+        """Send `bytes` zeros as gzip, which is a thousandth of that on the wire."""
+        self._count(request, request.query)
         number = int(request.query.get("bytes", 0)) >> 20
         if number <= 0:
             return web.json_response({})
-        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-        first = packer.compress(_ZEROS) + packer.flush(zlib.Z_FULL_FLUSH)
-        answer = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Encoding": "gzip"})
-        await answer.prepare(request)
-        await answer.write(_GZIP_HEAD)
+        compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+        first = compressor.compress(_ZEROS) + compressor.flush(zlib.Z_FULL_FLUSH)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        )
+        await response.prepare(request)
+        await response.write(_GZIP_HEAD)
         for _ in range(number):
-            # After a full flush the same bytes mean the same again, so that nothing has to be packed anew.
-            await answer.write(first)
-        await answer.write_eof()
-        return answer
+            # After a full flush the same compressed bytes can be sent again.
+            await response.write(first)
+        await response.write_eof()
+        return response
 
-    def _note(self, request: web.Request, asked: Any) -> None:
+    def _count(self, request: web.Request, parameters: Any) -> None:
         self.by_path[request.path] += 1
-        if asked.get("id"):
-            self.seen[str(asked["id"])] += 1
+        if parameters.get("id"):
+            self.seen[str(parameters["id"])] += 1

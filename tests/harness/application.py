@@ -17,10 +17,11 @@ from app.discovery import Manuals
 from app.main import create_app
 from app.services import Services
 from app.settings import Settings
+from tests.harness.plain_http import WITHOUT_CERTIFICATES
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves the signals of the test run alone."""
+    """A server that does not install signal handlers in the test process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -29,7 +30,7 @@ class _Server(uvicorn.Server):
 
 @dataclass
 class Application:
-    """A running gateway and what it is made of."""
+    """A running gateway and its services."""
 
     url: str
     app: FastAPI
@@ -38,20 +39,22 @@ class Application:
     clients: list[httpx2.AsyncClient] = field(default_factory=list)
 
     async def client(self, *scopes: str, seconds: float = 30, **limits: Any) -> httpx2.AsyncClient:
-        """A client with a new key of these scopes and limits."""
+        """Return a client with a new key of these scopes and limits."""
         services = self.services
-        async with services.database.writing() as session:
+        async with services.database.transaction() as session:
             minted = await create_key(
                 session, services.vault, name="test", scopes=scopes, actor="test", **limits
             )
         await services.feed.catch_up()
         headers = {"Authorization": f"Bearer {minted.text.reveal()}"}
-        made = httpx2.AsyncClient(base_url=self.url, headers=headers, trust_env=False, timeout=seconds)
+        made = httpx2.AsyncClient(
+            base_url=self.url, headers=headers, trust_env=False, verify=WITHOUT_CERTIFICATES, timeout=seconds
+        )
         self.clients.append(made)
         return made
 
     async def close_clients(self) -> None:
-        """Close the clients that were made so far."""
+        """Close the clients that were created so far."""
         for client in self.clients:
             await client.aclose()
         self.clients.clear()
@@ -59,7 +62,7 @@ class Application:
 
 @asynccontextmanager
 async def run_application(settings: Settings) -> AsyncIterator[Application]:
-    """The application with these settings, on a free port of 127.0.0.1."""
+    """Run the application with these settings on a free port of 127.0.0.1."""
     app = create_app(settings)
     server = _Server(server_config(app, settings, port=0, lifespan="on", timeout_graceful_shutdown=2))
     task = asyncio.create_task(server.serve())

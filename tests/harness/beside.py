@@ -1,4 +1,4 @@
-"""Servers on an event loop in a thread of their own, beside the test that uses them."""
+"""Servers on an event loop in a separate thread, for tests without one."""
 
 import asyncio
 import ssl
@@ -42,16 +42,16 @@ def beside(serving: AbstractAsyncContextManager[str]) -> Iterator[str]:
 
 @asynccontextmanager
 async def web_server(
-    application: web.Application, *, tls: ssl.SSLContext | None = None, **options: Any
+    application: web.Application, *, tls: ssl.SSLContext | None = None, port: int = 0, **options: Any
 ) -> AsyncIterator[str]:
     """Serve an aiohttp application on loopback and yield its base URL; `options` are those of its runner.
 
-    At its end requests have 0.1 s to end by themselves, unless `shutdown_timeout` says otherwise.
+    `port` is a free one unless it is given. At its end requests have 0.1 s to complete, unless `shutdown_timeout` is given.
     """
     runner = web.AppRunner(application, access_log=None, **{"shutdown_timeout": 0.1, **options})
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=tls).start()
         yield f"{'http' if tls is None else 'https'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()

@@ -1,4 +1,4 @@
-"""An upstream that decodes nothing, and captures requests as they came over the socket."""
+"""An upstream that decodes nothing, and captures requests as received on the socket."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.harness.beside import beside, raw_server
 
-_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close"
-_ANSWER = _HEAD + b"\r\n\r\n{}"
+_HEAD = "HTTP/1.1 {} OK\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +22,12 @@ class Captured:
 
 @dataclass(slots=True)
 class Capture:
-    """A running server."""
+    """A running server, which sends the same response to each request."""
 
     url: str = ""
+    status: int = 200
+    media_type: str = "application/json"
+    content: bytes = b"{}"
     requests: list[Captured] = field(default_factory=list)
 
     def only(self) -> Captured:
@@ -44,7 +46,8 @@ class Capture:
         length = {name.lower(): value for name, value in headers}.get("content-length", "0")
         body = await reader.readexactly(int(length))
         self.requests.append(Captured(method, target, headers, body))
-        writer.write(_ANSWER)
+        head_of_response = _HEAD.format(self.status, self.media_type, len(self.content))
+        writer.write(head_of_response.encode() + self.content)
         writer.close()
         await writer.wait_closed()
 

@@ -12,10 +12,11 @@ from cryptography.x509.oid import NameOID
 _PEM = serialization.Encoding.PEM
 
 
-def certificate(name: str, *, issuer: Any = None) -> tuple[str, str, Any, Any]:
+def certificate(name: str, *, issuer: Any = None, days: float = 1) -> tuple[str, str, Any, Any]:
     """Return a certificate for an IP address and its key, self-signed or signed by an issuer.
 
-    They come as PEM texts, then as objects; `issuer` is such a tuple.
+    They come as PEM texts, then as objects; `issuer` is such a tuple. It is valid for `days` from now;
+    a negative number is that of the days since it has expired.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -27,8 +28,8 @@ def certificate(name: str, *, issuer: Any = None) -> tuple[str, str, Any, Any]:
         .issuer_name(issuer_name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
+        .not_valid_before(now - dt.timedelta(days=1) + min(dt.timedelta(days=days), dt.timedelta(0)))
+        .not_valid_after(now + dt.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(name))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
         .sign(signer, hashes.SHA256())

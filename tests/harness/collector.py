@@ -84,18 +84,18 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 @contextmanager
 def collector() -> Iterator[Collector]:
     """Run a collector on a free port of 127.0.0.1."""
-    kept = Collector()
+    received = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            kept.paths.append(self.path)
-            kept.headers.append({name.lower(): value for name, value in self.headers.items()})
-            if kept.status == 200:
-                kept.bodies.append(body)
-            self.send_response(kept.status)
+            received.paths.append(self.path)
+            received.headers.append({name.lower(): value for name, value in self.headers.items()})
+            if received.status == 200:
+                received.bodies.append(body)
+            self.send_response(received.status)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -103,11 +103,11 @@ def collector() -> Iterator[Collector]:
             """Nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    kept.url = f"http://127.0.0.1:{server.server_address[1]}"
+    received.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield kept
+        yield received
     finally:
         server.shutdown()
         server.server_close()

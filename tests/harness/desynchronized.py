@@ -1,4 +1,4 @@
-"""An upstream whose responses are desynchronized from its requests, in every way that is known.
+"""An upstream whose responses are desynchronized from its requests, in all known ways.
 
 Each request carries `id=<nonce>` in its target, and a correct response echoes it. A client that gets another nonce has got
 the response to another request.
@@ -11,7 +11,7 @@ import time
 from typing import Final, Self
 
 MODES: Final = {
-    "sound": "nothing: for comparison",
+    "sound": "correct responses, for comparison",
     "early": "responds before it has read the body, which it takes for the beginning of the next request",
     "head": "a body after HEAD",
     "second": "an unsolicited second response, at once",
@@ -19,7 +19,7 @@ MODES: Final = {
     "second-5ms": "... after 5 ms",
     "second-30ms": "... after 30 ms",
     "second-100ms": "... after 100 ms",
-    "garbage": "bytes that are no HTTP after the response",
+    "garbage": "bytes that are not HTTP after the response",
     "two-finals": "an interim response, then two final ones",
     "204": "a response after a 204",
     "304": "a body after a 304",
@@ -41,7 +41,7 @@ def response(nonce: bytes, status: bytes = b"200 OK", extra: bytes = b"") -> byt
 
 
 class DesynchronizedUpstream:
-    """A server that responds to every `every`-th request as the mode says, and correctly to all others.
+    """A server that responds to every `every`-th request according to the mode, and correctly to all others.
 
     For the first `sound_seconds` all responses are correct.
     Unsolicited responses repeat the nonce of the request before; `unsolicited` counts them, `connections` the connections.
@@ -81,7 +81,7 @@ class DesynchronizedUpstream:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writers.add(writer)
-        owed = b""
+        pending = b""
         with contextlib.suppress(
             ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError
         ):
@@ -94,14 +94,14 @@ class DesynchronizedUpstream:
                     and time.monotonic() - self._began >= self._sound_seconds
                 )
                 mode = self._mode if bad else "sound"
-                if owed:
+                if pending:
                     self.unsolicited += 1
-                    writer.write(owed)
-                    owed = b""
+                    writer.write(pending)
+                    pending = b""
                 if mode != "early" and (length := _LENGTH.search(head)):
                     await reader.readexactly(int(length[1]))
                 nonce = found[1] if (found := _NONCE.search(head)) else b"none"
-                owed = self._respond(writer, head, nonce, mode)
+                pending = self._respond(writer, head, nonce, mode)
                 await writer.drain()
         self._writers.discard(writer)
         writer.close()
@@ -149,13 +149,13 @@ class DesynchronizedUpstream:
             self._later(writer, right, 0.001)
         return b""
 
-    def _later(self, writer: asyncio.StreamWriter, said: bytes, seconds: float) -> None:
-        async def say() -> None:
+    def _later(self, writer: asyncio.StreamWriter, data: bytes, seconds: float) -> None:
+        async def send() -> None:
             await asyncio.sleep(seconds)
             if not writer.is_closing():
                 self.unsolicited += 1
-                writer.write(said)
+                writer.write(data)
 
-        task = asyncio.get_running_loop().create_task(say())
+        task = asyncio.get_running_loop().create_task(send())
         self._late.add(task)
         task.add_done_callback(self._late.discard)

@@ -1,7 +1,7 @@
 """Attacks on an HTTP server with data before, around and after requests, in a process of their own.
 
-`python -m tests.harness.edge_attacks NAME HOST PORT SECONDS` runs one until its time is over. They come from
-127.0.0.2 and the addresses after it, which nobody trusts as a proxy.
+`python -m tests.harness.edge_attacks NAME HOST PORT SECONDS` runs one for SECONDS. They come from
+127.0.0.2 and the addresses after it, which are not trusted proxies.
 """
 
 import asyncio

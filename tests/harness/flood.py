@@ -30,7 +30,7 @@ class Flood:
 _CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
 
 
-async def _answer(site: Flood, kind: str, count: int, writer: asyncio.StreamWriter) -> None:
+async def _respond(site: Flood, kind: str, count: int, writer: asyncio.StreamWriter) -> None:
     if kind == "bytes":
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n"
         writer.write(head % count)
@@ -67,16 +67,18 @@ def flood() -> Iterator[Flood]:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 _, kind, *count = head.split(b" ")[1].decode().split("/")
-                answering = asyncio.ensure_future(_answer(site, kind, int(count[0]) if count else 0, writer))
+                responding = asyncio.ensure_future(
+                    _respond(site, kind, int(count[0]) if count else 0, writer)
+                )
                 # The next thing to read is the end of the connection, unless the response is complete.
                 leaving = asyncio.ensure_future(reader.read(1))
-                await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                complete = answering.done() and not answering.cancelled() and answering.exception() is None
+                await asyncio.wait({responding, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                complete = responding.done() and not responding.cancelled() and responding.exception() is None
                 if not complete:
                     site.left.set()
-                answering.cancel()
+                responding.cancel()
                 leaving.cancel()
-                await asyncio.gather(answering, leaving, return_exceptions=True)
+                await asyncio.gather(responding, leaving, return_exceptions=True)
                 if not complete or kind != "bytes":
                     break
         site.open -= 1

@@ -13,13 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx2
 import psutil
+from typer.testing import CliRunner
 
 from app.cli.bootstrap import admin_key
+from app.cli.root import app
 from app.security.vault import KeyRing
+from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
 PROGRAM = Path(sys.executable).with_name("utcp-gateway")
@@ -42,7 +45,8 @@ class RunningGateway:
         """Return a client with the admin key, another key, or (empty string) none."""
         key = self.key if key is None else key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        return httpx2.Client(base_url=self.url, headers=headers, trust_env=False, timeout=60, **options)
+        options = {"trust_env": False, "verify": WITHOUT_CERTIFICATES, "timeout": 60, **options}
+        return httpx2.Client(base_url=self.url, headers=headers, **options)
 
     def workers(self) -> set[int]:
         """Return the process ids of the workers, where there are several."""
@@ -65,6 +69,25 @@ def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.C
         timeout=120,
         check=False,
     )
+
+
+class CommandResult(NamedTuple):
+    """The exit code of a command, and what it wrote to standard output and standard error."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_in_process(*arguments: str, environment: Mapping[str, str]) -> CommandResult:
+    """Run a `utcp-gateway` command that ends by itself in this process, with these environment variables only.
+
+    That saves the start of an interpreter. An exception that the command does not handle fails the test.
+    """
+    others = dict.fromkeys(set(os.environ) - set(environment))
+    done = CliRunner().invoke(app, list(arguments), env={**others, **environment})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return CommandResult(done.exit_code, done.stdout, done.stderr)
 
 
 def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[str, str]:

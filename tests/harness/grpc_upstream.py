@@ -51,18 +51,18 @@ def _serve(pipe: Any, seen: Any, secret: str) -> None:
     pool = build_pool({"contract.proto": contract_file()})
     word = GetMessageClass(pool.FindMessageTypeByName("contract.v1.Word"))
 
-    def let_in(context: Any) -> None:
+    def authenticate(context: Any) -> None:
         metadata = {key: str(value) for key, value in context.invocation_metadata()}
         seen.append(metadata)
         if metadata.get("x-key") != secret:
             context.abort(grpc.StatusCode.UNAUTHENTICATED, f"not {metadata.get('x-key')}")
 
     def echo(request: bytes, context: Any) -> bytes:
-        let_in(context)
+        authenticate(context)
         return request
 
     def stream(request: bytes, context: Any) -> Iterator[bytes]:
-        let_in(context)
+        authenticate(context)
         for n in range(3):
             yield word(n=n).SerializeToString()
             time.sleep(0.05)
@@ -76,6 +76,6 @@ def _serve(pipe: Any, seen: Any, secret: str) -> None:
     reflection.enable_server_reflection((SERVICE, reflection.SERVICE_NAME), running, pool=pool)
     pipe.send(running.add_insecure_port("127.0.0.1:0"))
     running.start()
-    # Until the test closes its end.
+    # Wait until the test closes its end.
     pipe.poll(None)
     running.stop(None).wait(5)

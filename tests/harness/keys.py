@@ -4,7 +4,7 @@ from app.security.keys import parse
 
 
 def key_id_of(text: str) -> str:
-    """Return the id in a key's text; fail where it has not the form of a key."""
+    """Return the id in a key's text; fail if it is malformed."""
     parts = parse(text)
     assert parts is not None
     return parts.key_id

@@ -32,7 +32,7 @@ class Pair:
         return self._create(template)
 
     def _template(self) -> str:
-        """Return the name of the migrated database; nobody may be connected to it while it is copied."""
+        """Return the name of the migrated database; it must have no connections while it is copied."""
         with self._lock:
             if not self._templates:
                 dsn = self._create(None)
@@ -68,7 +68,7 @@ def with_database(dsn: str, name: str) -> str:
 
 
 async def _execute(dsn: str, statement: str) -> None:
-    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))  # type: ignore[no-untyped-call]
     try:
         await connection.execute(statement)
     finally:

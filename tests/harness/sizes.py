@@ -1,6 +1,6 @@
 """`python -m tests.harness.sizes`: names files of `app/` over 600 lines and functions over 80, as a warning only.
 
-A file is one concept: whether a long one should become two is for a reader to judge.
+A file is one concept: whether a long one should be split is decided in review.
 """
 
 import ast

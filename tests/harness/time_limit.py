@@ -1,9 +1,9 @@
 """The time limit of a test: when it has passed, all stacks are printed and the process exits, so that no run hangs.
 
-pytest's own `faulthandler_timeout` (pyproject.toml) prints the stacks of all threads and exits, also where the
-interpreter's lock is held for ever; xdist then reports the test as failed and starts another worker. To
-that come here: the stacks of asyncio tasks, which are on no thread; `@pytest.mark.time_limit(SECONDS)`, for tests
-that may take longer; and a limit for what is left after the last test.
+pytest's own `faulthandler_timeout` (pyproject.toml) prints the stacks of all threads and exits, even where the
+interpreter's lock is never released; xdist then reports the test as failed and starts another worker. This
+module adds: the stacks of asyncio tasks, which are on no thread; `@pytest.mark.time_limit(SECONDS)`, for tests
+that may take longer; and a limit for the time after the last test.
 """
 
 import asyncio

@@ -65,7 +65,7 @@ class Upstream:
 
 
 def _application(site: Upstream) -> web.Application:
-    async def note(request: web.Request) -> dict[str, Any]:
+    async def record(request: web.Request) -> dict[str, Any]:
         seen = {
             "method": request.method,
             "path": request.raw_path,
@@ -76,17 +76,17 @@ def _application(site: Upstream) -> web.Application:
         return seen
 
     async def echo(request: web.Request) -> web.Response:
-        await note(request)
+        await record(request)
         if request.headers.get("Authorization", "").removeprefix("Bearer ") in site.revoked:
             return web.json_response({"detail": "revoked"}, status=401)
         return web.json_response({"ok": True}, headers={"X-Reflected": request.headers.get("X-Key", "none")})
 
     async def fail(request: web.Request) -> web.Response:
-        seen = await note(request)
+        seen = await record(request)
         return web.json_response({"detail": f"no: {seen['path']} {seen['headers']}"}, status=409)
 
     async def token(request: web.Request) -> web.Response:
-        await note(request)
+        await record(request)
         site.tokens += 1
         await asyncio.sleep(0.05)
         return web.json_response(

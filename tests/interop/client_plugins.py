@@ -46,7 +46,7 @@ async def main(cases: list[dict[str, Any]]) -> None:
                 protocol.call_tool(client, case["tool"], case["arguments"], template), 30
             )
             results.append({"ok": shown(found)})
-        except Exception as error:  # noqa: BLE001 - the test judges it
+        except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})
     print(json.dumps(results))
 

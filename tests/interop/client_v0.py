@@ -1,4 +1,4 @@
-"""Run by the interpreter that has utcp 0.2.3: the same with a 0.x client."""
+"""Run by the interpreter that has utcp 0.2.3: client_v1.py with a 0.x client, whose streams are results of `call_tool`."""
 
 import asyncio
 import json
@@ -9,7 +9,11 @@ from utcp.shared.provider import HttpProvider
 
 
 async def main(
-    url: str, token: str, calls: list[tuple[str, dict[str, object]]], more: dict[str, str]
+    url: str,
+    token: str,
+    calls: list[tuple[str, dict[str, object]]],
+    more: dict[str, str],
+    mode: str,
 ) -> None:
     named = {"GATEWAY_TOKEN": token} | more
     variables = named | {f"gw_{name}": value for name, value in named.items()}
@@ -23,11 +27,12 @@ async def main(
     )
     tools = await client.register_tool_provider(provider)
     found = await client.search_tools("book catalogue", limit=5)
-    results = []
+    results: list[dict[str, object]] = []
     for tool, arguments in calls:
         try:
-            results.append({"ok": await client.call_tool(f"gw.{tool}", arguments)})
-        except Exception as error:  # noqa: BLE001 - the test judges it
+            result = await client.call_tool(f"gw.{tool}", arguments)
+            results.append({"ok": [piece async for piece in result] if mode == "stream" else result})
+        except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})
     print(
         json.dumps(
@@ -42,4 +47,4 @@ async def main(
     )
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])))
+asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5]))

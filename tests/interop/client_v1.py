@@ -1,10 +1,12 @@
 """Run by the interpreter that has utcp 1.x: registers a manual, lists, searches and calls, prints JSON.
 
-Arguments: the manual's URL, the token, a JSON list of [tool, arguments] calls, and further variables as JSON.
+Arguments: the manual's URL, the token, a JSON list of [tool, arguments] calls, further variables as JSON, and `stream` where the
+calls are streams, of which the result is the list of their pieces.
 """
 
 import asyncio
 import json
+import logging
 import sys
 
 from utcp.utcp_client import UtcpClient
@@ -12,8 +14,13 @@ from utcp_http.http_call_template import HttpCallTemplate
 
 
 async def main(
-    url: str, token: str, calls: list[tuple[str, dict[str, object]]], more: dict[str, str]
+    url: str,
+    token: str,
+    calls: list[tuple[str, dict[str, object]]],
+    more: dict[str, str],
+    mode: str,
 ) -> None:
+    logging.disable(logging.CRITICAL)
     variables = {"gw_GATEWAY_TOKEN": token} | {f"gw_{name}": value for name, value in more.items()}
     client = await UtcpClient.create(config={"variables": variables})
     template = HttpCallTemplate(
@@ -22,14 +29,19 @@ async def main(
         url=url,
         http_method="GET",
         headers={"Authorization": f"Bearer {token}"},
+        allowed_communication_protocols=["http", "streamable_http"] if mode == "stream" else None,
     )
     registered = await client.register_manual(template)
     found = await client.search_tools("book catalogue", limit=5)
-    results = []
+    results: list[dict[str, object]] = []
     for tool, arguments in calls:
+        name = f"gw.{tool}"
         try:
-            results.append({"ok": await client.call_tool(f"gw.{tool}", arguments)})
-        except Exception as error:  # noqa: BLE001 - the test judges it
+            if mode == "stream":
+                results.append({"ok": [piece async for piece in client.call_tool_streaming(name, arguments)]})
+            else:
+                results.append({"ok": await client.call_tool(name, arguments)})
+        except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})
     print(
         json.dumps(
@@ -44,4 +56,4 @@ async def main(
     )
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4])))
+asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5]))

@@ -1,14 +1,21 @@
-"""The virtual environments of the released clients and plugins; `python -m tests.interop.environments` makes all of them."""
+"""The virtual environments of the released clients and plugins; `python -m tests.interop.environments` creates all of them.
+
+Those of Python are virtual environments; the TypeScript ones are the npm packages of typescript/package.json.
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-_FOLDER = Path(__file__).parents[2] / ".venvs"
+TYPESCRIPT = Path(__file__).parent / "typescript"
+FOLDER = Path(__file__).parents[2] / ".venvs"
 _INSTALL_SECONDS = 600
 PACKAGES = {
     "utcp1": ("utcp==1.2.0", "utcp-http==1.1.15"),
@@ -17,21 +24,28 @@ PACKAGES = {
         "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
         "utcp-cli==1.1.5", "utcp-websocket==1.2.1", "utcp-gql==1.1.6", "utcp-mcp==1.2.0",
     ),
+    # The same with what the clients' own suites need: tests/interop/suites.
+    "utcp-suites": (
+        "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
+        "utcp-gql==1.1.6", "utcp-mcp==1.2.0", "pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-aiohttp==1.1.1",
+    ),
+    # Not a client, but it generates one: tests/clients.
+    "openapi-python-client": ("openapi-python-client==0.29.1",),
 }  # fmt: skip
 """Packages of each environment by its name."""
 
 
 class InstallError(Exception):
-    """pip could not install the packages of an environment."""
+    """pip or npm could not install the packages of an environment."""
 
 
 def install(name: str) -> Path:
-    """Return the interpreter of the environment `name`, made if it is not there; raise InstallError where pip fails."""
-    folder = _FOLDER / name
+    """Return the interpreter of the environment `name`, created if necessary; raise InstallError where pip fails."""
+    folder = FOLDER / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         venv.create(folder, with_pip=True, clear=True)
-        command = [python, "-m", "pip", "install", "--quiet", *PACKAGES[name]]
+        command = [str(python), "-m", "pip", "install", "--quiet", *PACKAGES[name]]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
@@ -44,10 +58,46 @@ def install(name: str) -> Path:
     return python
 
 
+def install_npm(manifest: Path, folder: Path) -> Path:
+    """Return the folder node_modules with the packages of a package.json, installed into `folder` if necessary.
+
+    Raises InstallError where npm fails or is missing.
+    """
+    content = manifest.read_bytes()
+    ready = folder / ".ready"
+    if not ready.exists() or ready.read_bytes() != content:
+        if shutil.which("node") is None or shutil.which("npm") is None:
+            raise InstallError("Node.js and npm are not installed, which TypeScript clients need.")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "package.json").write_bytes(content)
+        command = ["npm", "install", "--no-fund", "--no-audit", "--ignore-scripts", "--loglevel", "error"]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise InstallError(f"The npm packages were not installed within {_INSTALL_SECONDS} s") from None
+        if done.returncode:
+            raise InstallError(f"The npm packages cannot be installed: {done.stderr[-500:]}")
+        ready.write_bytes(content)
+    return folder / "node_modules"
+
+
+def install_typescript() -> Path:
+    """Return the folder with the released TypeScript clients; raise InstallError."""
+    return install_npm(TYPESCRIPT / "package.json", FOLDER / "utcp-typescript").parent
+
+
 def interpreter(name: str) -> Path:
-    """The same for a test, which is skipped where pip fails, and fails for it under continuous integration."""
+    """Return the interpreter for a test; where pip fails the test is skipped, and fails under continuous integration."""
+    return required(lambda: install(name))
+
+
+def required(installed: Callable[[], Path]) -> Path:
+    """Return what `installed` returns; where it fails the test is skipped, and fails under continuous integration."""
     try:
-        return install(name)
+        return installed()
     except InstallError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error))
@@ -55,9 +105,10 @@ def interpreter(name: str) -> Path:
 
 
 if __name__ == "__main__":
-    for each in PACKAGES:
+    installations: list[Callable[[], Path]] = [partial(install, name) for name in PACKAGES]
+    for each in (*installations, install_typescript):
         try:
-            print(install(each))
+            print(each())
         except InstallError as error:
-            # The tests that need it say so again.
+            # The tests that need it report it, too.
             print(error, file=sys.stderr)

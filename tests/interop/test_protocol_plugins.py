@@ -41,7 +41,8 @@ class Case:
 
 
 def http(kit: Any, upstream: Upstream) -> Json:
-    return kit.template(upstream, "echo")
+    template: Json = kit.template(upstream, "echo")
+    return template
 
 
 def lines(kit: Any, upstream: Upstream) -> Json:
@@ -95,7 +96,8 @@ def server(kit: Any, upstream: Upstream) -> Json:
 
 
 def file(kit: Any, upstream: Upstream) -> Json:
-    return kit.template(upstream, "echo")
+    template: Json = kit.template(upstream, "echo")
+    return template
 
 
 WORDS = {"word": "wörld", "number": 7}
@@ -123,28 +125,28 @@ CASES = [
 
 @pytest.fixture(scope="module")
 async def upstreams() -> AsyncIterator[dict[str, tuple[Any, Upstream]]]:
-    """All upstreams that a case is about."""
-    wanted = {case.protocol for case in CASES}
+    """The upstreams of all cases."""
+    protocols = {case.protocol for case in CASES}
     async with contextlib.AsyncExitStack() as stack:
         yield {
             kit.protocol: (kit, await stack.enter_async_context(kit.serve()))
             for kit in KITS
-            if kit.protocol in wanted
+            if kit.protocol in protocols
         }
 
 
 @pytest.fixture(scope="module")
 async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
-    """What the plugins found, all in one process."""
+    """The results of the plugins, from one process."""
     python = await asyncio.to_thread(interpreter, "utcp-plugins")
-    asked = [
+    calls = [
         {
             "protocol": case.protocol, "tool": case.tool, "arguments": case.arguments,
             "template": case.make(*upstreams[case.protocol]),
         }
         for case in CASES
     ]  # fmt: skip
-    command = (str(python), str(HERE / "client_plugins.py"), json.dumps(asked))
+    command = (str(python), str(HERE / "client_plugins.py"), json.dumps(calls))
     environment = {"PATH": os.environ["PATH"]}
     async with child_process(*command, env=environment, stderr=asyncio.subprocess.PIPE) as child:
         out, err = await asyncio.wait_for(child.communicate(), 240)
@@ -153,7 +155,7 @@ async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
 
 
 async def value(result: Result) -> Any:
-    """Our answer as a UTCP client would have it."""
+    """Return our response as a UTCP client would decode it."""
     body = await result.read()
     await result.aclose()
     media = result.media_type.partition(";")[0]
@@ -164,8 +166,8 @@ async def value(result: Result) -> Any:
     return {"base64": base64.b64encode(body).decode()}
 
 
-def meant(found: Any) -> Any:
-    """What is echoed in JSON is written by each client in a way of its own."""
+def decoded(found: Any) -> Any:
+    """Decode a string that is JSON, because clients serialise it differently."""
     if isinstance(found, str):
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.loads(found)
@@ -173,13 +175,13 @@ def meant(found: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.protocol}-{case.name}")
-async def test_plugin_and_gateway_see_the_same(
+async def test_plugin_and_gateway_return_the_same_result(
     case: Case, upstreams: dict[str, tuple[Any, Upstream]], theirs: dict[Case, Any]
 ) -> None:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
     adapters = Adapters(AdapterContext(engine, engine.network, Masker(), settings()))
     adapter = adapters[case.protocol]
-    # What a UTCP client takes as absent, a template that is stored does not have.
+    # Stored templates have no null members, which a UTCP client treats as absent.
     given = case.make(*upstreams[case.protocol]).items()
     template = {key: member for key, member in given if member is not None or key == "response_byte_format"}
     deadline = asyncio.get_running_loop().time() + 30
@@ -191,4 +193,4 @@ async def test_plugin_and_gateway_see_the_same(
         await engine.aclose()
     found = theirs[case]
     assert "ok" in found, found
-    assert meant(found["ok"]) == meant(ours)
+    assert decoded(found["ok"]) == decoded(ours)

@@ -1,8 +1,5 @@
 """The released UTCP clients register /utcp, list, search and call tools of each auth kind."""
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +8,7 @@ import pytest
 
 from app.cli.sample import sample_api
 from tests.harness.gateway import RunningGateway
-from tests.interop.environments import interpreter
-
-HERE = Path(__file__).parent
-SCRIPTS = {"1": "client_v1.py", "0": "client_v0.py"}
+from tests.interop.clients import CLIENTS, run
 
 
 @pytest.fixture(scope="module")
@@ -28,25 +22,6 @@ def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -
         assert made.status_code == 201, made.text
         yield "interop"
         client.delete("/providers/interop")
-
-
-def run(
-    version: str,
-    gateway: RunningGateway,
-    calls: list[tuple[str, dict[str, Any]]],
-    *,
-    query: str = "?provider=interop",
-    variables: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    query += "&version=0" if version == "0" else ""
-    more = json.dumps(variables or {})
-    done = subprocess.run(
-        [interpreter(f"utcp{version}"), HERE / SCRIPTS[version], f"{gateway.url}/utcp{query}", gateway.key, json.dumps(calls), more],
-        capture_output=True, text=True, timeout=120, check=False, env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
 
 
 def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:
@@ -73,19 +48,22 @@ def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-@pytest.mark.parametrize("version", ["1", "0"])
+@pytest.mark.parametrize("version", CLIENTS)
 def test_a_released_client_discovers_and_calls_every_auth_kind(
     version: str, gateway: RunningGateway, library: str
 ) -> None:
     with gateway.client() as client:
         listed = client.get("/tools", params={"provider": library, "limit": 200}).json()["items"]
     alias = {tool["name"].partition(".")[2]: tool["alias"] for tool in listed}
-    calls = [(alias[name], {"body": arguments}) for name, arguments in calls_with(f"bk-00{3 + int(version)}")]
-    told = run(version, gateway, calls)
-    assert told["success"], told["errors"]
-    assert sorted(told["tools"]) == sorted(f"gw.{name}" for name in alias.values())
-    assert told["found"]
-    search, loan, members, stock, popular = (result.get("ok", result) for result in told["results"])
+    calls = [
+        (alias[name], {"body": arguments})
+        for name, arguments in calls_with(f"bk-00{3 + CLIENTS.index(version)}")
+    ]
+    result = run(version, gateway, calls)
+    assert result["success"], result["errors"]
+    assert sorted(result["tools"]) == sorted(f"gw.{name}" for name in alias.values())
+    assert result["found"]
+    search, loan, members, stock, popular = (one.get("ok", one) for one in result["results"])
     assert search["items"], search
     assert all(book["available"] for book in search["items"])
     assert loan["member_id"] == "mb-001", loan
@@ -94,15 +72,33 @@ def test_a_released_client_discovers_and_calls_every_auth_kind(
     assert len(popular["items"]) <= 2
 
 
-@pytest.mark.parametrize("version", ["1", "0"])
+@pytest.mark.parametrize("version", CLIENTS)
+def test_a_client_may_give_the_arguments_without_a_body(
+    version: str, gateway: RunningGateway, library: str
+) -> None:
+    arguments = {"q": "sea", "genre": ["adventure", "classic"], "limit": 3}
+    with gateway.client() as client:
+        alias = client.get(f"/tools/{library}.searchBooks").json()["alias"]
+        found = client.post(f"/tools/{alias}/call", json=arguments).json()
+    misspelt = {"q": "sea", "genres": "classic"}
+    result = run(version, gateway, [(alias, arguments), (alias, {"q": "sea"}), (alias, misspelt)])
+    named, sea, rejected = result["results"]
+    assert named == {"ok": found}
+    titles = [book["title"] for book in sea["ok"]["items"]]
+    assert titles
+    assert len(titles) < 12
+    assert "422" in rejected["error"]
+
+
+@pytest.mark.parametrize("version", CLIENTS)
 def test_a_client_sees_why_a_call_failed(version: str, gateway: RunningGateway, library: str) -> None:
     with gateway.client() as client:
         alias = client.get(f"/tools/{library}.getBook").json()["alias"]
-    told = run(version, gateway, [(alias, {"body": {"book_id": 7}})])
-    assert "error" in told["results"][0]
+    result = run(version, gateway, [(alias, {"body": {"book_id": 7}})])
+    assert "error" in result["results"][0]
 
 
-@pytest.mark.parametrize("version", ["1", "0"])
+@pytest.mark.parametrize("version", CLIENTS)
 def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
     version: str, gateway: RunningGateway, tmp_path: Path
 ) -> None:
@@ -121,15 +117,15 @@ def test_a_client_calls_the_upstream_itself_with_credentials_of_its_own(
             ):  # fmt: skip
                 if key in credential:
                     variables[name + suffix] = credential[key]
-        calls = [
+        calls: list[tuple[str, dict[str, Any]]] = [
             (alias["searchBooks"], {"q": "sea", "limit": 3}),
             (alias["listMembers"], {}),
             (alias["getStock"], {"book_id": "bk-001"}),
             (alias["getPopularBooks"], {"limit": 2}),
         ]
-        told = run(version, gateway, calls, query="?mode=direct&provider=direct", variables=variables)
-        assert told["success"], told["errors"]
-        assert {f"gw.{name}" for name, _ in calls} <= set(told["tools"])
+        result = run(version, gateway, calls, query="?mode=direct&provider=direct", variables=variables)
+        assert result["success"], result["errors"]
+        assert {f"gw.{name}" for name, _ in calls} <= set(result["tools"])
         through = [client.post(f"/tools/{name}/call", json=arguments).json() for name, arguments in calls]
-        assert [result.get("ok", result) for result in told["results"]] == through
+        assert [one.get("ok", one) for one in result["results"]] == through
         client.delete("/providers/direct")

@@ -1,4 +1,4 @@
-"""What the tests of single protocols share: adapters on loopback, and calls."""
+"""Adapters that may call loopback, and calls, for the tests of all protocols."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from app.settings import Settings
 
 @contextlib.asynccontextmanager
 async def adapter_of(kind: Any, *secrets: str) -> AsyncIterator[Adapter[Any]]:
-    """An adapter that may go to loopback and strikes these secrets out."""
+    """Yield an adapter that may call loopback and masks these secrets."""
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
     masker = Masker()
     for secret in secrets:
@@ -27,7 +27,7 @@ async def adapter_of(kind: Any, *secrets: str) -> AsyncIterator[Adapter[Any]]:
 
 
 def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Call:
-    """A call with 20 `seconds`; `streaming` takes events."""
+    """Return a call with a deadline of 20 `seconds`; `streaming` requests events."""
     now = asyncio.get_running_loop().time()
     seconds, streaming = fields.pop("seconds", 20.0), fields.pop("streaming", False)
     return Call(
@@ -43,8 +43,8 @@ def call_of(adapter: Adapter[Any], template: Any, arguments: Any = None, **field
     )
 
 
-async def answer_to(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Any:
-    """The body of the answer, read and closed."""
+async def read_response(adapter: Adapter[Any], template: Any, arguments: Any = None, **fields: Any) -> Any:
+    """Call the tool and return the body of the response."""
     result = await adapter.call(call_of(adapter, template, arguments, **fields))
     try:
         return await result.read()
@@ -53,7 +53,7 @@ async def answer_to(adapter: Adapter[Any], template: Any, arguments: Any = None,
 
 
 async def events_of(result: Result) -> list[StreamEvent]:
-    """All events."""
+    """Return all events, and close the result."""
     assert result.events is not None
     try:
         return [event async for event in result.events]

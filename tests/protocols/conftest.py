@@ -5,13 +5,13 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from aiohttp import web
 
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.security.masking import Masker
-from tests.harness.beside import web_server
 from tests.protocols.kits.base import Kit, Upstream
+from tests.protocols.peers.http import Handler, http_server
+from tests.protocols.peers.tcp import tcp_server
 
 
 @pytest.fixture
@@ -28,62 +28,52 @@ def masker() -> Masker:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Callable[..., Awaitable[str]]]:
-    """`await serve(handler)` answers every path with an aiohttp handler, and gives the base URL."""
+    """`await serve(handler)` responds on every path with an aiohttp handler, and returns the base URL."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(handler) -> str:
-            app = web.Application()
-            app.router.add_route("*", "/{path:.*}", handler)
-            return await stack.enter_async_context(web_server(app))
+        async def start(handler: Handler) -> str:
+            return await stack.enter_async_context(http_server(handler))
 
         yield start
 
 
 @pytest.fixture
 async def respond() -> AsyncIterator[Callable[..., Awaitable[str]]]:
-    """`await respond(*pieces)` writes raw bytes, one piece every 50 ms, to whoever comes; gives the URL.
+    """`await respond(*pieces)` writes raw bytes, one piece every 50 ms, after each request, and returns the URL.
 
-    The event `respond.closed` tells when the caller's connection has ended.
+    The event `respond.closed` is set when the connection of the client has ended.
     """
-    servers: list[asyncio.Server] = []
     closed = asyncio.Event()
+    async with contextlib.AsyncExitStack() as stack:
 
-    async def start(*pieces: bytes, forever: bool = False) -> str:
-        async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await reader.readuntil(b"\r\n\r\n")
-                for piece in pieces:
-                    writer.write(piece)
-                    await writer.drain()
-                    await asyncio.sleep(0.05)
-                while forever:
-                    writer.write(pieces[-1])
-                    await writer.drain()
-                    await asyncio.sleep(0.05)
-            except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                # asyncio logs a cancelled handler as an error when the loop ends.
-                pass
-            finally:
-                closed.set()
-                writer.close()
+        async def start(*pieces: bytes, forever: bool = False) -> str:
+            async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                try:
+                    await reader.readuntil(b"\r\n\r\n")
+                    for piece in pieces:
+                        writer.write(piece)
+                        await writer.drain()
+                        await asyncio.sleep(0.05)
+                    while forever:
+                        writer.write(pieces[-1])
+                        await writer.drain()
+                        await asyncio.sleep(0.05)
+                finally:
+                    closed.set()
 
-        server = await asyncio.start_server(handler, "127.0.0.1", 0)
-        servers.append(server)
-        return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            return f"http://127.0.0.1:{await stack.enter_async_context(tcp_server(handler))}"
 
-    start.closed = closed
-    yield start
-    for server in servers:
-        server.close()
+        start.closed = closed
+        yield start
 
 
-@pytest.fixture(scope="module")
-async def kept() -> AsyncIterator[contextlib.AsyncExitStack]:
+@pytest.fixture(scope="session")
+async def session_stack() -> AsyncIterator[contextlib.AsyncExitStack]:
     async with contextlib.AsyncExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
-async def upstream(kit: Kit, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
-    async with kit.anew(kept) as running:
+async def upstream(kit: Kit, session_stack: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
+    async with kit.anew(session_stack) as running:
         yield running

@@ -31,7 +31,7 @@ PIECES = [
     "é", "\U0001f600", "x" * 70,
 ]  # fmt: skip
 WORDS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), min_size=1, max_size=5).map("".join)
-SLOW = {"cli": 6, "tcp": 25}
+SLOW = {"cli": 1, "tcp": 15}
 
 
 def test_every_protocol_has_a_witness() -> None:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import shlex
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,7 @@ def template(*commands: str | tuple[str, bool], **fields: Any) -> dict[str, Any]
     return {"call_template_type": "cli", "commands": steps, **fields}
 
 
-async def answer(adapter: CliAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:
+async def call_and_decode(adapter: CliAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:
     result = await adapter.call(call_of(adapter, raw, arguments, **fields))
     body = await result.read()
     return json.loads(body) if result.media_type == "application/json" else body.decode()
@@ -97,23 +96,20 @@ def sleeping_children() -> bool:
     )
 
 
-@pytest.mark.parametrize("end", ["UTCP_END", "UTCP_ARG"])
-@pytest.mark.parametrize(
-    "words",
-    ["UTCP_ARG_word_{}", "'UTCP_ARG_word_{}'", '"UTCP_ARG_word_{}"'],
-    ids=["bare", "single", "double"],
-)
-async def test_an_argument_stays_in_its_word(adapter_of, words, end):
+async def test_an_argument_stays_in_its_word(adapter_of):
     adapter = adapter_of()
-    raw = template(command(ARGV, f"-- a{words.format(end)}b " + words.format(end)))
+    quotations = ("{}", "'{}'", '"{}"')
+    placeholders = ("UTCP_ARG_word_UTCP_END", "UTCP_ARG_word_UTCP_ARG")
+    words = [quoted.format(f"a{one}b") for quoted in quotations for one in placeholders]
+    raw = template(command(ARGV, f"-- {' '.join(words)} UTCP_ARG_word_UTCP_END"))
     for text in ["two words", "$HOME", "$(id)", "`id`", "; id", "a\nb", "'", '"', "\\", "*", "-rf", "$CMD_0_OUTPUT",
                  "UTCP_ARG_word_UTCP_END", "é\u202e", "| cat", "> /tmp/x", "x" * 100_000, ""]:  # fmt: skip
-        assert await answer(adapter, raw, {"word": text}) == ["--", f"a{text}b", text]
+        assert await call_and_decode(adapter, raw, {"word": text}) == ["--", *[f"a{text}b"] * 6, text]
 
 
 async def test_what_is_no_text_is_given_as_json(adapter_of):
     raw = template(command(ARGV, "UTCP_ARG_a_UTCP_END,UTCP_ARG_b_UTCP_END UTCP_ARG_c_UTCP_END"))
-    assert await answer(adapter_of(), raw, {"a": True, "b": 7, "c": {"d": [None]}}) == [
+    assert await call_and_decode(adapter_of(), raw, {"a": True, "b": 7, "c": {"d": [None]}}) == [
         "true,7",
         '{"d":[null]}',
     ]
@@ -123,19 +119,19 @@ async def test_what_is_no_text_is_given_as_json(adapter_of):
 async def test_an_argument_is_no_option(adapter_of, text):
     adapter = adapter_of()
     with pytest.raises(InvalidArguments) as caught:
-        await answer(adapter, template(command(ARGV, "UTCP_ARG_word_UTCP_END")), {"word": text})
+        await call_and_decode(adapter, template(command(ARGV, "UTCP_ARG_word_UTCP_END")), {"word": text})
     assert caught.value.errors[0].pointer == "/word"
     raw = template(command(ARGV, "--word=UTCP_ARG_word_UTCP_END"))
-    assert await answer(adapter, raw, {"word": text}) == [f"--word={text}"]
+    assert await call_and_decode(adapter, raw, {"word": text}) == [f"--word={text}"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "pointer"), [({}, "/word"), ({"word": "a\x00b"}, "/word"), ({"word": "x" * 200_000}, None)],
     ids=["missing", "nul", "long"],
 )  # fmt: skip
-async def test_what_no_command_can_hold_is_refused(adapter_of, arguments, pointer):
+async def test_what_no_command_can_hold_is_rejected(adapter_of, arguments, pointer):
     with pytest.raises(InvalidArguments) as caught:
-        await answer(adapter_of(), template(command(ARGV, "UTCP_ARG_word_UTCP_END")), arguments)
+        await call_and_decode(adapter_of(), template(command(ARGV, "UTCP_ARG_word_UTCP_END")), arguments)
     assert [fault.pointer for fault in caught.value.errors] == ([pointer] if pointer else [])
 
 
@@ -144,7 +140,7 @@ async def test_what_no_command_can_hold_is_refused(adapter_of, arguments, pointe
     ["a | b", "a && b", "a; b", "a > b", "a < b", "$(id)", "`id`", '"`id`"', "$HOME", '"${HOME}"', "a\nb", "*.txt",
      "~/x", "# no", "'open", "$CMD_0_OUTPUT", "${CMD_1_OUTPUT}", ""],
 )  # fmt: skip
-def test_what_only_a_shell_could_do_is_refused(adapter_of, line):
+def test_what_only_a_shell_could_do_is_rejected(adapter_of, line):
     with pytest.raises(InvalidInput) as caught:
         adapter_of().prepare(template(f"{PYTHON} {line}" if line else " "))
     assert caught.value.errors[0].pointer == "/commands/0/command"
@@ -154,7 +150,7 @@ def test_what_only_a_shell_could_do_is_refused(adapter_of, line):
     template("/bin/sh -c UTCP_ARG_a_UTCP_END"), {"call_template_type": "cli", "command_name": "sh -c"},
     template(f"{PYTHON} -V", "sh -c $CMD_0_OUTPUT"), template("UTCP_ARG_a_UTCP_END"), template("'' x"),
 ], ids=["argument", "options", "output", "chosen", "empty"])  # fmt: skip
-def test_no_caller_writes_a_shells_program_or_chooses_it(adapter_of, given):
+def test_no_client_writes_a_shells_program_or_chooses_it(adapter_of, given):
     with pytest.raises(InvalidInput):
         adapter_of().prepare(given)
 
@@ -165,7 +161,7 @@ async def test_a_program_is_off_until_the_operator_lists_it(adapter_of):
             adapter_of(programs=()).prepare(given)
         assert caught.value.errors[0].pointer in ("/commands/0/command", "/command_name")
     adapter = adapter_of(programs=(PYTHON,))
-    assert "Python" in await answer(adapter, template(f"{Path(PYTHON).name} -V"))
+    assert "Python" in await call_and_decode(adapter, template(f"{Path(PYTHON).name} -V"))
     for other in ("/bin/cat", "cat", "./python3", f"/bin/../{PYTHON}", "../python3"):
         with pytest.raises(InvalidInput):
             adapter.prepare(template(other))
@@ -184,12 +180,12 @@ async def test_options_of_the_old_spelling(adapter_of):
         "deep": {"a": 1},
         "neg": -5,
     }
-    assert await answer(adapter_of(), raw, given) == [
+    assert await call_and_decode(adapter_of(), raw, given) == [
         "first", "--key", "two words", "--yes", "--list", "a", "--list", "1", "--deep", '{"a":1}', "--neg=-5",
     ]  # fmt: skip
     for name in ("", "-x", "a b", "a=b", "é"):
         with pytest.raises(InvalidArguments):
-            await answer(adapter_of(), raw, {name: "x"})
+            await call_and_decode(adapter_of(), raw, {name: "x"})
 
 
 async def test_outputs_go_on_to_later_commands(adapter_of):
@@ -198,20 +194,20 @@ async def test_outputs_go_on_to_later_commands(adapter_of):
     raw = template(command(say, "one $HERE two".replace("$HERE", "UTCP_ARG_a_UTCP_END")),
                    command(ARGV, '$CMD_0_OUTPUT "x ${CMD_0_OUTPUT}" \'$CMD_0_OUTPUT\''))  # fmt: skip
     text = "one a  b two"
-    assert await answer(adapter, raw, {"a": "a  b"}) == [text, f"x {text}", "$CMD_0_OUTPUT"]
+    assert await call_and_decode(adapter, raw, {"a": "a  b"}) == [text, f"x {text}", "$CMD_0_OUTPUT"]
     raw = template((command(say, "one"), True), (command(say, "two"), False), command("print('three', end='')"),
                    (command(say, "four"), True))  # fmt: skip
-    assert await answer(adapter, raw) == "one\nfour"
+    assert await call_and_decode(adapter, raw) == "one\nfour"
     with pytest.raises(UpstreamMalformed):
-        await answer(adapter, template(command("print('-rf')"), command(ARGV, "$CMD_0_OUTPUT")))
+        await call_and_decode(adapter, template(command("print('-rf')"), command(ARGV, "$CMD_0_OUTPUT")))
 
 
 @pytest.mark.parametrize(
     ("written", "value"),
     [('{"a": 1}\n', {"a": 1}), (" [1]", [1]), ("42", "42"), ("{no", "{no"), ("", ""), ("  text \n", "text"), ('"a"', '"a"')],
 )  # fmt: skip
-async def test_the_answer_is_json_where_it_looks_like_it(adapter_of, written, value):
-    assert await answer(adapter_of(), template(command(f"print({written!r}, end='')"))) == value
+async def test_the_response_is_json_where_it_looks_like_it(adapter_of, written, value):
+    assert await call_and_decode(adapter_of(), template(command(f"print({written!r}, end='')"))) == value
 
 
 async def test_the_environment_is_what_is_named(adapter_of, monkeypatch):
@@ -219,12 +215,12 @@ async def test_the_environment_is_what_is_named(adapter_of, monkeypatch):
     monkeypatch.setenv("CANARY_TWO", "two")
     show = command("import os, json; print(json.dumps(dict(os.environ)))")
     adapter = adapter_of(program_env_names=("CANARY_ONE", "PYTHONPATH"))
-    assert set(await answer(adapter, template(show))) <= {"LC_CTYPE"}
+    assert set(await call_and_decode(adapter, template(show))) <= {"LC_CTYPE"}
     raw = template(
         show, env_vars={"OWN": "x", "SEALED": "", "PYTHONPATH": "/nowhere"}, inherit_env_vars=["CANARY_ONE"]
     )
     wire = WireCredential("field", "/env_vars/SEALED", Secret("very-secret"), "default")
-    found = await answer(adapter, raw, credentials=(wire,))
+    found = await call_and_decode(adapter, raw, credentials=(wire,))
     found.pop("LC_CTYPE", None)
     assert found == {"OWN": "x", "SEALED": "very-secret", "CANARY_ONE": "one", "PYTHONPATH": "/nowhere"}
     shown = adapter.describe(call_of(adapter, raw, credentials=(wire,)))["body"]["environment"]
@@ -238,10 +234,10 @@ async def test_the_environment_is_what_is_named(adapter_of, monkeypatch):
 
 
 @pytest.mark.parametrize("location", ["header", "query", "cookie"])
-async def test_a_credential_that_no_program_can_carry_is_refused(adapter_of, location):
+async def test_a_credential_that_no_program_can_carry_is_rejected(adapter_of, location):
     wire = WireCredential(location, "X-Key", Secret("very-secret"), "default")
     with pytest.raises(InvalidInput, match="env_vars"):
-        await answer(adapter_of(), template(command(ARGV)), credentials=(wire,))
+        await call_and_decode(adapter_of(), template(command(ARGV)), credentials=(wire,))
 
 
 async def test_the_folder_is_one_of_the_operators(adapter_of, tmp_path):
@@ -252,14 +248,17 @@ async def test_the_folder_is_one_of_the_operators(adapter_of, tmp_path):
         path.chmod(0o755)
     adapter = adapter_of(program_folders=(str(tmp_path / "in"),))
     where = command("import os; print(os.getcwd())")
-    assert await answer(adapter, template(where)) == "/"
-    assert await answer(adapter, template(where, working_dir=f"{tmp_path}/in/deep/")) == f"{tmp_path}/in/deep"
+    assert await call_and_decode(adapter, template(where)) == "/"
+    assert (
+        await call_and_decode(adapter, template(where, working_dir=f"{tmp_path}/in/deep/"))
+        == f"{tmp_path}/in/deep"
+    )
     for folder in (f"{tmp_path}/out", f"{tmp_path}/in/../out", f"{tmp_path}/inside", "in", "", "/"):
         with pytest.raises(InvalidInput):
             adapter.prepare(template(where, working_dir=folder))
     for folder in ("link", "none"):
         with pytest.raises(UpstreamUnreachable) as caught:
-            await answer(adapter, template(where, working_dir=f"{tmp_path}/in/{folder}"))
+            await call_and_decode(adapter, template(where, working_dir=f"{tmp_path}/in/{folder}"))
         assert not caught.value.request_sent
 
 
@@ -267,7 +266,7 @@ async def test_an_exit_code_is_a_refusal_that_says_why(adapter_of, masker):
     masker.add("very-secret")
     code = "import sys; print('out'); print('x' * 9000, 'very-secret', file=sys.stderr); sys.exit(3)"
     with pytest.raises(UpstreamRejected, match="exit code 3") as caught:
-        await answer(adapter_of(), template(command(code), command(ARGV)))
+        await call_and_decode(adapter_of(), template(command(code), command(ARGV)))
     body = caught.value.response.body
     assert (caught.value.status, body["exit_code"], body["stdout"]) == (422, 3, "out\n")
     assert body["stderr"].endswith("x *** \n".replace(" \n", "\n"))
@@ -284,7 +283,7 @@ async def test_a_program_that_cannot_be_started_was_sent_nothing(adapter_of, tmp
         ([f"{PYTHON} -V", "/nowhere/x"], True),
     ):
         with pytest.raises(UpstreamUnreachable) as caught:
-            await answer(adapter, template(*given))
+            await call_and_decode(adapter, template(*given))
         assert caught.value.request_sent is sent
 
 
@@ -296,7 +295,7 @@ async def test_nothing_is_inherited_and_nothing_can_be_read(adapter_of):
         "'ignored': [line for line in open('/proc/self/status') if line.startswith('SigIgn')][0].split()[1],"
         "'privileges': [line for line in open('/proc/self/status') if line.startswith('NoNewPrivs')][0].split()[1]}))"
     )
-    found = await answer(adapter_of(), template(command(code)))
+    found = await call_and_decode(adapter_of(), template(command(code)))
     # The fourth is the listing's own.
     assert (len(found["fds"]), found["stdin"], found["group"]) == (4, "/dev/null", True)
     assert (found["umask"], found["privileges"]) == (0o077, "1")
@@ -310,14 +309,14 @@ async def test_a_program_has_limits(adapter_of):
     names = ["AS", "FSIZE", "NOFILE", "CPU", "CORE"]
     code = f"import resource as r; print([r.getrlimit(getattr(r, 'RLIMIT_' + name)) for name in {names}])"
     assert (
-        await answer(adapter, template(command(code)))
+        await call_and_decode(adapter, template(command(code)))
         == "[(268435456, 268435456), (1000, 1000), (50, 50), (7, 7), (0, 0)]"
     )
     with pytest.raises(UpstreamRejected):
-        await answer(adapter, template(command("bytearray(1 << 29)")))
+        await call_and_decode(adapter, template(command("bytearray(1 << 29)")))
     quick = adapter_of(program_cpu_seconds=1)
     with pytest.raises(UpstreamMalformed, match="signal 9"):
-        await answer(quick, template(command("while True: pass")))
+        await call_and_decode(quick, template(command("while True: pass")))
 
 
 async def test_a_fork_bomb_is_bounded_and_ends_with_its_call(adapter_of, tmp_path):
@@ -334,7 +333,7 @@ async def test_a_fork_bomb_is_bounded_and_ends_with_its_call(adapter_of, tmp_pat
         "    except OSError: time.sleep(0.05)\n"
     )
     with pytest.raises(UpstreamTimeout):
-        await answer(adapter, template(command(code), working_dir=str(tmp_path)), seconds=2)
+        await call_and_decode(adapter, template(command(code), working_dir=str(tmp_path)), seconds=2)
     pids = [int(path.name) for path in tmp_path.iterdir()]
     assert 1 < len(pids) <= 40
     await gone(*pids)
@@ -342,20 +341,20 @@ async def test_a_fork_bomb_is_bounded_and_ends_with_its_call(adapter_of, tmp_pat
 
 async def test_a_gigabyte_of_output_is_cut_off(adapter_of):
     code = "import os\nfor _ in range(1024): os.write(1, b'x' * (1 << 20))"
-    began = time.monotonic()
     with pytest.raises(ResponseTooLarge):
-        await answer(adapter_of(), template(command(code)), limits=Limits(response_bytes=8 << 20))
+        await call_and_decode(adapter_of(), template(command(code)), limits=Limits(response_bytes=8 << 20))
     with pytest.raises(ResponseTooLarge):
-        await answer(
+        await call_and_decode(
             adapter_of(),
             template((command(code), False), command(ARGV)),
             limits=Limits(response_bytes=8 << 20),
         )
     assert (
-        await answer(adapter_of(), template(command(code.replace("write(1", "write(2") + "\nprint('done')")))
+        await call_and_decode(
+            adapter_of(), template(command(code.replace("write(1", "write(2") + "\nprint('done')"))
+        )
         == "done"
     )
-    assert time.monotonic() - began < 15
 
 
 async def test_what_a_program_leaves_behind_ends_with_it(adapter_of):
@@ -365,7 +364,7 @@ async def test_what_a_program_leaves_behind_ends_with_it(adapter_of):
         "child = os.fork()\n"
         "time.sleep(60) if not child else print(child, flush=True)\n"
     )
-    await gone(int(await answer(adapter_of(), template(command(code)))))
+    await gone(int(await call_and_decode(adapter_of(), template(command(code)))))
 
 
 @pytest.mark.parametrize("how", ["deadline", "cancelled", "closed", "aclose"])
@@ -411,24 +410,23 @@ async def test_a_program_that_ignores_sigterm_ends_with_its_group(adapter_of, ho
 async def test_a_process_that_leaves_the_group_does_not_hold_the_call(adapter_of):
     code = "import os, time\nif not os.fork():\n    os.setsid(); time.sleep(60)\nelse: time.sleep(0.2); print('done')"
     code = code.replace("os.setsid();", "os.setsid(); open('/proc/self/comm', 'w').write('left-the-group');")
-    began = time.monotonic()
-    assert await answer(adapter_of(), template(command(code))) == "done"
-    assert time.monotonic() - began < 10
+    # The process outlives the call three times over.
+    assert await call_and_decode(adapter_of(), template(command(code)), seconds=20) == "done"
     end_processes_named("left-the-group")
 
 
 async def test_only_so_many_programs_run_at_once(adapter_of):
     adapter = adapter_of(program_concurrency=1)
     wait = template(command("import time; time.sleep(60)"))
-    first = asyncio.create_task(answer(adapter, wait))
+    first = asyncio.create_task(call_and_decode(adapter, wait))
     await asyncio.sleep(0)
     with pytest.raises(UpstreamTimeout) as caught:
-        await answer(adapter, template(command(ARGV)), seconds=0.3)
+        await call_and_decode(adapter, template(command(ARGV)), seconds=0.3)
     assert not caught.value.request_sent
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    assert await answer(adapter, template(command(ARGV))) == []
+    assert await call_and_decode(adapter, template(command(ARGV))) == []
 
 
 async def test_lines_come_as_they_are_written(adapter_of):
@@ -450,7 +448,7 @@ async def test_a_call_that_is_cancelled_while_it_starts_leaves_nothing(adapter_o
     adapter = adapter_of()
     raw = template(command("import time; time.sleep(60)"))
     for turns in range(12):
-        calling = asyncio.create_task(answer(adapter, raw))
+        calling = asyncio.create_task(call_and_decode(adapter, raw))
         for _ in range(turns):
             await asyncio.sleep(0)
         calling.cancel()
@@ -460,7 +458,7 @@ async def test_a_call_that_is_cancelled_while_it_starts_leaves_nothing(adapter_o
 
 
 @pytest.mark.parametrize("user", ["nobody-of-that-name", "65533"])
-def test_a_user_that_cannot_be_is_told_at_once(adapter_of, user):
+def test_an_unusable_user_is_rejected_when_prepared(adapter_of, user):
     adapter = adapter_of(program_user=user)
     if ROOT and user.isdecimal():
         adapter.prepare(template(PYTHON))

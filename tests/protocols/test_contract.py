@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from app.errors import (
 from app.outbound.guard import Guard, literal_addresses
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import AdapterContext, Result
+from app.protocols.base import AdapterContext, ChecksUpstream, Result
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.security.masking import Masker
 from tests.faults.proxy import FaultProxy, Toxic
@@ -41,6 +40,12 @@ HOSTILE = [
 ]  # fmt: skip
 WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file"}
 SEVERAL = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.protocol)
+# The protocols with an exchange of their own, before any tool is called.
+CHECKED = pytest.mark.parametrize(
+    "kit",
+    [kit for kit in KITS if kit.protocol in {"graphql", "grpc", "mcp", "websocket"}],
+    ids=lambda kit: kit.protocol,
+)
 
 
 def with_case(*cases: str) -> Any:
@@ -62,6 +67,16 @@ async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
     await built.aclose()
 
 
+@pytest.fixture
+async def adapters_without_probation(masker: Masker) -> AsyncIterator[Any]:
+    """Adapters that reuse a connection at once, so that calls one after the other leave one open."""
+    engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), probation=0)
+    built = Adapters(AdapterContext(engine, engine.network, masker, settings()))
+    yield built
+    await built.aclose()
+    await engine.aclose()
+
+
 async def whole(result: Result) -> bytes:
     try:
         return await result.read()
@@ -74,7 +89,7 @@ def test_every_adapter_has_a_kit() -> None:
 
 
 @with_case("echo")
-async def test_a_call_brings_arguments_there_and_the_answer_back(
+async def test_a_call_sends_the_arguments_and_returns_the_response(
     kit: Kit, upstream: Upstream, adapters
 ) -> None:
     adapter = adapters[kit.protocol]
@@ -85,7 +100,9 @@ async def test_a_call_brings_arguments_there_and_the_answer_back(
 
 
 @with_case("echo")
-async def test_the_answer_is_an_event_for_a_caller_of_events(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_the_response_is_an_event_where_events_are_requested(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments(), streaming=True)
     result = await adapter.call(call)
@@ -96,7 +113,7 @@ async def test_the_answer_is_an_event_for_a_caller_of_events(kit: Kit, upstream:
 
 
 @with_case("unreachable")
-async def test_nobody_there(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_a_port_without_a_listener_is_unreachable(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     with pytest.raises(UpstreamUnreachable) as caught:
         await adapter.call(call_of(adapter, kit.template(upstream, "unreachable"), kit.arguments()))
@@ -108,18 +125,17 @@ async def test_an_upstream_that_is_silent_is_left_at_the_deadline(
     kit: Kit, upstream: Upstream, adapters
 ) -> None:
     adapter = adapters[kit.protocol]
-    call = call_of(adapter, kit.template(upstream, "silent"), kit.arguments(), seconds=0.7)
-    began = time.monotonic()
+    call = call_of(adapter, kit.template(upstream, "silent"), kit.arguments(), seconds=5)
     with pytest.raises(UpstreamTimeout) as caught:
         await whole(await adapter.call(call))
-    assert time.monotonic() - began < 10
     assert caught.value.request_sent
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
+        # The upstream itself would be silent for a minute.
         await upstream.gone.wait()
 
 
 @with_case("breaks")
-async def test_an_answer_that_breaks_off_is_no_answer(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_a_response_that_breaks_off_is_an_error(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     with pytest.raises((UpstreamUnreachable, UpstreamMalformed)) as caught:
         await whole(await adapter.call(call_of(adapter, kit.template(upstream, "breaks"), kit.arguments())))
@@ -127,7 +143,7 @@ async def test_an_answer_that_breaks_off_is_no_answer(kit: Kit, upstream: Upstre
 
 
 @with_case("huge")
-async def test_an_answer_above_the_limit_is_refused(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_a_response_above_the_limit_is_rejected(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     limits = Limits(response_bytes=HUGE // 3, event_bytes=HUGE // 3)
     with pytest.raises(ResponseTooLarge):
@@ -139,7 +155,7 @@ async def test_an_answer_above_the_limit_is_refused(kit: Kit, upstream: Upstream
 
 
 @with_case("rejects")
-async def test_what_the_upstream_refuses_says_why(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_what_the_upstream_rejects_says_why(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     with pytest.raises(UpstreamRejected) as caught:
         await whole(await adapter.call(call_of(adapter, kit.template(upstream, "rejects"), kit.arguments())))
@@ -164,24 +180,38 @@ async def test_cancelling_ends_the_upstreams_work(kit: Kit, upstream: Upstream, 
         await upstream.gone.wait()
 
 
+@with_case("endless")
+async def test_events_come_before_the_response_ends(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "endless"), kit.arguments(), streaming=True)
+    result = await adapter.call(call)
+    assert result.events is not None
+    events = aiter(result.events)
+    # The response has no end, so that an event that is read came before it.
+    first, second = await anext(events), await anext(events)
+    assert first.data != b""
+    assert second.data != b""
+    await events.aclose()
+    await result.aclose()
+    async with asyncio.timeout(30):
+        await upstream.gone.wait()
+
+
 @with_case("stream")
-async def test_events_come_as_they_are_sent(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_every_event_of_a_stream_is_passed_on_in_order(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "stream"), kit.arguments(), streaming=True)
     result = await adapter.call(call)
     assert result.events is not None
-    numbers, times = [], []
-    async for event in result.events:
-        numbers.append(orjson.loads(event.data)["n"])
-        times.append(time.monotonic())
+    numbers = [orjson.loads(event.data)["n"] async for event in result.events]
     await result.aclose()
     assert numbers == [0, 1, 2]
-    # Not all of them at the end.
-    assert times[-1] - times[0] > 0.03
 
 
 @with_case("stream")
-async def test_a_caller_of_one_answer_gets_all_of_it(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_all_pieces_of_a_stream_are_one_response_where_events_are_not_requested(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
     adapter = adapters[kit.protocol]
     result = await adapter.call(call_of(adapter, kit.template(upstream, "stream"), kit.arguments()))
     body = await whole(result)
@@ -192,7 +222,7 @@ async def test_a_caller_of_one_answer_gets_all_of_it(kit: Kit, upstream: Upstrea
 
 
 @with_case("endless")
-async def test_a_caller_who_takes_nothing_slows_the_upstream_down(
+async def test_a_client_that_reads_nothing_slows_the_upstream_down(
     kit: Kit, upstream: Upstream, adapters
 ) -> None:
     adapter = adapters[kit.protocol]
@@ -216,7 +246,7 @@ async def test_a_caller_who_takes_nothing_slows_the_upstream_down(
 
 
 @with_case("endless")
-async def test_what_never_ends_is_bounded_for_a_caller_of_one_answer(
+async def test_an_endless_stream_is_bounded_where_events_are_not_requested(
     kit: Kit, upstream: Upstream, adapters
 ) -> None:
     adapter = adapters[kit.protocol]
@@ -230,7 +260,7 @@ async def test_what_never_ends_is_bounded_for_a_caller_of_one_answer(
 
 
 @with_case("echo")
-async def test_hostile_arguments_arrive_as_they_are_or_are_refused(
+async def test_hostile_arguments_arrive_as_they_are_or_are_rejected(
     kit: Kit, upstream: Upstream, adapters
 ) -> None:
     adapter = adapters[kit.protocol]
@@ -310,6 +340,15 @@ async def test_discovery_finds_the_tools(kit: Kit, upstream: Upstream, adapters)
     assert any(name == "echo" or name.rpartition(".")[2].lower() == "echo" for name in names)
 
 
+@CHECKED
+async def test_a_check_of_the_protocol_calls_no_tool(kit: Kit, upstream: Upstream, adapters) -> None:
+    adapter = adapters[kit.protocol]
+    assert isinstance(adapter, ChecksUpstream)
+    # A call of this tool would get no response.
+    call = call_of(adapter, kit.template(upstream, "silent"), kit.arguments(), seconds=10)
+    await adapter.check(call)
+
+
 @SEVERAL
 async def test_the_origin_is_fixed_and_the_kind_of_call_is_known(
     kit: Kit, upstream: Upstream, adapters
@@ -322,7 +361,7 @@ async def test_the_origin_is_fixed_and_the_kind_of_call_is_known(
 
 
 @with_case("echo")
-async def test_many_calls_at_once_get_their_own_answers(kit: Kit, upstream: Upstream, adapters) -> None:
+async def test_many_calls_at_once_get_their_own_responses(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     template = kit.template(upstream, "echo")
 
@@ -346,9 +385,9 @@ LINK = {
 @pytest.mark.parametrize("kind", ["reset_peer", "timeout", "limit_data", "slicer"])
 @with_case("echo")
 async def test_a_fault_of_the_link_is_a_typed_error_and_leaves_nothing_broken(
-    kit: Kit, upstream: Upstream, adapters, kind: Any, phase: str
+    kit: Kit, upstream: Upstream, adapters_without_probation, kind: Any, phase: str
 ) -> None:
-    adapter = adapters[kit.protocol]
+    adapter = adapters_without_probation[kit.protocol]
     link = kit.through(upstream, 0)
     if link is None:
         # There is no TCP connection: a datagram, a program, a file.
@@ -362,19 +401,19 @@ async def test_a_fault_of_the_link_is_a_typed_error_and_leaves_nothing_broken(
         for toxic in (None, Toxic(kind, *LINK[phase], value=1.0), None):  # type: ignore[arg-type]
             proxy.poison(toxic)
             if toxic is not None:
-                # What is kept from the first call has used up its bytes.
+                # The bytes of the connection of the first call are counted already.
                 proxy.reset()
-            began = time.monotonic()
+            seconds = 60.0 if toxic is None else 1.0
             try:
-                result = await adapter.call(
-                    call_of(adapter, template, arguments, seconds=20 if toxic is None else 1.0)
-                )
-                assert kit.echoed(await whole(result)) == arguments
+                # A call that outlived its deadline by this much would be a defect.
+                async with asyncio.timeout(seconds + 30):
+                    result = await adapter.call(call_of(adapter, template, arguments, seconds=seconds))
+                    assert kit.echoed(await whole(result)) == arguments
             except UpstreamError:
-                if toxic is None or time.monotonic() - began > 10:
+                if toxic is None:
                     raise
-        async with asyncio.timeout(10):
-            # Nothing waits for an answer any more; a connection may be kept.
+        async with asyncio.timeout(30):
+            # No call waits for a response any more; one connection may stay open for reuse.
             while len(proxy) > 1:  # noqa: ASYNC110 - the proxy has no event for it.
                 await asyncio.sleep(0.02)
     finally:

@@ -70,7 +70,7 @@ async def test_what_is_no_file_is_not_read(adapter: FileAdapter, folder: Path) -
 
 
 @pytest.mark.parametrize("path", ["a.txt", "/etc/../etc/passwd", "", "../a.txt", "/x\x00y"])
-async def test_paths_that_nobody_means_are_refused_at_once(adapter: FileAdapter, path: str) -> None:
+async def test_paths_that_nobody_means_are_rejected_at_once(adapter: FileAdapter, path: str) -> None:
     with pytest.raises(InvalidInput):
         adapter.prepare({"call_template_type": "file", "file_path": path})
 
@@ -81,7 +81,7 @@ async def test_paths_elsewhere_are_blocked(adapter: FileAdapter, path: str) -> N
         await read(adapter, path)
 
 
-async def test_a_large_file_is_refused(adapter: FileAdapter, folder: Path) -> None:
+async def test_a_large_file_is_rejected(adapter: FileAdapter, folder: Path) -> None:
     (folder / "large").write_bytes(b"x" * 5000)
     with pytest.raises(ResponseTooLarge):
         await read(adapter, folder / "large", response_bytes=4096)

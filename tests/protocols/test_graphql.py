@@ -1,9 +1,6 @@
 """UTCP's graphql: tools out of a schema, variables, errors, and subscriptions."""
 
-import asyncio
 import enum
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -12,8 +9,7 @@ import orjson
 import pytest
 import strawberry
 from aiohttp import WSMsgType, web
-from graphql import parse, validate
-from strawberry.aiohttp.views import GraphQLView
+from graphql import build_schema, introspection_from_schema, parse, validate
 
 from app.errors import (
     InvalidArguments,
@@ -29,9 +25,11 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.protocols.graphql.adapter import GraphqlAdapter
 from app.protocols.graphql.selections import MAX_FIELDS
+from app.protocols.graphql.tools import build_manual
 from app.security.secret import Secret
-from tests.harness.beside import web_server
-from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
+from tests.protocols.calling import adapter_of, call_of, events_of, read_response
+from tests.protocols.peers.graphql import GraphqlPeer
+from tests.protocols.peers.http import json_response
 
 SECRET = "secret-of-a-graph"
 
@@ -162,30 +160,11 @@ class Subscription:
 SCHEMA = strawberry.Schema(Query, Mutation, Subscription, types=[Dog])
 
 
-class Site:
-    """A GraphQL server, or what a test sets in its place."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.requests: list[tuple[dict[str, str], Any]] = []
-        self.answer: Any = None
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        headers = {name.lower(): value for name, value in request.headers.items()} | {"path": request.path_qs}
-        is_post = request.method == "POST"
-        self.requests.append((headers, orjson.loads(await request.read()) if is_post else None))
-        if self.answer is not None:
-            return await self.answer(request)
-        return await GraphQLView(schema=SCHEMA, keep_alive=False)(request)
-
-
 @pytest.fixture
-async def site() -> AsyncIterator[Site]:
-    found = Site()
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", found.handle)
-    async with web_server(application, handler_cancellation=True) as found.url:
-        yield found
+async def peer() -> AsyncIterator[GraphqlPeer]:
+    running = GraphqlPeer(SCHEMA)
+    async with running.serve():
+        yield running
 
 
 @pytest.fixture
@@ -194,18 +173,14 @@ async def gql() -> AsyncIterator[Adapter[Any]]:
         yield adapter
 
 
-def template(site: Site, **fields: Any) -> dict[str, Any]:
-    return {"call_template_type": "graphql", "url": f"{site.url}/graphql", **fields}
-
-
-async def tools_of(gql: Adapter[Any], site: Site, **fields: Any) -> dict[str, Any]:
-    found = await gql.discover(call_of(gql, template(site, **fields)))
+async def tools_of(gql: Adapter[Any], peer: GraphqlPeer, **fields: Any) -> dict[str, Any]:
+    found = await gql.discover(call_of(gql, peer.template(**fields)))
     assert found.is_generated
     return {tool["name"]: tool for tool in orjson.loads(found.raw)["tools"]}
 
 
-async def test_every_root_field_is_a_tool(gql, site) -> None:
-    tools = await tools_of(gql, site)
+async def test_every_root_field_is_a_tool(gql, peer) -> None:
+    tools = await tools_of(gql, peer)
     assert {name: tool["tags"] for name, tool in tools.items()} == {
         "people": ["query"], "things": ["query"], "named": ["query"], "text": ["query"], "partly": ["query"],
         "fails": ["query"], "must": ["query"], "rename": ["mutation"], "text_mutation": ["mutation"],
@@ -213,21 +188,21 @@ async def test_every_root_field_is_a_tool(gql, site) -> None:
     }  # fmt: skip
     assert tools["people"]["description"] == "Finds people."
     assert set(tools["rename"]["tool_call_template"]) == {
-        "call_template_type", "operation_type", "operation_name", "query", "variable_types",
+        "call_template_type", "operation_type", "operation_name", "query", "variable_types", "fields_argument",
     }  # fmt: skip
 
 
-async def test_every_made_document_is_valid_and_bounded(gql, site) -> None:
+async def test_every_made_document_is_valid_and_bounded(gql, peer) -> None:
     schema = SCHEMA._schema
-    for tool in (await tools_of(gql, site)).values():
+    for tool in (await tools_of(gql, peer)).values():
         document = tool["tool_call_template"]["query"]
         assert validate(schema, parse(document)) == [], document
         jsonschema_rs.validator_for(tool["inputs"])
         jsonschema_rs.validator_for(tool["outputs"])
 
 
-async def test_selections_go_in_no_circle_and_need_no_arguments(gql, site) -> None:
-    tools = await tools_of(gql, site)
+async def test_selections_go_in_no_circle_and_need_no_arguments(gql, peer) -> None:
+    tools = await tools_of(gql, peer)
     assert tools["people"]["tool_call_template"]["query"] == (
         "query people($first: Int, $filter: Filter) { people(first: $first, filter: $filter) "
         "{ name age pets { name tag size } } }"
@@ -241,8 +216,8 @@ async def test_selections_go_in_no_circle_and_need_no_arguments(gql, site) -> No
     assert "greeting" not in named
 
 
-async def test_inputs_are_json_schema(gql, site) -> None:
-    tools = await tools_of(gql, site)
+async def test_inputs_are_json_schema(gql, peer) -> None:
+    tools = await tools_of(gql, peer)
     inputs = tools["people"]["inputs"]
     assert inputs["required"] == []
     assert inputs["properties"]["first"]["type"] == "integer"
@@ -273,67 +248,213 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "value"), CALLS, ids=[str(n) for n in range(len(CALLS))])
-async def test_a_discovered_tool_is_called(gql, site, name, arguments, value) -> None:
-    tool = (await tools_of(gql, site))[name]
+async def test_a_discovered_tool_is_called(gql, peer, name, arguments, value) -> None:
+    tool = (await tools_of(gql, peer))[name]
     jsonschema_rs.validator_for(tool["inputs"]).validate(arguments)
-    found = orjson.loads(await answer_to(gql, template(site) | tool["tool_call_template"], arguments))
+    found = orjson.loads(await read_response(gql, peer.template() | tool["tool_call_template"], arguments))
     assert value is None or found == value
     jsonschema_rs.validator_for(tool["outputs"]).validate(found)
 
 
-async def test_the_request_has_variables_and_headers(gql, site) -> None:
+async def test_the_request_has_variables_and_headers(gql, peer) -> None:
     fields = {
-        "url": f"{site.url}/{{room}}/graphql", "header_fields": ["X-Trace"], "headers": {"Accept-Language": "de"},
+        "url": f"{peer.url}/{{room}}/graphql", "header_fields": ["X-Trace"], "headers": {"Accept-Language": "de"},
         "query": "query One($t: String!) { text(text: $t) } query Two { must }", "operation_name": "One",
     }  # fmt: skip
     wires = (WireCredential("header", "Authorization", Secret(f"Bearer {SECRET}"), "default"),)
     arguments = {"t": "x", "room": "a/b", "X-Trace": "t1"}
     call = call_of(
-        gql, template(site, **fields), arguments, credentials=wires, headers=(("traceparent", "00-1"),)
+        gql, peer.template(**fields), arguments, credentials=wires, headers=(("traceparent", "00-1"),)
     )
     shown = gql.describe(call)
     assert shown["body"] == {"query": fields["query"], "variables": {"t": "x"}, "operationName": "One"}
     assert shown["headers"]["Authorization"] == "***"
     result = await gql.call(call)
     assert (result.media_type, await result.read()) == ("application/json", b'{"text":"x LARGE"}')
-    headers, body = site.requests[-1]
-    assert body == shown["body"]
+    request = peer.requests[-1]
+    assert orjson.loads(request.body) == shown["body"]
     expected = {
-        "path": "/a%2Fb/graphql", "x-trace": "t1", "accept-language": "de", "traceparent": "00-1",
+        "x-trace": "t1", "accept-language": "de", "traceparent": "00-1",
         "accept": "application/graphql-response+json, application/json;q=0.9", "content-type": "application/json",
         "authorization": f"Bearer {SECRET}",
     }  # fmt: skip
-    assert {name: headers[name] for name in expected} == expected
+    assert {name: request.headers[name] for name in expected} == expected
+    assert request.target == "/a%2Fb/graphql"
 
 
-async def test_without_a_document_the_released_clients_one_is_made(gql, site) -> None:
+async def test_without_a_document_the_released_clients_one_is_made(gql, peer) -> None:
     fields = {"operation_name": "text", "variable_types": {"text": "String!", "size": "Size"}}
-    call = call_of(gql, template(site, **fields), {"text": "a", "size": "SMALL"})
+    call = call_of(gql, peer.template(**fields), {"text": "a", "size": "SMALL"})
     assert (
         gql.describe(call)["body"]["query"]
         == "query ($text: String!, $size: Size) { text(text: $text, size: $size) }"
     )
     assert await (await gql.call(call)).read() == b'{"text":"a SMALL"}'
     with pytest.raises(InvalidArguments):
-        await answer_to(gql, template(site, **fields), {"text) { x } #": "a"})
+        await read_response(gql, peer.template(**fields), {"text) { x } #": "a"})
     with pytest.raises(InvalidArguments, match="no operation to request"):
-        await answer_to(gql, template(site), {})
+        await read_response(gql, peer.template(), {})
 
 
-async def test_the_document_tells_the_kind_of_call(gql, site) -> None:
+async def test_a_tool_without_a_document_has_the_types_and_fields_of_the_schema(gql, peer) -> None:
+    tool = peer.template(operation_name="people")
+    found = orjson.loads(await read_response(gql, tool, {"first": 1, "filter": {"least": 9}}))
+    assert found["people"][0]["age"] == 9
+    assert found["people"][0]["pets"][0]["name"] == "Rex"
+    introspections = [one for one in peer.requests if b"__schema" in one.body]
+    found = orjson.loads(await read_response(gql, tool, {"first": 1, "_fields": ["name"]}))
+    assert found == {"people": [{"name": "P0"}]}
+    assert [one for one in peer.requests if b"__schema" in one.body] == introspections
+    renamed = peer.template(operation_name="rename", operation_type="mutation")
+    found = orjson.loads(await read_response(gql, renamed, {"id": 7, "to": ["a"], "_fields": ["name"]}))
+    assert found == {"rename": {"name": "7 a"}}
+
+
+async def test_a_field_with_an_argument_of_that_name_is_given_it(gql, peer) -> None:
+    fields = {"operation_name": "text", "variable_types": {"text": "String!", "_fields": "String"}}
+    call = call_of(gql, peer.template(**fields), {"text": "a", "_fields": "b"})
+    assert gql.describe(call)["body"]["variables"] == {"text": "a", "_fields": "b"}
+
+
+CHOSEN = [
+    ("people", {"first": 1}, ["name"], {"people": [{"name": "P0"}]}),
+    ("people", {"first": 1}, ["name # a comment", "n: age"], {"people": [{"name": "P0", "n": 0}]}),
+    # Fields with arguments, and deprecated ones, are not among the default fields.
+    ("people", {"first": 1}, ['greeting(word: "}hi")'], {"people": [{"greeting": "}hi"}]}),
+    ("people", {"first": 1}, ["nickname age", "pets { owner { name } }"],
+     {"people": [{"nickname": None, "age": 0, "pets": [{"owner": {"name": "Al"}}]}]}),
+    ("things", {}, ["__typename", "... on Dog { name }"], {"things": [{"__typename": "Dog", "name": "Rex"}, {"__typename": "Car"}]}),
+    ("rename", {"id": 7, "to": ["$x"]}, ["name"], {"rename": {"name": "7 $x"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fields", "value"), CHOSEN, ids=[str(n) for n in range(len(CHOSEN))]
+)
+async def test_a_client_chooses_the_fields(gql, peer, name, arguments, fields, value) -> None:
+    tool = (await tools_of(gql, peer))[name]
+    arguments = {**arguments, "_fields": fields}
+    jsonschema_rs.validator_for(tool["inputs"]).validate(arguments)
+    template = peer.template() | tool["tool_call_template"]
+    found = orjson.loads(await read_response(gql, template, arguments))
+    assert found == value
+    shown = gql.describe(call_of(gql, template, arguments))["body"]
+    assert orjson.loads(peer.requests[-1].body) == shown
+    assert "_fields" not in shown["variables"]
+    identities = {
+        gql.request_identity(call_of(gql, template, {**arguments, "_fields": one}))
+        for one in (fields, [*fields, "__typename"])
+    }
+    assert len(identities) == (1 if name == "rename" else 2)
+
+
+async def test_a_client_chooses_the_fields_of_a_subscription(gql, peer) -> None:
+    tool = (await tools_of(gql, peer))["ticks"]
+    result = await gql.call(
+        call_of(
+            gql,
+            peer.template() | tool["tool_call_template"],
+            {"last": 1, "_fields": ["name"]},
+            streaming=True,
+        )
+    )
+    assert [orjson.loads(event.data) for event in await events_of(result)] == [{"ticks": {"name": "T0"}}]
+
+
+def test_the_argument_for_fields_is_where_there_are_fields_to_choose() -> None:
+    data = orjson.loads(build_manual(_introspection("_fields: String"), placed={}))
+    tools = {tool["name"]: tool for tool in data["tools"]}
+    assert tools["own"]["inputs"]["properties"]["_fields"]["type"] == ["string", "null"]
+    assert "fields_argument" not in tools["own"]["tool_call_template"]
+    assert tools["plain"]["inputs"]["properties"] == {}
+    assert tools["other"]["inputs"]["properties"]["_fields"]["examples"] == [["a", "b", "c { a }"]]
+
+
+def _introspection(argument: str) -> Any:
+    schema = build_schema(
+        f"type Query {{ own({argument}): T plain: Int other: T }} type T {{ a: Int b: Int c: T2 }} type T2 {{ a: Int }}"
+    )
+    return introspection_from_schema(schema)
+
+
+WRONG_FIELDS: list[tuple[Any, str, str]] = [
+    (["name", "nme"], "/_fields/1", "Did you mean 'name'"),
+    (["name", "pets { owner { nothing } }"], "/_fields/1", "nothing"),
+    (["pets"], "/_fields/0", "subfields"),
+    (["greeting(word: 7)"], "/_fields/0", "String"),
+    (["greeting"], "/_fields/0", "word"),
+    (["name }"], "/_fields/0", "syntax"),
+    (["name } other { name"], "/_fields/0", "syntax"),
+    (["name } query Other { people { name }"], "/_fields/0", "syntax"),
+    (["name } fragment F on Person { name"], "/_fields/0", "syntax"),
+    (["...F"], "/_fields/0", "fragments"),
+    (["name @skip(if: true)"], "/_fields/0", "directives"),
+    (["greeting(word: $first)"], "/_fields/0", "Variables"),
+    (["__schema { types { name } }"], "/_fields/0", "__schema"),
+    (["{" * 3000], "/_fields/0", "syntax"),
+    (["a{" * 3000], "/_fields/0", "syntax"),
+    ([""], "/_fields/0", "syntax"),
+    ([7], "/_fields/0", "syntax"),
+    ([], "/_fields", "1 to 200"),
+    ("name", "/_fields", "list"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "at", "word"), WRONG_FIELDS, ids=[str(n) for n in range(len(WRONG_FIELDS))]
+)
+async def test_a_field_that_cannot_be_chosen_is_rejected_before_anything_is_sent(
+    gql, peer, fields, at, word
+) -> None:
+    template = peer.template() | (await tools_of(gql, peer))["people"]["tool_call_template"]
+    await read_response(gql, template, {"_fields": ["name"]})
+    before = len(peer.requests)
+    with pytest.raises(InvalidArguments) as caught:
+        await read_response(gql, template, {"_fields": fields})
+    assert [error.pointer for error in caught.value.errors] == [at]
+    assert word in caught.value.errors[0].detail
+    assert len(peer.requests) == before
+
+
+async def test_a_server_without_introspection_checks_the_fields_itself(gql, peer) -> None:
+    template = peer.template() | (await tools_of(gql, peer))["people"]["tool_call_template"]
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        if b"__schema" in peer.requests[-1].body:
+            return json_response({"errors": [{"message": "no introspection"}]})
+        return await peer.respond_with_schema(request)
+
+    peer.override = respond
+    found = orjson.loads(await read_response(gql, template, {"first": 1, "_fields": ["name"]}))
+    assert found == {"people": [{"name": "P0"}]}
+    with pytest.raises(UpstreamRejected) as caught:
+        await read_response(gql, template, {"_fields": ["nothing"]})
+    assert "nothing" in str(caught.value.response.body)
+
+
+async def test_variables_of_the_replaced_selection_are_left_out(gql, peer) -> None:
+    query = "query Q($n: Int, $w: String!) { people(first: $n) { ...P } } fragment P on Person { greeting(word: $w) }"
+    template = peer.template(query=query, fields_argument="_fields")
+    arguments = {"n": 1, "w": "x"}
+    assert orjson.loads(await read_response(gql, template, arguments)) == {"people": [{"greeting": "x"}]}
+    found = orjson.loads(await read_response(gql, template, {**arguments, "_fields": ["age"]}))
+    assert found == {"people": [{"age": 0}]}
+
+
+async def test_the_document_determines_the_kind_of_call(gql, peer) -> None:
     kinds = {"{ a }": "QUERY", "mutation { a }": "MUTATION", "subscription { a }": "SUBSCRIPTION"}
     for query, verb in kinds.items():
-        target = gql.prepare(template(site, query=query, operation_type="query"))
+        target = gql.prepare(peer.template(query=query, operation_type="query"))
         assert (gql.method(target), gql.is_safe(target), gql.is_idempotent(target)) == (
             verb,
             verb == "QUERY",
             verb == "QUERY",
         )
-        exact = gql.request_identity(call_of(gql, template(site, query=query), {}))
+        exact = gql.request_identity(call_of(gql, peer.template(query=query), {}))
         assert (exact is not None) == (verb == "QUERY")
     one, other = ({"a": "1"}, {"a": "2"})
-    assert gql.request_identity(call_of(gql, template(site, query="{ a }"), one)) != gql.request_identity(
-        call_of(gql, template(site, query="{ a }"), other)
+    assert gql.request_identity(call_of(gql, peer.template(query="{ a }"), one)) != gql.request_identity(
+        call_of(gql, peer.template(query="{ a }"), other)
     )
 
 
@@ -345,32 +466,34 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
     ({"operation_name": "a b"}, "/operation_name"),
     ({"operation_name": "a", "variable_types": {"x": "String) { evil } #"}}, "/variable_types/x"),
     ({"operation_name": "a", "variable_types": {"x y": "String"}}, "/variable_types/x y"),
+    ({"query": "{ a b }", "fields_argument": "_fields"}, "/fields_argument"),
+    ({"query": "{ a }", "fields_argument": "a b"}, "/fields_argument"),
     ({"url": "ws://a.example/"}, "/url"),
     ({"header_fields": ["Host"]}, "/header_fields/0"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
-async def test_a_template_that_can_never_be_called_is_refused(gql, fields, at) -> None:
+async def test_a_template_that_can_never_be_called_is_rejected(gql, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         gql.prepare({"call_template_type": "graphql", "url": "https://a.example/graphql", **fields})
     assert caught.value.errors[0].pointer == at
 
 
-async def test_errors_without_data_are_the_callers_to_see(gql, site) -> None:
+async def test_errors_without_data_are_reported_to_the_client(gql, peer) -> None:
     for query in ("{ fails }", "{ must }", "{ nosuchfield }"):
         with pytest.raises(UpstreamRejected) as caught:
-            await answer_to(gql, template(site, query=query), {})
+            await read_response(gql, peer.template(query=query), {})
         body = caught.value.response.body
         assert body["errors"][0]["message"]
         assert SECRET not in str(caught.value.as_problem())
     with pytest.raises(UpstreamRejected) as caught:
-        await answer_to(gql, template(site, query="{ fails }"), {})
+        await read_response(gql, peer.template(query="{ fails }"), {})
     assert (caught.value.status, caught.value.response.body["data"]) == (422, {"fails": None})
 
 
-async def test_partial_data_comes_with_its_errors(gql, site) -> None:
-    found = orjson.loads(await answer_to(gql, template(site, query="{ partly { good bad } }"), {}))
+async def test_partial_data_comes_with_its_errors(gql, peer) -> None:
+    found = orjson.loads(await read_response(gql, peer.template(query="{ partly { good bad } }"), {}))
     assert found["data"] == {"partly": {"good": 1, "bad": None}}
     assert found["errors"][0]["path"] == ["partly", "bad"]
 
@@ -397,15 +520,15 @@ RESPONSES: list[tuple[int, str, bytes, Any]] = [
 @pytest.mark.parametrize(
     ("status", "media", "body", "error"), RESPONSES, ids=[str(n) for n in range(len(RESPONSES))]
 )
-async def test_responses_of_all_kinds(gql, site, status, media, body, error) -> None:
-    async def answer(request: web.Request) -> web.Response:
+async def test_responses_of_all_kinds(gql, peer, status, media, body, error) -> None:
+    async def respond(request: web.Request) -> web.Response:
         return web.Response(status=status, body=body, content_type=media)
 
-    site.answer = answer
+    peer.override = respond
     with pytest.raises(error):
-        await answer_to(gql, template(site, query="{ a }"), {})
+        await read_response(gql, peer.template(query="{ a }"), {})
     with pytest.raises(error):
-        await gql.discover(call_of(gql, template(site)))
+        await gql.discover(call_of(gql, peer.template()))
 
 
 SCHEMAS: list[Any] = [
@@ -417,16 +540,13 @@ SCHEMAS: list[Any] = [
 
 
 @pytest.mark.parametrize("data", SCHEMAS, ids=[str(n) for n in range(len(SCHEMAS))])
-async def test_a_schema_that_is_none_is_told(gql, site, data) -> None:
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({"data": data})
-
-    site.answer = answer
+async def test_an_invalid_schema_is_malformed(gql, peer, data) -> None:
+    peer.override = json_response({"data": data})
     with pytest.raises(UpstreamMalformed):
-        await gql.discover(call_of(gql, template(site)))
+        await gql.discover(call_of(gql, peer.template()))
 
 
-async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, site) -> None:
+async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, peer) -> None:
     leaf = {"kind": "SCALAR", "name": "String", "ofType": None}
 
     def field(name: str, kind: Any) -> dict[str, Any]:
@@ -443,11 +563,8 @@ async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, site) -> None
     types.append({"kind": "SCALAR", "name": "String"})
     data = {"__schema": {"queryType": {"name": "T0"}, "types": types, "directives": []}}
 
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response({"data": data})
-
-    site.answer = answer
-    tools = await tools_of(gql, site)
+    peer.override = json_response({"data": data})
+    tools = await tools_of(gql, peer)
     assert len(tools) == 70
     for tool in tools.values():
         assert (
@@ -457,41 +574,42 @@ async def test_a_wide_and_deep_schema_gives_bounded_documents(gql, site) -> None
         )
 
 
-async def test_placed_arguments_are_inputs_of_every_tool(gql, site) -> None:
-    call = call_of(gql, template(site, header_fields=["X-Trace"]), {})
+async def test_placed_arguments_are_inputs_of_every_tool(gql, peer) -> None:
+    call = call_of(gql, peer.template(header_fields=["X-Trace"]), {})
     tools = orjson.loads((await gql.discover(call)).raw)["tools"]
     assert all("X-Trace" in tool["inputs"]["properties"] for tool in tools)
     assert all("X-Trace" not in tool["inputs"]["required"] for tool in tools)
 
 
-async def test_a_subscription_comes_as_events_or_as_a_list(gql, site) -> None:
-    tool = (await tools_of(gql, site))["ticks"]
-    whole = template(site) | tool["tool_call_template"]
+async def test_a_subscription_comes_as_events_or_as_a_list(gql, peer) -> None:
+    tool = (await tools_of(gql, peer))["ticks"]
+    whole = peer.template() | tool["tool_call_template"]
     wires = (WireCredential("header", "Authorization", Secret(f"Bearer {SECRET}"), "default"),
              WireCredential("query", "key", Secret(SECRET), "default"))  # fmt: skip
     call = call_of(gql, whole, {"last": 2}, credentials=wires, streaming=True)
     shown = gql.describe(call)
-    assert shown["url"] == f"ws{site.url[4:]}/graphql?key=***"
+    assert shown["url"] == f"ws{peer.url[4:]}/graphql?key=***"
     assert shown["body"]["variables"] == {"last": 2}
     events = await events_of(await gql.call(call))
     assert [orjson.loads(event.data)["ticks"]["name"] for event in events] == ["T0", "T1"]
-    headers = site.requests[-1][0]
-    assert (headers["authorization"], headers["path"]) == (f"Bearer {SECRET}", f"/graphql?key={SECRET}")
-    assert headers["sec-websocket-protocol"] == "graphql-transport-ws"
-    listed = orjson.loads(await answer_to(gql, whole, {"last": 3}))
+    request = peer.requests[-1]
+    assert request.headers["authorization"] == f"Bearer {SECRET}"
+    assert request.target == f"/graphql?key={SECRET}"
+    assert request.headers["sec-websocket-protocol"] == "graphql-transport-ws"
+    listed = orjson.loads(await read_response(gql, whole, {"last": 3}))
     assert [one["ticks"]["age"] for one in listed] == [0, 1, 2]
 
 
-async def test_a_subscription_that_fails_says_why(gql, site) -> None:
+async def test_a_subscription_that_fails_says_why(gql, peer) -> None:
     query = "subscription ($last: Int!) { ticks(last: $last, fail: true) { name } }"
-    result = await gql.call(call_of(gql, template(site, query=query), {"last": 1}, streaming=True))
+    result = await gql.call(call_of(gql, peer.template(query=query), {"last": 1}, streaming=True))
     events = aiter(result.events)
     assert orjson.loads((await anext(events)).data) == {"ticks": {"name": "T0"}}
     with pytest.raises(UpstreamRejected) as caught:
         await anext(events)
     assert caught.value.response.body["errors"][0]["message"] == "enough"
     with pytest.raises(UpstreamRejected) as caught:
-        await answer_to(gql, template(site, query="subscription { nosuch }"), {})
+        await read_response(gql, peer.template(query="subscription { nosuch }"), {})
     assert "nosuch" in caught.value.response.body["errors"][0]["message"]
 
 
@@ -506,8 +624,8 @@ SCRIPTS: list[tuple[list[dict[str, Any] | str], Any]] = [
 
 
 @pytest.mark.parametrize(("script", "error"), SCRIPTS, ids=[str(n) for n in range(len(SCRIPTS))])
-async def test_a_server_of_subscriptions_against_its_protocol(gql, site, script, error) -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
+async def test_a_server_of_subscriptions_against_its_protocol(gql, peer, script, error) -> None:
+    async def respond(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(protocols=["graphql-transport-ws"])
         await socket.prepare(request)
         for one in script:
@@ -516,16 +634,16 @@ async def test_a_server_of_subscriptions_against_its_protocol(gql, site, script,
             pass
         return socket
 
-    site.answer = answer
-    call = template(site, query="subscription { a }")
+    peer.override = respond
+    call = peer.template(query="subscription { a }")
     with pytest.raises(error):
-        await answer_to(gql, call, {}, seconds=0.7, limits=Limits(response_bytes=4000, event_bytes=4000))
+        await read_response(gql, call, {}, seconds=0.7, limits=Limits(response_bytes=4000, event_bytes=4000))
 
 
-async def test_pings_are_answered_and_other_ids_left_out(gql, site) -> None:
+async def test_pings_are_answered_and_other_ids_left_out(gql, peer) -> None:
     heard: list[Any] = []
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def respond(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(protocols=["graphql-transport-ws"])
         await socket.prepare(request)
         heard.append(await socket.receive_json())
@@ -538,8 +656,8 @@ async def test_pings_are_answered_and_other_ids_left_out(gql, site) -> None:
         await socket.receive()
         return socket
 
-    site.answer = answer
-    assert await answer_to(gql, template(site, query="subscription S { a }"), {"v": 1}) == b'[{"a":1}]'
+    peer.override = respond
+    assert await read_response(gql, peer.template(query="subscription S { a }"), {"v": 1}) == b'[{"a":1}]'
     assert [one["type"] for one in heard] == ["connection_init", "pong", "subscribe"]
     assert heard[2]["payload"] == {
         "query": "subscription S { a }",
@@ -548,33 +666,13 @@ async def test_pings_are_answered_and_other_ids_left_out(gql, site) -> None:
     }
 
 
-async def test_without_the_subprotocol_nothing_is_subscribed(gql, site) -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
+async def test_without_the_subprotocol_nothing_is_subscribed(gql, peer) -> None:
+    async def respond(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.receive()
         return socket
 
-    site.answer = answer
+    peer.override = respond
     with pytest.raises(UpstreamMalformed, match="graphql-transport-ws"):
-        await answer_to(gql, template(site, query="subscription { a }"), {})
-
-
-@pytest.mark.parametrize("library", ["graphql", "websockets"])
-async def test_without_its_libraries_the_protocol_says_what_to_install(library) -> None:
-    program = f"""
-import sys
-sys.modules["{library}"] = None
-from app.errors import InvalidInput
-from app.protocols.registry import PROTOCOLS
-try:
-    PROTOCOLS["graphql"].load()(None).prepare({{}})
-except InvalidInput as error:
-    print(error.errors[0].pointer, error.detail)
-"""
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == (
-        "/call_template_type Protocol graphql needs the extra `graphql`: pip install 'utcp-gateway[graphql]'."
-    )
+        await read_response(gql, peer.template(query="subscription { a }"), {})

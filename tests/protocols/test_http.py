@@ -122,7 +122,7 @@ class TestSending:
         result = await adapter.call(calling(adapter, url + "/v1/{id}/x", {"id": "a/keys?a#b"}))
         assert json.loads(await result.read())["target"] == "/v1/a%2Fkeys%3Fa%23b/x"
 
-    async def test_a_template_that_cannot_be_called_is_refused_when_prepared(
+    async def test_a_template_that_cannot_be_called_is_rejected_when_prepared(
         self, adapter: HttpAdapter
     ) -> None:
         for url in ("", "ftp://h/", "not a url", "https://{host}/x"):
@@ -169,7 +169,7 @@ class TestDescribing:
 
 
 class TestResults:
-    async def test_a_small_answer_is_there_at_once(self, adapter: HttpAdapter, serve) -> None:
+    async def test_a_small_response_is_there_at_once(self, adapter: HttpAdapter, serve) -> None:
         result = await adapter.call(calling(adapter, await serve(echo)))
         assert result.body is not None
         assert (result.status, result.stream, result.media_type) == (
@@ -207,7 +207,7 @@ class TestResults:
         assert [event.data async for event in result.events] == [b"1", b"2", b"3"]
 
     @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified", "205 Reset"])
-    async def test_an_answer_without_body(self, adapter: HttpAdapter, respond, status: str) -> None:
+    async def test_a_response_without_body(self, adapter: HttpAdapter, respond, status: str) -> None:
         url = await respond(head(status, Content_Length="0"))
         result = await adapter.call(calling(adapter, url))
         assert (result.status, await result.read()) == (int(status[:3]), b"")
@@ -215,7 +215,41 @@ class TestResults:
     async def test_head_has_no_body_whatever_length_it_names(self, adapter: HttpAdapter, respond) -> None:
         url = await respond(head(Content_Length="99999999999"))
         result = await adapter.call(calling(adapter, url, template={"http_method": "HEAD"}))
-        assert await result.read() == b""
+        assert json.loads(await result.read())["headers"]["content-length"] == "99999999999"
+
+    async def test_the_result_of_head_is_status_and_headers(self, adapter: HttpAdapter, respond) -> None:
+        url = await respond(
+            head(
+                Content_Type="text/plain",
+                ETag='"1"',
+                Content_Length="7",
+                Content_Encoding="x",
+                Set_Cookie="a=b",
+                X_Amz_Meta_Owner="ada",
+                Connection="close, X-Hop",
+                X_Hop="1",
+            )
+        )
+        result = await adapter.call(calling(adapter, url, template={"http_method": "HEAD"}))
+        assert (result.media_type, dict(result.headers)) == ("application/json", {"ETag": '"1"'})
+        expected = {
+            "content-type": "text/plain",
+            "etag": '"1"',
+            "content-length": "7",
+            "content-encoding": "x",
+            "x-amz-meta-owner": "ada",
+        }
+        assert json.loads(await result.read()) == {"status": 200, "headers": expected}
+
+    async def test_the_result_of_options_is_its_body_or_status_and_headers(
+        self, adapter: HttpAdapter, respond
+    ) -> None:
+        url = await respond(head("204 No Content", Allow="GET, HEAD"))
+        result = await adapter.call(calling(adapter, url, template={"http_method": "OPTIONS"}))
+        assert json.loads(await result.read()) == {"status": 204, "headers": {"allow": "GET, HEAD"}}
+        url = await respond(head(Content_Length="2") + b"{}")
+        result = await adapter.call(calling(adapter, url, template={"http_method": "OPTIONS"}))
+        assert await result.read() == b"{}"
 
     async def test_gzip_is_decoded_and_not_announced(self, adapter: HttpAdapter, respond) -> None:
         packed = gzip.compress(b"hello")
@@ -288,7 +322,7 @@ class TestRefusals:
         assert error.headers["X-Error-Source"] == "upstream"
         assert error.headers["X-Upstream-Status"] == str(status)
 
-    async def test_401_is_told_apart(self, adapter: HttpAdapter, respond) -> None:
+    async def test_401_is_an_error_of_its_own(self, adapter: HttpAdapter, respond) -> None:
         url = await respond(head("401 No", Content_Type="text/plain", Content_Length="4") + b"nope")
         with pytest.raises(UpstreamUnauthorized, match="stored credential") as refused:
             await adapter.call(calling(adapter, url, credentials=(wire("header", "X", "y"),)))
@@ -339,6 +373,9 @@ class TestRefusals:
         ("headers", "body", "shown"),
         [
             ({"Content_Type": "image/png"}, b"\x89PNG", None),
+            ({"Content_Type": "application/octet-stream"}, b"\x89PNG\x00", None),
+            ({"Content_Type": "application/octet-stream"}, b"PK\x03\x04", None),
+            ({"Content_Type": "application/octet-stream"}, b'{"error": "full"}', {"error": "full"}),
             ({"Content_Type": "application/json"}, b"not json", "not json"),
             ({"Content_Type": "application/json"}, b"[" * 5000, "[" * 5000),
             ({"Content_Type": "text/plain"}, b"\xff\xfe", "\ufffd\ufffd"),
@@ -347,7 +384,7 @@ class TestRefusals:
             ({}, b'{"a": 1}', {"a": 1}),
         ],
     )
-    async def test_any_body_can_be_told(
+    async def test_a_body_of_any_kind_can_be_reported(
         self, adapter: HttpAdapter, respond, headers, body: bytes, shown
     ) -> None:
         url = await respond(head("400 No", Content_Length=str(len(body)), **headers) + body)
@@ -383,7 +420,7 @@ class TestBounds:
             await result.read()
         await asyncio.wait_for(respond.closed.wait(), 1)
 
-    async def test_a_stream_that_stops_or_breaks_is_told(self, adapter: HttpAdapter, respond) -> None:
+    async def test_a_stream_that_stops_or_breaks_is_reported(self, adapter: HttpAdapter, respond) -> None:
         endless = await respond(head(Transfer_Encoding="chunked"), b"1\r\nx\r\n", forever=True)
         with pytest.raises(UpstreamTimeout):
             await (await adapter.call(calling(adapter, endless))).read()
@@ -398,7 +435,7 @@ class TestBounds:
         await asyncio.wait_for(respond.closed.wait(), 1)
         await result.aclose()
 
-    async def test_a_caller_who_leaves_a_stream_ends_the_upstream(
+    async def test_a_client_that_disconnects_from_a_stream_ends_the_upstream(
         self, adapter: HttpAdapter, respond
     ) -> None:
         url = await respond(head(Transfer_Encoding="chunked"), b"1\r\nx\r\n", forever=True)
@@ -421,7 +458,7 @@ class TestDiscovery:
         assert (found.raw, found.url) == (b"openapi: 3.1.0", url + "/openapi?v=1")
         assert found.media_type.startswith("application/yaml")
 
-    async def test_is_bounded_and_refuses_what_is_no_document(self, adapter: HttpAdapter, respond) -> None:
+    async def test_is_bounded_and_rejects_what_is_no_document(self, adapter: HttpAdapter, respond) -> None:
         small = Limits(connect=1, first_byte=1, total=1, idle=1, response_bytes=10)
         with pytest.raises(ResponseTooLarge):
             await adapter.discover(calling(adapter, await respond(head(), b"x" * 11), limits=small))

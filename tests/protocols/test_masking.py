@@ -15,7 +15,7 @@ from app.call_api.responses import respond
 from app.call_log.batch_writer import BatchCallLog
 from app.calls import CallOutcome, CallRequest
 from app.calls.context import CallContext
-from app.calls.masking import mask_result, masked
+from app.calls.masking import await_and_mask, mask_result
 from app.calls.recorder import CallRecorder
 from app.calls.streams import StreamRegistry
 from app.database import Database
@@ -34,6 +34,8 @@ from app.telemetry.metrics import Metrics
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream
+from tests.protocols.peers.tcp import tcp_server
+from tests.protocols.peers.udp import UdpPeer
 
 CANARY = 'canary+of/all "protocols" 4711'
 FORMS = (
@@ -80,7 +82,7 @@ async def test_what_an_upstream_echoes_is_masked(
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "echo"), planted(kit), streaming=streaming)
     call.masker = ResponseMasker([CANARY])
-    result = await masked(adapter.call(call), call)
+    result = await await_and_mask(adapter.call(call), call)
     if streaming:
         body = b"".join(event.data for event in await events_of(result))
     else:
@@ -99,7 +101,7 @@ async def test_what_an_upstream_says_without_a_secret_stays_the_same(
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments(), streaming=streaming)
     call.masker = ResponseMasker([CANARY])
-    result = await masked(adapter.call(call), call)
+    result = await await_and_mask(adapter.call(call), call)
     if streaming:
         body = b"".join(event.data for event in await events_of(result))
     else:
@@ -116,36 +118,19 @@ async def test_a_secret_in_two_pieces_of_a_tcp_stream_is_masked(adapters) -> Non
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0.05)
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    template = {
-        "call_template_type": "tcp", "host": "127.0.0.1", "port": port, "framing_strategy": "stream",
-        "request_data_format": "text", "request_data_template": "hello",
-    }  # fmt: skip
-    call = call_of(adapters["tcp"], template, streaming=True)
-    call.masker = ResponseMasker([CANARY])
-    result = await masked(adapters["tcp"].call(call), call)
-    events = await events_of(result)
-    server.close()
+    async with tcp_server(serve) as port:
+        template = {
+            "call_template_type": "tcp", "host": "127.0.0.1", "port": port, "framing_strategy": "stream",
+            "request_data_format": "text", "request_data_template": "hello",
+        }  # fmt: skip
+        call = call_of(adapters["tcp"], template, streaming=True)
+        call.masker = ResponseMasker([CANARY])
+        result = await await_and_mask(adapters["tcp"].call(call), call)
+        events = await events_of(result)
     assert b"".join(event.data for event in events) == b"it is ***, and more"
     assert events[0].data == b"it is "
     assert result.is_masked
-
-
-class Told(asyncio.DatagramProtocol):
-    """Sends these two for each datagram that it gets."""
-
-    def __init__(self, *datagrams: bytes) -> None:
-        self._datagrams = datagrams
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def datagram_received(self, data: bytes, addr: Any) -> None:
-        for datagram in self._datagrams:
-            self._transport.sendto(datagram, addr)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "ascii", "utf-16"])
@@ -153,28 +138,26 @@ class Told(asyncio.DatagramProtocol):
 async def test_datagrams_that_their_codec_does_not_fit_are_masked(
     adapters, codec: str, streaming: bool
 ) -> None:
-    """An octet that a caller had sent back would be enough to make binary data of a text with the secret."""
+    """An octet that a client had sent back would be enough to make binary data of a text with the secret."""
     bad = b"\xff" if codec != "utf-16" else b"\x00\xd8"
     one, two = (text.encode(codec.replace("16", "16-le")) for text in (f"it is {CANARY}", f" and {CANARY}"))
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        lambda: Told(bad + one, bad + two), local_addr=("127.0.0.1", 0)
-    )
-    template = {
-        "call_template_type": "udp", "host": "127.0.0.1", "port": transport.get_extra_info("sockname")[1],
-        "timeout": 10_000, "number_of_response_datagrams": 2, "response_byte_format": codec,
-    }  # fmt: skip
-    call = call_of(adapters["udp"], template, streaming=streaming)
-    call.masker = ResponseMasker([CANARY])
-    result = await masked(adapters["udp"].call(call), call)
-    if streaming:
-        events = await events_of(result)
-        assert [event.kind for event in events] == ["bytes", "bytes"]
-        body = b"".join(event.data for event in events)
-    else:
-        body = await result.read()
-        assert result.media_type == "application/octet-stream"
-        assert result.headers == [("X-Masked", "body")]
-    transport.close()
+    peer = UdpPeer()
+    peer.replies = [bad + one, bad + two]
+    async with peer.serve():
+        template = {
+            **peer.template, "timeout": 10_000, "number_of_response_datagrams": 2, "response_byte_format": codec,
+        }  # fmt: skip
+        call = call_of(adapters["udp"], template, streaming=streaming)
+        call.masker = ResponseMasker([CANARY])
+        result = await await_and_mask(adapters["udp"].call(call), call)
+        if streaming:
+            events = await events_of(result)
+            assert [event.kind for event in events] == ["bytes", "bytes"]
+            body = b"".join(event.data for event in events)
+        else:
+            body = await result.read()
+            assert result.media_type == "application/octet-stream"
+            assert result.headers == [("X-Masked", "body")]
     stars = "***".encode(codec.replace("16", "16-le"))
     assert body == b"".join(
         bad + text.encode(codec.replace("16", "16-le")) + stars for text in ("it is ", " and ")
@@ -187,19 +170,18 @@ async def test_a_tcp_message_that_its_codec_does_not_fit_is_masked(adapters, str
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
         writer.write(b"\xff" + CANARY.encode() + b"\n")
-        writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    template = {
-        "call_template_type": "tcp", "host": "127.0.0.1", "port": server.sockets[0].getsockname()[1],
-        "framing_strategy": "delimiter", "message_delimiter": "\n", "interpret_escape_sequences": False,
-        "request_data_format": "text", "request_data_template": "hello",
-    }  # fmt: skip
-    call = call_of(adapters["tcp"], template, streaming=streaming)
-    call.masker = ResponseMasker([CANARY])
-    result = await masked(adapters["tcp"].call(call), call)
-    body = b"".join([event.data for event in await events_of(result)]) if streaming else await result.read()
-    server.close()
+    async with tcp_server(serve) as port:
+        template = {
+            "call_template_type": "tcp", "host": "127.0.0.1", "port": port, "framing_strategy": "delimiter",
+            "message_delimiter": "\n", "interpret_escape_sequences": False,
+            "request_data_format": "text", "request_data_template": "hello",
+        }  # fmt: skip
+        call = call_of(adapters["tcp"], template, streaming=streaming)
+        call.masker = ResponseMasker([CANARY])
+        result = await await_and_mask(adapters["tcp"].call(call), call)
+        events = await events_of(result) if streaming else []
+        body = b"".join(event.data for event in events) if streaming else await result.read()
     assert body.rstrip() == b"\xff***"
     assert result.is_masked
 
@@ -249,7 +231,7 @@ async def test_odd_escapes_in_utf8_that_is_declared_as_something_else_are_masked
 
 
 @pytest.mark.parametrize("body", [b"", b"a", b"abc"])
-async def test_a_stream_that_ends_before_its_charset_can_be_told_is_passed_on(body: bytes) -> None:
+async def test_a_stream_that_ends_before_its_charset_is_known_is_passed_on(body: bytes) -> None:
     result = body_of("text/plain", body, pieces=1)
     mask_result(result, ResponseMasker([CANARY]))
     assert await result.read() == body
@@ -298,10 +280,10 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
         call.masker = ResponseMasker(adapter.own_secrets(call.target))
         if code:
             with pytest.raises(UpstreamError) as caught:
-                await masked(adapter.call(call), call)
+                await await_and_mask(adapter.call(call), call)
             told = repr((caught.value.as_problem(), caught.value.response))
         else:
-            told = (await (await masked(adapter.call(call), call)).read()).decode()
+            told = (await (await await_and_mask(adapter.call(call), call)).read()).decode()
             # No secret by its looks. An error is masked by all that programs have inherited.
             assert "/home/somebody/data" in told
         assert "inherited-token-0815" not in told
@@ -326,12 +308,12 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
         call.masker = ResponseMasker([CANARY])
         if chosen == "reject":
             with pytest.raises(UpstreamMalformed):
-                await (await masked(adapter.call(call), call)).read()
+                await (await await_and_mask(adapter.call(call), call)).read()
             continue
-        result = await masked(adapter.call(call), call)
+        result = await await_and_mask(adapter.call(call), call)
         assert ("Content-Encoding", "compress") in result.headers
         assert await result.read() == body
-        result = await masked(adapter.call(call_of(adapter, template)), call)
+        result = await await_and_mask(adapter.call(call_of(adapter, template)), call)
         answer = await respond(
             result,
             accept=parse_accept("application/json"),

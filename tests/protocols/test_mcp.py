@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from app.errors import (
     InvalidArguments,
@@ -23,14 +22,18 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.credential_rendering import WireCredential
+from app.outbound.guard import Guard
+from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
 from app.protocols.mcp.adapter import McpAdapter
+from app.security.masking import Masker
 from app.security.secret import Secret
 from app.settings import Settings
 from tests.protocols.calling import call_of
 from tests.protocols.kits.base import free_port
 from tests.protocols.kits.cli import alive
 from tests.protocols.kits.mcp import SCRIPT, McpUpstream, mcp_server
+from tests.protocols.peers.mcp import McpPeer
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,6 +45,17 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[McpUpstream]:
     async with mcp_server(request.param) as upstream:
         upstream.kind = request.param
         yield upstream
+
+
+@pytest.fixture(scope="module")
+async def adapter(server: McpUpstream) -> AsyncIterator[McpAdapter]:
+    """One adapter for the server, whose session stays open from test to test."""
+    engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
+    settings = Settings(_env_file=None, programs=(sys.executable,))
+    running = McpAdapter(AdapterContext(engine, engine.network, Masker(), settings))
+    yield running
+    await running.aclose()
+    await engine.aclose()
 
 
 @pytest.fixture
@@ -78,13 +92,12 @@ def template(server: McpUpstream, tool: str = "", **fields: Any) -> dict[str, An
     }
 
 
-async def answer(adapter: McpAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:
+async def call_and_decode(adapter: McpAdapter, raw: Any, arguments: Any = None, **fields: Any) -> Any:
     result = await adapter.call(call_of(adapter, raw, arguments, **fields))
     return json.loads(await result.read())
 
 
-async def test_tools_are_listed_and_called(adapter_of, server):
-    adapter = adapter_of()
+async def test_tools_are_listed_and_called(adapter, server):
     found = await adapter.discover(call_of(adapter, template(server)))
     tools = {tool["name"]: tool for tool in json.loads(found.raw)["tools"]}
     assert "kit.echo" in tools
@@ -94,85 +107,100 @@ async def test_tools_are_listed_and_called(adapter_of, server):
         "call_template_type": "mcp",
         "tool_name": "structured",
     }
-    assert await answer(adapter, template(server, "echo"), {"body": {"a": [1, None]}}) == {"a": [1, None]}
-    assert await answer(adapter, template(server, "structured"), {"n": 3}) == {"n": 3}
-    assert await answer(adapter, template(server, "wrapped"), {"n": 3}) == [3, 3]
-    assert await answer(adapter, template(server, "several")) == ["one", {"two": 2}]
+    assert await call_and_decode(adapter, template(server, "echo"), {"body": {"a": [1, None]}}) == {
+        "a": [1, None]
+    }
+    assert await call_and_decode(adapter, template(server, "structured"), {"n": 3}) == {"n": 3}
+    assert await call_and_decode(adapter, template(server, "wrapped"), {"n": 3}) == [3, 3]
+    assert await call_and_decode(adapter, template(server, "several")) == ["one", {"two": 2}]
 
 
-async def test_progress_comes_as_events(adapter_of, server):
-    adapter = adapter_of()
+async def test_progress_comes_as_events(adapter, server):
     result = await adapter.call(call_of(adapter, template(server, "steps"), streaming=True))
     events = [(event.name, json.loads(event.data)) async for event in result.events]
     assert events[-1] == ("", {"done": True})
     reports = [value for name, value in events[:-1] if name == "progress"]
     assert [report["progress"] for report in reports] == [0, 1, 2]
     assert reports[1] == {"progress": 1, "total": 3, "message": "step 1"}
-    assert await answer(adapter, template(server, "steps")) == {"done": True}
+    assert await call_and_decode(adapter, template(server, "steps")) == {"done": True}
 
 
-async def test_resources_are_tools_by_option(adapter_of, server):
-    adapter = adapter_of()
+async def test_resources_are_tools_by_option(adapter, server):
     found = await adapter.discover(call_of(adapter, template(server, register_resources_as_tools=True)))
     tools = {tool["name"]: tool for tool in json.loads(found.raw)["tools"]}
     assert tools["kit.resource_of"]["inputs"]["required"] == ["topic"]
     uri = tools["kit.resource_plain"]["tool_call_template"]["resource_uri"]
-    assert await answer(adapter, template(server, resource_uri=uri)) == "plain text"
+    assert await call_and_decode(adapter, template(server, resource_uri=uri)) == "plain text"
     of = template(server, resource_uri="kit://of/{topic}")
-    assert await answer(adapter, of, {"topic": "birds"}) == {"topic": "birds"}
+    assert await call_and_decode(adapter, of, {"topic": "birds"}) == {"topic": "birds"}
     assert adapter.describe(call_of(adapter, of, {"topic": "a/b c"}))["body"]["params"] == {
         "uri": "kit://of/a%2Fb%20c"
     }
     with pytest.raises(InvalidArguments):
-        await answer(adapter, of)
+        await call_and_decode(adapter, of)
     assert adapter.is_safe(adapter.prepare(of))
     with pytest.raises(UpstreamRejected):
-        await answer(adapter, template(server, resource_uri="kit://nowhere"))
+        await call_and_decode(adapter, template(server, resource_uri="kit://nowhere"))
 
 
-async def test_what_a_server_refuses_says_why(adapter_of, server, masker):
-    adapter = adapter_of()
+async def test_the_error_of_a_server_has_its_reason(adapter, server):
     with pytest.raises(UpstreamRejected) as caught:
-        await answer(adapter, template(server, "rejects"))
+        await call_and_decode(adapter, template(server, "rejects"))
     assert caught.value.status == 422
     assert "no such thing" in caught.value.response.body
     with pytest.raises(UpstreamRejected):
-        await answer(adapter, template(server, "not-there"))
+        await call_and_decode(adapter, template(server, "not-there"))
     with pytest.raises(UpstreamRejected):
-        await answer(adapter, template(server, "structured"), {"n": "x"})
+        await call_and_decode(adapter, template(server, "structured"), {"n": "x"})
     with pytest.raises(InvalidArguments):
-        await answer(adapter, template(server))
+        await call_and_decode(adapter, template(server))
 
 
-async def test_a_session_serves_many_calls_and_outlives_a_call_that_fails(adapter_of, server):
-    adapter = adapter_of()
-    await answer(adapter, template(server, "several"))
+async def test_a_tool_that_elicits_ends_with_an_error_that_names_it(adapter, server):
+    with pytest.raises(UpstreamRejected) as caught:
+        await call_and_decode(adapter, template(server, "elicits"))
+    assert "elicitation" in f"{caught.value.detail} {caught.value.response.body}"
+    # By MCP of 2026-07-28 the server knows that it cannot ask, and does not.
+    assert ("does not support" in caught.value.detail) == (server.kind == "sse")
+
+
+async def test_a_session_serves_many_calls_and_outlives_a_call_that_fails(adapter, server):
+    server.gone.clear()
+    await call_and_decode(adapter, template(server, "several"))
     before = list(adapter._sessions._sessions.values())
     with pytest.raises(UpstreamTimeout):
-        await answer(adapter, template(server, "silent"), seconds=0.5)
-    calling = asyncio.create_task(answer(adapter, template(server, "silent")))
+        await call_and_decode(adapter, template(server, "silent"), seconds=0.5)
+    calling = asyncio.create_task(call_and_decode(adapter, template(server, "silent")))
     await asyncio.sleep(0.1)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    await asyncio.gather(*(answer(adapter, template(server, "structured"), {"n": n}) for n in range(10)))
+    await asyncio.gather(
+        *(call_and_decode(adapter, template(server, "structured"), {"n": n}) for n in range(10))
+    )
     assert list(adapter._sessions._sessions.values()) == before
     async with asyncio.timeout(10):
         await server.gone.wait()
 
 
-async def test_sessions_are_of_one_credential_each_bounded_and_left_when_idle(adapter_of, server):
-    adapter = adapter_of(mcp_sessions=2, mcp_idle_seconds=3)
+async def test_each_credential_has_its_own_session_up_to_the_limit(adapter_of, server):
+    # No session becomes idle within the test.
+    adapter = adapter_of(mcp_sessions=2, mcp_idle_seconds=600)
     field = "env" if server.kind == "stdio" else "headers"
     for value in ("one-secret", "two-secret", "three-secret"):
         raw = template(server, "several", own={field: {"X_CANARY": ""}})
         wire = WireCredential("field", f"/config/mcpServers/kit/{field}/X_CANARY", Secret(value), "default")
-        await answer(adapter, raw, credentials=(wire,))
+        await call_and_decode(adapter, raw, credentials=(wire,))
         shown = json.dumps(adapter.describe(call_of(adapter, raw, credentials=(wire,))))
         assert value not in shown
         assert "***" in shown
     assert len(adapter._sessions._sessions) == 2
-    async with asyncio.timeout(10):
+
+
+async def test_an_idle_session_is_closed(adapter_of, server):
+    adapter = adapter_of(mcp_idle_seconds=1)
+    await call_and_decode(adapter, template(server, "several"))
+    async with asyncio.timeout(60):
         while adapter._sessions._sessions:  # noqa: ASYNC110 - nothing tells of it.
             await asyncio.sleep(0.02)
 
@@ -180,19 +208,19 @@ async def test_sessions_are_of_one_credential_each_bounded_and_left_when_idle(ad
 @pytest.mark.parametrize("server", ["stdio"], indirect=True)
 async def test_a_server_that_dies_is_started_again_at_the_next_call(adapter_of, server):
     adapter = adapter_of()
-    first = await answer(adapter, template(server, "pid"))
-    assert await answer(adapter, template(server, "pid")) == first
+    first = await call_and_decode(adapter, template(server, "pid"))
+    assert await call_and_decode(adapter, template(server, "pid")) == first
     with pytest.raises(UpstreamUnreachable) as caught:
-        await answer(adapter, template(server, "breaks"))
+        await call_and_decode(adapter, template(server, "breaks"))
     assert caught.value.request_sent
-    second = await answer(adapter, template(server, "pid"))
+    second = await call_and_decode(adapter, template(server, "pid"))
     assert second != first
     os.kill(second, 9)
     async with asyncio.timeout(5):
         while alive(second):  # noqa: ASYNC110 - another process sets no event.
             await asyncio.sleep(0.02)
     await asyncio.sleep(0.1)
-    third = await answer(adapter, template(server, "pid"))
+    third = await call_and_decode(adapter, template(server, "pid"))
     await adapter.aclose()
     assert not alive(third)
 
@@ -202,7 +230,7 @@ async def test_a_server_that_is_a_program_has_the_rules_of_programs(adapter_of, 
     adapter = adapter_of()
     wire = WireCredential("field", "/config/mcpServers/kit/env/X_CANARY", Secret("very-secret"), "default")
     raw = template(server, "echo", own={"env": {"X_CANARY": ""}})
-    await answer(adapter, raw, {"body": {}}, credentials=(wire,))
+    await call_and_decode(adapter, raw, {"body": {}}, credentials=(wire,))
     names = {name for name in server.seen[-1] if name.startswith("env:")} - {"env:lc_ctype"}
     assert names == {"env:x_canary"}
     for given in (template(server, "x", own={"command": "/bin/cat"}), template(server, "x", own={"cwd": "/etc"}),
@@ -213,106 +241,58 @@ async def test_a_server_that_is_a_program_has_the_rules_of_programs(adapter_of, 
         adapter_of(programs=()).prepare(template(server, "x"))
     header = WireCredential("header", "X-Key", Secret("very-secret"), "default")
     with pytest.raises(InvalidInput, match="by env only"):
-        await answer(adapter, raw, credentials=(header,))
+        await call_and_decode(adapter, raw, credentials=(header,))
     for words in (["-c", "import sys; sys.exit(1)"], ["-c", "print('x' * 100)"]):
         broken = template(server, "x", own={"args": words})
         with pytest.raises((UpstreamUnreachable, UpstreamRejected)) as caught:
-            await answer(adapter, broken)
+            await call_and_decode(adapter, broken)
         assert not caught.value.request_sent
 
 
-class Peer:
-    """A server of the handshake of 2025-11-25, as strange as a test wants it."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str]] = []
-        self.sessions = 0
-        self.forgets = 0
-        self.status = 200
-        self.tools: list[Any] = []
-        self.result: Any = {"content": [{"type": "text", "text": "ok"}]}
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.method != "POST":
-            return web.Response(status=405)
-        message = await request.json()
-        method, session = message["method"], request.headers.get("Mcp-Session-Id", "")
-        self.seen.append((method, session))
-        if self.status in (301, 307):
-            raise web.HTTPTemporaryRedirect("/mcp/other")
-        if self.status != 200:
-            return web.json_response({"detail": "secret-of-the-peer"}, status=self.status)
-        if method == "server/discover":
-            return web.json_response({"detail": "no session"}, status=400)
-        if "id" not in message:
-            return web.Response(status=202)
-        headers = {}
-        result: Any = self.result
-        if method == "initialize":
-            self.sessions += 1
-            headers = {"Mcp-Session-Id": f"s{self.sessions}", "Set-Cookie": "a=b"}
-            info = {"name": "peer", "version": "1"}
-            result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
-        elif self.forgets:
-            self.forgets -= 1
-            return web.Response(status=404)
-        elif method == "tools/list":
-            result = {"tools": self.tools}
-        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
-
-
 @pytest.fixture
-async def peer(serve):
-    running = Peer()
-    running.url = await serve(running.handle)
-    return running
-
-
-def at(peer: Peer, tool: str = "x") -> dict[str, Any]:
-    return {
-        "call_template_type": "mcp",
-        "tool_name": tool,
-        "config": {"mcpServers": {"p": {"url": f"{peer.url}/mcp"}}},
-    }
+async def peer() -> AsyncIterator[McpPeer]:
+    running = McpPeer()
+    async with running.serve():
+        yield running
 
 
 async def test_a_session_that_the_server_forgot_is_opened_anew_once(adapter_of, peer):
     adapter = adapter_of()
-    assert await answer(adapter, at(peer)) == "ok"
-    peer.forgets = 1
-    assert await answer(adapter, at(peer)) == "ok"
-    calls = [session for method, session in peer.seen if method == "tools/call"]
+    assert await call_and_decode(adapter, peer.template()) == "ok"
+    peer.unknown_session_responses = 1
+    assert await call_and_decode(adapter, peer.template()) == "ok"
+    calls = [session for method, session in peer.messages if method == "tools/call"]
     assert calls == ["s1", "s1", "s2"]
-    peer.forgets = 5
+    peer.unknown_session_responses = 5
     with pytest.raises(UpstreamUnreachable):
-        await answer(adapter, at(peer))
-    assert peer.forgets == 3
+        await call_and_decode(adapter, peer.template())
+    assert peer.unknown_session_responses == 3
 
 
 @pytest.mark.parametrize(("status", "error"), [(401, UpstreamUnauthorized), (403, UpstreamRejected),
                                                (500, UpstreamRejected), (307, UpstreamRejected)])  # fmt: skip
 @pytest.mark.parametrize("when", ["opening", "calling"])
-async def test_a_status_is_told_and_no_redirect_followed(adapter_of, peer, masker, status, error, when):
+async def test_a_status_is_reported_and_no_redirect_followed(adapter_of, peer, masker, status, error, when):
     masker.add("secret-of-the-peer")
     adapter = adapter_of()
     if when == "calling":
-        await answer(adapter, at(peer))
+        await call_and_decode(adapter, peer.template())
     peer.status = status
     with pytest.raises(error) as caught:
-        await answer(adapter, at(peer))
+        await call_and_decode(adapter, peer.template())
     assert caught.value.response.status == status
     assert "secret-of-the-peer" not in str(caught.value.as_problem())
     before = len(adapter._sessions._sessions)
     assert before == (1 if when == "calling" else 0)
     peer.status = 200
-    assert await answer(adapter, at(peer)) == "ok"
+    assert await call_and_decode(adapter, peer.template()) == "ok"
 
 
 async def test_one_bad_tool_does_not_lose_the_others(adapter_of, peer):
     peer.tools = [{"name": "good", "inputSchema": {"type": "object"}}, {"name": "none"}, {"inputSchema": {}}, 7, {"name": ""},
                   {"name": "odd", "description": 7, "inputSchema": [1], "outputSchema": "x", "annotations": 3}]  # fmt: skip
     adapter = adapter_of()
-    found = await adapter.discover(call_of(adapter, at(peer)))
+    found = await adapter.discover(call_of(adapter, peer.template()))
     tools = {tool["name"]: tool for tool in json.loads(found.raw)["tools"]}
     assert list(tools) == ["p.good", "p.none", "p.odd"]
     assert tools["p.odd"]["inputs"] == {"type": "object"}
@@ -330,16 +310,16 @@ async def test_one_bad_tool_does_not_lose_the_others(adapter_of, peer):
 ])  # fmt: skip
 async def test_what_a_result_becomes(adapter_of, peer, result, value):
     peer.result = result
-    assert await answer(adapter_of(), at(peer)) == value
+    assert await call_and_decode(adapter_of(), peer.template()) == value
 
 
-async def test_what_is_no_result_is_malformed(adapter_of, peer):
+async def test_an_invalid_result_is_malformed(adapter_of, peer):
     peer.result = {"content": 7}
     adapter = adapter_of()
     with pytest.raises(UpstreamMalformed):
-        await answer(adapter, at(peer))
+        await call_and_decode(adapter, peer.template())
     peer.result = {"content": [{"type": "text", "text": "ok"}]}
-    assert await answer(adapter, at(peer)) == "ok"
+    assert await call_and_decode(adapter, peer.template()) == "ok"
     assert peer.sessions == 1
 
 
@@ -385,30 +365,14 @@ async def test_the_public_reference_server(adapter_of, kind):
         names = [tool["name"] for tool in found["tools"]]
         assert "all.echo" in names
         assert any(name.startswith("all.resource_") for name in names)
-        assert await answer(adapter, {**raw, "tool_name": "echo"}, {"message": "hello"}) == "Echo: hello"
+        assert (
+            await call_and_decode(adapter, {**raw, "tool_name": "echo"}, {"message": "hello"})
+            == "Echo: hello"
+        )
         add = next(name for name in names if name.endswith(("add", "get-sum"))).partition(".")[2]
-        assert "5" in str(await answer(adapter, {**raw, "tool_name": add}, {"a": 2, "b": 3}))
+        assert "5" in str(await call_and_decode(adapter, {**raw, "tool_name": add}, {"a": 2, "b": 3}))
     finally:
         await adapter.aclose()
         if process is not None:
             process.kill()
             process.wait()
-
-
-def test_without_the_library_the_protocol_says_what_it_needs():
-    code = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("mcp", "mcp_types"):
-            raise ModuleNotFoundError(name=name)
-sys.meta_path.insert(0, Hidden())
-from app.errors import InvalidInput
-from app.protocols.registry import PROTOCOLS
-try:
-    PROTOCOLS["mcp"].load()(None).prepare({})
-except InvalidInput as error:
-    print(error.detail, error.errors[0].pointer)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'utcp-gateway[mcp]'. /call_template_type" in done.stdout, done.stderr

@@ -2,7 +2,10 @@
 
 import ast
 import dataclasses
+import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,54 @@ def test_records_are_imported_without_the_libraries_of_their_adapters() -> None:
             assert not name.endswith(".adapter"), path
 
 
+MISSING_LIBRARY = """
+import json, sys
+from app.errors import InvalidInput
+from app.protocols.registry import PROTOCOLS
+
+class Hidden:
+    library = ""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == self.library:
+            raise ModuleNotFoundError(name=name)
+
+hidden = Hidden()
+sys.meta_path.insert(0, hidden)
+found = {}
+for record in PROTOCOLS.values():
+    for library in sorted(record.libraries):
+        hidden.library = library.partition(".")[0]
+        for name in [one for one in sys.modules if one.partition(".")[0] == hidden.library]:
+            del sys.modules[name]
+        for name in [one for one in sys.modules if one.startswith("app.protocols.") and one.count(".") > 2]:
+            if not name.endswith((".record", ".template")):
+                del sys.modules[name]
+        try:
+            record.load()(None).prepare({})
+        except InvalidInput as error:
+            found[f"{record.name} {library}"] = [error.errors[0].pointer, error.detail]
+print(json.dumps(found))
+"""
+
+
+def test_a_protocol_without_its_library_names_the_extra_to_install() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", MISSING_LIBRARY], capture_output=True, text=True, check=True, timeout=120
+    )
+    hint = "Protocol {} needs the extra `{}`: pip install 'utcp-gateway[{}]'."
+    expected = {
+        f"{record.name} {library}": [
+            "/call_template_type",
+            hint.format(record.name, record.extra, record.extra),
+        ]
+        for record in BUILT_IN
+        for library in record.libraries
+    }
+    assert expected
+    assert json.loads(ran.stdout) == expected
+
+
 # Words that have other meanings as well; where they stand tells which.
 AMBIGUOUS = {"http", "text", "file", "ws"}
 OTHER_MEANINGS = {
@@ -69,9 +120,13 @@ OTHER_MEANINGS = {
     ("outbound/framing.py", "graphql"): "a media type",
     ("openapi/media.py", "graphql"): "a media type",
     ("cli/server.py", "http"): "a setting of uvicorn",
+    ("openapi/formats/postman_bodies.py", "graphql"): "a kind of body in Postman's format",
+    ("openapi/formats/postman_urls.py", "http"): "the scheme of a URL without one",
     ("openapi/assemble.py", "http"): "every operation of an OpenAPI document is called by HTTP",
     ("utcp/render.py", "http"): "every tool of this gateway is called by HTTP",
-    ("providers/parameters.py", "http"): "documentation: an example of a request",
+    ("utcp/render.py", "streamable_http"): "tools that stream, for clients that call them by it",
+    ("utcp/render.py", "http_stream"): "the same in UTCP 0.x",
+    ("providers/request_bodies.py", "http"): "documentation: an example of a request",
     ("registration/input_models.py", "http"): "documentation: an example of a request",
     ("registration/input_models.py", "tcp"): "documentation: an example of a request",
 }
@@ -79,11 +134,15 @@ OTHER_MEANINGS = {
 
 def test_nothing_outside_decides_by_the_name_of_a_protocol() -> None:
     names = {name for record in BUILT_IN for name in (record.name, *record.aliases)}
+    quoted = re.compile(f"""["'](?:{"|".join(map(re.escape, sorted(names)))})["']""")
     found = set()
     for path in sorted(APP.rglob("*.py")):
         if PACKAGE in path.parents:
             continue
-        for constant, around in _constants(ast.parse(path.read_text())):
+        text = path.read_text()
+        if quoted.search(text) is None:
+            continue
+        for constant, around in _constants(ast.parse(text)):
             if constant not in names:
                 continue
             if constant not in AMBIGUOUS or re.search(
@@ -118,8 +177,11 @@ DOORS = {
     "mcp", "mcp_types", "aiortc", "aioice",
 }  # fmt: skip
 # The command line is a client of the gateway, the embedded servers are servers. OpenTelemetry's
-# exporter speaks to the operator's own collector, whose address no client chooses.
-OPEN = ("outbound", "cli", "embedded", "telemetry/otlp.py")
+# exporter speaks to the operator's own collector, whose address no client chooses. The conversion's processes speak to each
+# other over pairs of sockets.
+OPEN = (
+    "outbound", "cli", "embedded", "telemetry/otlp.py", "openapi/fork_server.py", "openapi/worker_process.py",
+)  # fmt: skip
 # These get connections, addresses and programs from `outbound` and `processes` only.
 LIBRARIES = {
     "protocols/grpc": {"grpc", "grpc.aio"},

@@ -36,7 +36,7 @@ class Events:
     seen: list[dict[str, Any]] = field(default_factory=list)
     status: int = 200
 
-    async def answer(self, request: Request) -> Response:
+    async def respond(self, request: Request) -> Response:
         self.seen.append(
             {
                 "method": request.method, "path": request.url.path, "query": dict(request.query_params),
@@ -69,7 +69,7 @@ class Server(uvicorn.Server):
 @pytest.fixture
 async def events() -> AsyncIterator[Events]:
     running = Events()
-    application = Starlette(routes=[Route("/{rest:path}", running.answer, methods=["GET", "POST"])])
+    application = Starlette(routes=[Route("/{rest:path}", running.respond, methods=["GET", "POST"])])
     server = Server(uvicorn.Config(application, port=0, log_level="critical", lifespan="off"))
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it.
@@ -112,7 +112,7 @@ async def test_a_broken_stream_goes_on_after_its_last_event(adapter: SseAdapter,
     assert all(one["headers"]["accept"] == "text/event-stream" for one in events.seen)
 
 
-async def test_a_caller_of_events_sees_no_seam(adapter: SseAdapter, events: Events) -> None:
+async def test_events_continue_after_a_reconnect(adapter: SseAdapter, events: Events) -> None:
     events.scripts = [["id: a\nevent: tick\ndata: 1\n\n", None], ["id: b\ndata: 2\n\n"]]
     assert await streamed(adapter, {"url": events.url}) == [("tick", "a", "1"), ("", "b", "2")]
 
@@ -154,6 +154,29 @@ async def test_it_gives_up_after_some_attempts_in_vain(adapter: SseAdapter, even
     assert len(events.seen) == 6
 
 
+async def test_a_server_that_restarts_may_reject_a_reconnect(adapter: SseAdapter, events: Events) -> None:
+    events.scripts = [["id: 1\ndata: 1\n\n", None], ["json"], ["json"], ["id: 2\ndata: 2\n\n"]]
+    events.status = 503
+    assert await called(adapter, {"url": events.url}) == [1, 2]
+    assert [one["headers"].get("last-event-id") for one in events.seen] == [None, "1", "1", "1"]
+
+
+async def test_a_reconnect_that_is_forbidden_ends_the_call(adapter: SseAdapter, events: Events) -> None:
+    events.scripts, events.status = [["id: 1\ndata: 1\n\n", None], ["json"], ["data: 2\n\n"]], 410
+    with pytest.raises(UpstreamRejected) as caught:
+        await called(adapter, {"url": events.url})
+    assert caught.value.response_begun
+    assert len(events.seen) == 2
+
+
+async def test_a_server_that_repeats_an_event_does_not_resume(adapter: SseAdapter, events: Events) -> None:
+    events.scripts = [["id: 1\ndata: 1\n\n", None] for _ in range(9)]
+    with pytest.raises((UpstreamUnreachable, UpstreamMalformed)) as caught:
+        await called(adapter, {"url": events.url})
+    assert caught.value.response_begun
+    assert len(events.seen) == 6
+
+
 async def test_arguments_go_into_path_query_headers_and_body(adapter: SseAdapter, events: Events) -> None:
     template = {"url": f"{events.url}/{{a}}/x", "header_fields": ["X-H"], "body_field": "b"}
     events.scripts = [["data: 1\n\n"], ["data: 1\n\n"]]
@@ -184,7 +207,7 @@ async def test_a_refusal_keeps_its_status_and_body(adapter: SseAdapter, events: 
     assert (caught.value.status, caught.value.response.body) == (422, {"no": "stream"})
 
 
-async def test_an_event_above_the_limit_is_refused(adapter: SseAdapter, events: Events) -> None:
+async def test_an_event_above_the_limit_is_rejected(adapter: SseAdapter, events: Events) -> None:
     events.scripts = [[f"data: {'x' * 5000}"] * 3]
     with pytest.raises(ResponseTooLarge):
         await called(adapter, {"url": events.url}, response_bytes=4096)

@@ -1,8 +1,6 @@
 """UTCP's tcp: every framing, every option, and servers that do not keep to them."""
 
 import asyncio
-import contextlib
-import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,7 +21,8 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.protocols.tcp.adapter import TcpAdapter
 from app.security.secret import Secret
-from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
+from tests.protocols.calling import adapter_of, call_of, events_of, read_response
+from tests.protocols.peers.tcp import TcpPeer, tcp_server
 
 
 @pytest.fixture
@@ -32,68 +31,35 @@ async def tcp() -> AsyncIterator[Adapter[Any]]:
         yield adapter
 
 
-class Peer:
-    """A server that takes one request of `expect` bytes (or until `end`) and answers with `pieces`."""
-
-    def __init__(self) -> None:
-        self.template: dict[str, Any] = {}
-        self.got = b""
-        self.expect = 0
-        self.end = b"}"
-        self.pieces: list[bytes] = []
-        self.stays = False
-        self.left = asyncio.Event()
-
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            self.got = await (reader.readexactly(self.expect) if self.expect else reader.readuntil(self.end))
-            for number, piece in enumerate(self.pieces):
-                if number:
-                    await asyncio.sleep(0.03)
-                writer.write(piece)
-                await writer.drain()
-            if self.stays:
-                await reader.read()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass
-        finally:
-            self.left.set()
-            writer.close()
-
-
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
-    found = Peer()
-    server = await asyncio.start_server(found.handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    found.template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port}
-    yield found
-    server.close()
+async def peer() -> AsyncIterator[TcpPeer]:
+    async with TcpPeer().serve() as running:
+        yield running
 
 
 PREFIXES = [(width, endian) for width in (1, 2, 4, 8) for endian in ("big", "little")]
 
 
 @pytest.mark.parametrize(("width", "endian"), PREFIXES, ids=[f"{w}-{e}" for w, e in PREFIXES])
-async def test_a_length_stands_before_request_and_answer(tcp, peer, width, endian) -> None:
+async def test_request_and_response_begin_with_their_length(tcp, peer, width, endian) -> None:
     answer = "grün".encode()
     prefix = len(answer).to_bytes(width, endian)
-    peer.expect = width + 10
+    peer.request_bytes = width + 10
     # Neither a split prefix nor bytes after the message change what it is.
-    peer.pieces = [prefix[:1], prefix[1:] + answer[:2], answer[2:] + b"more"]
+    peer.replies = [prefix[:1], prefix[1:] + answer[:2], answer[2:] + b"more"]
     template = {
         **peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": width,
         "length_prefix_endian": endian,
     }  # fmt: skip
-    assert await answer_to(tcp, template, {"a": "b"}) == answer
-    assert peer.got == (10).to_bytes(width, endian) + b'{"a": "b"}'
+    assert await read_response(tcp, template, {"a": "b"}) == answer
+    assert peer.received == (10).to_bytes(width, endian) + b'{"a": "b"}'
 
 
 async def test_a_message_too_long_for_its_prefix_is_not_sent(tcp, peer) -> None:
     template = {**peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": 1}
     with pytest.raises(InvalidArguments):
-        await answer_to(tcp, template, {"a": "x" * 255})
-    assert peer.got == b""
+        await read_response(tcp, template, {"a": "x" * 255})
+    assert peer.received == b""
 
 
 DELIMITERS: list[tuple[dict[str, Any], bytes]] = [
@@ -111,13 +77,13 @@ DELIMITERS: list[tuple[dict[str, Any], bytes]] = [
 
 
 @pytest.mark.parametrize(("fields", "delimiter"), DELIMITERS, ids=[str(n) for n in range(len(DELIMITERS))])
-async def test_a_delimiter_ends_request_and_answer(tcp, peer, fields, delimiter) -> None:
+async def test_a_delimiter_ends_request_and_response(tcp, peer, fields, delimiter) -> None:
     template = {**peer.template, "framing_strategy": "delimiter", **fields}
-    peer.end = delimiter
+    peer.request_end = delimiter
     # The delimiter comes in two pieces, where it has two bytes, and after it what is not read.
-    peer.pieces = [b"first" + delimiter[:1], delimiter[1:] + b"second" + delimiter]
-    assert await answer_to(tcp, template, {"a": 1}) == b"first"
-    assert peer.got == b'{"a": 1}' + delimiter
+    peer.replies = [b"first" + delimiter[:1], delimiter[1:] + b"second" + delimiter]
+    assert await read_response(tcp, template, {"a": 1}) == b"first"
+    assert peer.received == b'{"a": 1}' + delimiter
 
 
 async def test_a_stored_template_keeps_what_its_delimiter_means(tcp) -> None:
@@ -127,68 +93,71 @@ async def test_a_stored_template_keeps_what_its_delimiter_means(tcp) -> None:
     assert again.delimiter == target.delimiter == b"\x00"
 
 
-async def test_an_answer_of_fixed_length_is_not_waited_for_longer(tcp, peer) -> None:
-    peer.pieces, peer.stays = [b"1234", b"5678"], True
+async def test_a_response_of_fixed_length_is_not_waited_for_longer(tcp, peer) -> None:
+    peer.replies, peer.stays_open = [b"1234", b"5678"], True
     template = {**peer.template, "framing_strategy": "fixed_length", "fixed_message_length": 6}
-    assert await answer_to(tcp, template, {"a": 1}) == b"123456"
-    assert peer.got == b'{"a": 1}'
+    assert await read_response(tcp, template, {"a": 1}) == b"123456"
+    assert peer.received == b'{"a": 1}'
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
 
 
 async def test_a_stream_ends_with_the_connection(tcp, peer) -> None:
-    peer.pieces = [b"one ", b"two ", b"three"]
-    assert await answer_to(tcp, peer.template, {"a": 1}) == b"one two three"
+    peer.replies = [b"one ", b"two ", b"three"]
+    assert await read_response(tcp, peer.template, {"a": 1}) == b"one two three"
 
 
 async def test_a_stream_ends_with_silence_after_its_first_byte(tcp, peer) -> None:
-    peer.pieces, peer.stays = [b"one ", b"two"], True
-    assert await answer_to(tcp, {**peer.template, "timeout": 400}, {"a": 1}) == b"one two"
+    peer.replies, peer.stays_open = [b"one ", b"two"], True
+    assert await read_response(tcp, {**peer.template, "timeout": 400}, {"a": 1}) == b"one two"
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
 
 
-async def test_a_stream_without_a_first_byte_is_no_answer(tcp, peer) -> None:
-    peer.stays = True
-    began = time.monotonic()
+async def test_a_stream_without_a_first_byte_is_a_timeout(tcp, peer) -> None:
+    peer.stays_open = True
+    # The deadline of the call is far beyond the timeout of the template.
     with pytest.raises(UpstreamTimeout):
-        await answer_to(tcp, {**peer.template, "timeout": 300}, {"a": 1})
-    assert time.monotonic() - began < 5
+        await read_response(tcp, {**peer.template, "timeout": 300}, {"a": 1}, seconds=600)
+    async with asyncio.timeout(60):
+        await peer.disconnected.wait()
 
 
 async def test_a_stream_is_read_up_to_its_size(tcp, peer) -> None:
-    peer.pieces, peer.stays = [b"x" * 600, b"y" * 600], True
+    peer.replies, peer.stays_open = [b"x" * 600, b"y" * 600], True
     assert (
-        await answer_to(tcp, {**peer.template, "max_response_size": 1000}, {"a": 1})
+        await read_response(tcp, {**peer.template, "max_response_size": 1000}, {"a": 1})
         == b"x" * 600 + b"y" * 400
     )
 
 
 async def test_the_providers_limit_holds_where_the_template_allows_more(tcp, peer) -> None:
-    peer.pieces = [b"x" * 5000]
+    peer.replies = [b"x" * 5000]
     for fields in (
         {},
         {"framing_strategy": "delimiter"},
         {"framing_strategy": "fixed_length", "fixed_message_length": 5000},
     ):
-        peer.end = b"}"
+        peer.request_end = b"}"
         with pytest.raises(ResponseTooLarge):
-            await answer_to(tcp, {**peer.template, **fields}, {"a": 1}, limits=Limits(response_bytes=2000))
+            await read_response(
+                tcp, {**peer.template, **fields}, {"a": 1}, limits=Limits(response_bytes=2000)
+            )
 
 
-async def test_a_length_beyond_the_limit_is_refused_before_it_is_read(tcp, peer) -> None:
-    peer.pieces, peer.stays = [b"\xff" * 8], True
+async def test_a_length_beyond_the_limit_is_rejected_before_it_is_read(tcp, peer) -> None:
+    peer.replies, peer.stays_open = [b"\xff" * 8], True
     template = {**peer.template, "framing_strategy": "length_prefix", "length_prefix_bytes": 8}
     with pytest.raises(ResponseTooLarge):
-        await answer_to(tcp, template, {"a": 1})
+        await read_response(tcp, template, {"a": 1})
 
 
 @pytest.mark.parametrize("framing", ["length_prefix", "delimiter", "fixed_length"])
-async def test_an_answer_that_ends_early_is_no_answer(tcp, peer, framing) -> None:
-    peer.pieces = [b"\x00\x00\x00"] if framing == "length_prefix" else [b"abc"]
+async def test_a_response_that_ends_early_is_an_error(tcp, peer, framing) -> None:
+    peer.replies = [b"\x00\x00\x00"] if framing == "length_prefix" else [b"abc"]
     template = {**peer.template, "framing_strategy": framing, "fixed_message_length": 4}
     with pytest.raises(UpstreamUnreachable) as caught:
-        await answer_to(tcp, template, {"a": 1})
+        await read_response(tcp, template, {"a": 1})
     assert caught.value.request_sent
 
 
@@ -199,8 +168,8 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("codec", "raw", "text"), FORMATS, ids=[codec for codec, _, _ in FORMATS])
-async def test_the_answer_is_text_in_its_encoding(tcp, peer, codec, raw, text) -> None:
-    peer.pieces = [raw]
+async def test_the_response_is_text_in_its_encoding(tcp, peer, codec, raw, text) -> None:
+    peer.replies = [raw]
     call = call_of(tcp, {**peer.template, "response_byte_format": codec}, {"a": 1})
     result = await tcp.call(call)
     assert (result.media_type, (await result.read()).decode()) == ("text/plain; charset=utf-8", text)
@@ -208,7 +177,7 @@ async def test_the_answer_is_text_in_its_encoding(tcp, peer, codec, raw, text) -
 
 @pytest.mark.parametrize("codec", [None, "utf-8"], ids=["raw", "not-utf-8"])
 async def test_bytes_that_are_no_text_stay_bytes(tcp, peer, codec) -> None:
-    peer.pieces = [b"\xff\xfe\x00\x80"]
+    peer.replies = [b"\xff\xfe\x00\x80"]
     result = await tcp.call(call_of(tcp, {**peer.template, "response_byte_format": codec}, {"a": 1}))
     assert (result.media_type, await result.read()) == ("application/octet-stream", b"\xff\xfe\x00\x80")
 
@@ -230,10 +199,10 @@ MESSAGES: list[tuple[str | None, dict[str, Any], bytes]] = [
     ("template", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))]
 )
 async def test_text_has_its_arguments_in_place(tcp, peer, template, arguments, sent) -> None:
-    peer.pieces, peer.expect = [b"ok"], len(sent)
+    peer.replies, peer.request_bytes = [b"ok"], len(sent)
     fields = {"request_data_format": "text", "request_data_template": template}
-    assert await answer_to(tcp, {**peer.template, **fields}, arguments) == b"ok"
-    assert peer.got == sent
+    assert await read_response(tcp, {**peer.template, **fields}, arguments) == b"ok"
+    assert peer.received == sent
 
 
 async def test_a_template_that_is_json_cannot_be_broken_out_of(tcp, peer) -> None:
@@ -246,26 +215,26 @@ async def test_a_template_that_is_json_cannot_be_broken_out_of(tcp, peer) -> Non
         assert orjson.loads(body) == {"a": text, "b": text}
 
 
-async def test_a_missing_argument_is_told(tcp, peer) -> None:
+async def test_a_missing_argument_is_reported(tcp, peer) -> None:
     fields = {"request_data_format": "text", "request_data_template": "UTCP_ARG_a_UTCP_ARG"}
     with pytest.raises(InvalidArguments) as caught:
-        await answer_to(tcp, {**peer.template, **fields}, {"b": 1})
+        await read_response(tcp, {**peer.template, **fields}, {"b": 1})
     assert caught.value.errors[0].pointer == "/a"
 
 
-async def test_what_no_text_can_hold_is_refused(tcp, peer) -> None:
+async def test_what_no_text_can_hold_is_rejected(tcp, peer) -> None:
     fields = {"request_data_format": "text", "request_data_template": "UTCP_ARG_a_UTCP_ARG"}
     with pytest.raises(InvalidArguments):
-        await answer_to(tcp, {**peer.template, **fields}, {"a": "\ud800"})
+        await read_response(tcp, {**peer.template, **fields}, {"a": "\ud800"})
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidArguments):
-        await answer_to(tcp, peer.template, {"a": deep})
+        await read_response(tcp, peer.template, {"a": deep})
 
 
 async def test_a_sealed_template_is_filled_at_the_call(tcp, peer) -> None:
-    peer.pieces, peer.end = [b"ok"], b"!"
+    peer.replies, peer.request_end = [b"ok"], b"!"
     secret = WireCredential("field", "/request_data_template", Secret("key=abc UTCP_ARG_a_UTCP_ARG!"), "s")
     template = {**peer.template, "request_data_format": "text", "request_data_template": ""}
     call = call_of(tcp, template, {"a": 1}, credentials=(secret,))
@@ -273,19 +242,19 @@ async def test_a_sealed_template_is_filled_at_the_call(tcp, peer) -> None:
         "method": "SEND", "url": f"tcp://127.0.0.1:{peer.template['port']}", "headers": {}, "body": "***",
     }  # fmt: skip
     await tcp.call(call)
-    assert peer.got == b"key=abc 1!"
+    assert peer.received == b"key=abc 1!"
 
 
-async def test_a_credential_without_a_place_is_refused(tcp, peer) -> None:
+async def test_a_credential_without_a_place_is_rejected(tcp, peer) -> None:
     wire = WireCredential("header", "Authorization", Secret("Bearer abc"), "default")
     with pytest.raises(CredentialMissing) as caught:
-        await answer_to(tcp, peer.template, {"a": 1}, credentials=(wire,))
+        await read_response(tcp, peer.template, {"a": 1}, credentials=(wire,))
     assert "abc" not in str(caught.value.as_problem())
     with pytest.raises(CredentialMissing):
         tcp.describe(call_of(tcp, peer.template, {}, credentials=(wire,)))
 
 
-async def test_certificates_without_tls_are_refused(tcp, peer) -> None:
+async def test_certificates_without_tls_are_rejected(tcp, peer) -> None:
     egress = EgressSettings(ca_bundle="-----BEGIN CERTIFICATE-----")
     for ask in (tcp.call, tcp.discover):
         with pytest.raises(InvalidInput, match="no TLS"):
@@ -310,7 +279,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
-async def test_a_template_that_can_never_be_called_is_refused(tcp, fields, at) -> None:
+async def test_a_template_that_can_never_be_called_is_rejected(tcp, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         tcp.prepare({"call_template_type": "tcp", "host": "a.example", "port": 1, **fields})
     assert caught.value.errors[0].pointer == at
@@ -323,7 +292,7 @@ async def test_an_address_may_stand_in_brackets(tcp, host) -> None:
 
 
 async def test_a_stream_comes_as_events_with_whole_characters(tcp, peer) -> None:
-    peer.pieces = [b"gr\xc3", b"\xbcn", b"!"]
+    peer.replies = [b"gr\xc3", b"\xbcn", b"!"]
     result = await tcp.call(call_of(tcp, peer.template, {"a": 1}, streaming=True))
     events = await events_of(result)
     assert {event.kind for event in events} == {"text"}
@@ -331,7 +300,7 @@ async def test_a_stream_comes_as_events_with_whole_characters(tcp, peer) -> None
 
 
 async def test_raw_bytes_come_as_events_of_bytes(tcp, peer) -> None:
-    peer.pieces = [b"\xff\x00"]
+    peer.replies = [b"\xff\x00"]
     call = call_of(tcp, {**peer.template, "response_byte_format": None}, {"a": 1}, streaming=True)
     assert [(event.kind, event.data) for event in await events_of(await tcp.call(call))] == [
         ("bytes", b"\xff\x00")
@@ -339,11 +308,11 @@ async def test_raw_bytes_come_as_events_of_bytes(tcp, peer) -> None:
 
 
 async def test_closing_a_stream_that_nobody_read_ends_the_connection(tcp, peer) -> None:
-    peer.pieces, peer.stays = [b"one"], True
+    peer.replies, peer.stays_open = [b"one"], True
     result = await tcp.call(call_of(tcp, peer.template, {"a": 1}, streaming=True))
     await result.aclose()
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
 
 
 @pytest.mark.parametrize("framing", ["stream", "length_prefix", "delimiter", "fixed_length"])
@@ -352,31 +321,36 @@ async def test_discovery_sends_its_message_in_the_framing(tcp, peer, framing) ->
     template = {**peer.template, "framing_strategy": framing, "fixed_message_length": len(manual)}
     before, after = b"", b""
     if framing == "length_prefix":
-        before, peer.expect = len(manual).to_bytes(4, "big"), 20
+        before, peer.request_bytes = len(manual).to_bytes(4, "big"), 20
     elif framing == "delimiter":
-        after = peer.end = b"\x00"
+        after = peer.request_end = b"\x00"
     # More than max_response_size, which would leave a manual that nobody can read.
-    peer.pieces = [before + manual + after]
+    peer.replies = [before + manual + after]
     found = await tcp.discover(call_of(tcp, template))
     assert found.raw == manual
-    assert b'{"type": "utcp"}' in peer.got
+    assert b'{"type": "utcp"}' in peer.received
 
 
-async def test_a_peer_that_takes_no_request_is_left_at_the_deadline(tcp) -> None:
-    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def test_a_peer_that_reads_nothing_is_disconnected_at_the_deadline(tcp) -> None:
+    resumed, disconnected = asyncio.Event(), asyncio.Event()
+
+    async def read_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         reader._transport.pause_reading()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.sleep(5)
-        writer.close()
+        await resumed.wait()
+        reader._transport.resume_reading()
+        try:
+            while await reader.read(1 << 20):
+                pass
+        finally:
+            disconnected.set()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port}
-    began = time.monotonic()
-    with pytest.raises(UpstreamTimeout):
-        await answer_to(tcp, template, {"a": "x" * (30 << 20)}, seconds=0.5)
-    assert time.monotonic() - began < 4
-    server.close()
+    async with tcp_server(read_late) as port:
+        template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port}
+        with pytest.raises(UpstreamTimeout):
+            await read_response(tcp, {**template, "timeout": 1000}, {"a": "x" * (16 << 20)}, seconds=600)
+        resumed.set()
+        async with asyncio.timeout(60):
+            await disconnected.wait()
 
 
 def test_a_call_is_never_taken_for_safe() -> None:

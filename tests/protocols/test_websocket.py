@@ -2,17 +2,13 @@
 
 import asyncio
 import ssl
-import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
 
 import orjson
 import pytest
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
+from websockets.asyncio.server import ServerConnection
 
 from app.errors import (
     CredentialMissing,
@@ -31,11 +27,12 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.protocols.websocket.adapter import WebsocketAdapter
 from app.security.secret import Secret
-from tests.protocols.calling import adapter_of, answer_to, call_of, events_of
+from tests.protocols.calling import adapter_of, call_of, events_of, read_response
+from tests.protocols.peers.tcp import tcp_server
+from tests.protocols.peers.websocket import WebsocketPeer, websocket_server
 from tests.unit.outbound.test_egress import certificate
 
 SECRET = "secret-of-a-websocket"
-Handler = Callable[[ServerConnection], Awaitable[None]]
 
 
 @pytest.fixture
@@ -44,48 +41,11 @@ async def ws() -> AsyncIterator[Adapter[Any]]:
         yield adapter
 
 
-class Peer:
-    """A server whose `handler` a test sets; by default it sends the message back and closes."""
-
-    def __init__(self) -> None:
-        self.template: dict[str, Any] = {}
-        self.messages: list[str | bytes] = []
-        self.requests: list[Any] = []
-        self.replies: list[str | bytes] = []
-        self.handler: Handler | None = None
-        self.respond: Any = None
-        self.left = asyncio.Event()
-
-    async def handle(self, connection: ServerConnection) -> None:
-        self.requests.append(connection.request)
-        if self.handler is not None:
-            await self.handler(connection)
-            return
-        try:
-            self.messages.append(await connection.recv())
-            for reply in self.replies or self.messages[-1:]:
-                await connection.send(reply)
-            await connection.wait_closed()
-        except ConnectionClosed:
-            pass
-        finally:
-            self.left.set()
-
-    def process(self, connection: ServerConnection, request: Any) -> Any:
-        return None if self.respond is None else self.respond(connection, request)
-
-
 @pytest.fixture
-async def peer() -> AsyncIterator[Peer]:
-    found = Peer()
-    server = serve(
-        found.handle, "127.0.0.1", 0, process_request=found.process, ping_interval=None, close_timeout=0.5,
-        select_subprotocol=lambda _, offered: offered[0] if offered else None,
-    )  # fmt: skip
-    async with server as running:
-        port = running.sockets[0].getsockname()[1]
-        found.template = {"call_template_type": "websocket", "url": f"ws://127.0.0.1:{port}/tools"}
-        yield found
+async def peer() -> AsyncIterator[WebsocketPeer]:
+    running = WebsocketPeer()
+    async with running.serve():
+        yield running
 
 
 MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
@@ -105,14 +65,14 @@ MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
 )
 async def test_arguments_become_the_message(ws, peer, message, arguments, sent) -> None:
     template = {**peer.template, "message": message}
-    assert (await answer_to(ws, template, arguments)).decode() == sent
+    assert (await read_response(ws, template, arguments)).decode() == sent
     assert peer.messages == [sent]
 
 
-async def test_a_missing_argument_is_told(ws, peer) -> None:
+async def test_a_missing_argument_is_reported(ws, peer) -> None:
     for message in ("UTCP_ARG_a_UTCP_ARG", {"x": ["UTCP_ARG_a_UTCP_ARG"]}):
         with pytest.raises(InvalidArguments):
-            await answer_to(ws, {**peer.template, "message": message}, {"b": 1})
+            await read_response(ws, {**peer.template, "message": message}, {"b": 1})
 
 
 ANSWERS: list[tuple[str | None, str | bytes, str, bytes]] = [
@@ -129,20 +89,20 @@ ANSWERS: list[tuple[str | None, str | bytes, str, bytes]] = [
 @pytest.mark.parametrize(
     ("kind", "reply", "media", "body"), ANSWERS, ids=[str(n) for n in range(len(ANSWERS))]
 )
-async def test_one_message_is_the_answer_itself(ws, peer, kind, reply, media, body) -> None:
+async def test_one_message_is_the_response_itself(ws, peer, kind, reply, media, body) -> None:
     peer.replies = [reply, "more"]
     result = await ws.call(call_of(ws, {**peer.template, "response_format": kind}, {}))
     assert (result.media_type, await result.read()) == (media, body)
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
 
 
 async def test_several_messages_are_a_list(ws, peer) -> None:
     peer.replies = ['{"a":1}', "text", b"\x00", "more"]
     template = {**peer.template, "responses": 3}
-    assert orjson.loads(await answer_to(ws, template, {})) == ['{"a":1}', "text", {"base64": "AA=="}]
+    assert orjson.loads(await read_response(ws, template, {})) == ['{"a":1}', "text", {"base64": "AA=="}]
     template["response_format"] = "json"
-    assert orjson.loads(await answer_to(ws, template, {})) == [{"a": 1}, "text", {"base64": "AA=="}]
+    assert orjson.loads(await read_response(ws, template, {})) == [{"a": 1}, "text", {"base64": "AA=="}]
 
 
 async def test_a_peer_that_closes_early_gives_the_messages_that_came(ws, peer) -> None:
@@ -151,16 +111,16 @@ async def test_a_peer_that_closes_early_gives_the_messages_that_came(ws, peer) -
         await connection.send("two")
 
     peer.handler = two
-    assert orjson.loads(await answer_to(ws, {**peer.template, "responses": 5}, {})) == ["one", "two"]
+    assert orjson.loads(await read_response(ws, {**peer.template, "responses": 5}, {})) == ["one", "two"]
 
 
-async def test_a_peer_that_closes_without_a_message_gave_no_answer(ws, peer) -> None:
+async def test_a_peer_that_closes_without_a_message_is_an_error(ws, peer) -> None:
     async def nothing(connection: ServerConnection) -> None:
         await connection.recv()
 
     peer.handler = nothing
     with pytest.raises(UpstreamMalformed):
-        await answer_to(ws, peer.template, {})
+        await read_response(ws, peer.template, {})
 
 
 async def test_the_upgrade_carries_headers_arguments_and_credentials(ws, peer) -> None:
@@ -196,7 +156,7 @@ async def test_the_upgrade_carries_headers_arguments_and_credentials(ws, peer) -
 async def test_a_header_from_an_argument_ends_no_line(ws, peer) -> None:
     template = {**peer.template, "header_fields": ["X-Trace"]}
     with pytest.raises(InvalidArguments):
-        await answer_to(ws, template, {"X-Trace": "a\r\nX-Injected: 1"})
+        await read_response(ws, template, {"X-Trace": "a\r\nX-Injected: 1"})
     assert peer.requests == []
 
 
@@ -209,7 +169,7 @@ async def test_a_sealed_message_is_filled_at_the_call(ws, peer) -> None:
     assert orjson.loads(peer.messages[0]) == {"key": SECRET, "q": "x"}
     text = {**peer.template, "message": ""}
     wire = WireCredential("field", "/message", Secret(f"{SECRET} UTCP_ARG_q_UTCP_ARG"), "s")
-    await answer_to(ws, text, {"q": "x"}, credentials=(wire,))
+    await read_response(ws, text, {"q": "x"}, credentials=(wire,))
     assert peer.messages[1] == f"{SECRET} x"
 
 
@@ -228,7 +188,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
-async def test_a_template_that_can_never_be_called_is_refused(ws, fields, at) -> None:
+async def test_a_template_that_can_never_be_called_is_rejected(ws, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         ws.prepare({"call_template_type": "websocket", "url": "wss://a.example/", **fields})
     assert caught.value.errors[0].pointer == at
@@ -237,7 +197,7 @@ async def test_a_template_that_can_never_be_called_is_refused(ws, fields, at) ->
 async def test_a_credential_is_no_header_of_the_upgrade_itself(ws, peer) -> None:
     wire = WireCredential("header", "Sec-WebSocket-Protocol", Secret("a"), "default")
     with pytest.raises(CredentialMissing):
-        await answer_to(ws, peer.template, {}, credentials=(wire,))
+        await read_response(ws, peer.template, {}, credentials=(wire,))
 
 
 STATUSES = [(400, UpstreamRejected, 400), (401, UpstreamUnauthorized, 502), (403, UpstreamRejected, 502),
@@ -245,10 +205,10 @@ STATUSES = [(400, UpstreamRejected, 400), (401, UpstreamUnauthorized, 502), (403
 
 
 @pytest.mark.parametrize(("status", "error", "shown"), STATUSES, ids=[str(s[0]) for s in STATUSES])
-async def test_an_upgrade_that_is_refused_says_why(ws, peer, status, error, shown) -> None:
-    peer.respond = lambda connection, _: connection.respond(HTTPStatus(status), f"no, {SECRET}\n")
+async def test_an_upgrade_that_is_rejected_says_why(ws, peer, status, error, shown) -> None:
+    peer.process_request = lambda connection, _: connection.respond(HTTPStatus(status), f"no, {SECRET}\n")
     with pytest.raises(error) as caught:
-        await answer_to(ws, peer.template, {})
+        await read_response(ws, peer.template, {})
     assert (caught.value.status, caught.value.response.status) == (shown, status)
     assert caught.value.response.body == "no, ***\n"
 
@@ -260,17 +220,16 @@ async def test_a_redirect_is_not_followed(ws, peer, status) -> None:
     async def elsewhere(connection: ServerConnection) -> None:
         seen.set()
 
-    async with serve(elsewhere, "127.0.0.1", 0) as other:
-        place = f"ws://127.0.0.1:{other.sockets[0].getsockname()[1]}/"
+    async with websocket_server(elsewhere) as location:
 
         def redirect(connection: ServerConnection, _: Any) -> Any:
             response = connection.respond(HTTPStatus(status), "")
-            response.headers["Location"] = place
+            response.headers["Location"] = location
             return response
 
-        peer.respond = redirect
+        peer.process_request = redirect
         with pytest.raises(UpstreamRejected, match="not followed"):
-            await answer_to(ws, peer.template, {})
+            await read_response(ws, peer.template, {})
     assert not seen.is_set()
 
 
@@ -289,7 +248,7 @@ async def test_a_close_code_says_why(ws, peer, code, error, status) -> None:
 
     peer.handler = close
     with pytest.raises(error) as caught:
-        await answer_to(ws, peer.template, {})
+        await read_response(ws, peer.template, {})
     assert caught.value.response.status == status
     assert caught.value.response.body == {"code": code, "reason": "no ***"}
 
@@ -317,14 +276,14 @@ async def test_the_envelopes_of_utcp_streams_are_taken_off(ws, peer) -> None:
     events = await events_of(await ws.call(call_of(ws, peer.template, {}, streaming=True)))
     assert [event.data for event in events] == [b'{"n":1}', b'{"type": "other", "request_id": 5}']
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
     peer.replies = [orjson.dumps({"type": "tool_error", "error": f"bad {SECRET}"}).decode()]
     with pytest.raises(UpstreamRejected) as caught:
         await events_of(await ws.call(call_of(ws, peer.template, {}, streaming=True)))
     assert caught.value.response.body == "bad ***"
 
 
-async def test_a_broken_stream_is_told_after_its_events(ws, peer) -> None:
+async def test_a_broken_stream_is_reported_after_its_events(ws, peer) -> None:
     async def breaks(connection: ServerConnection) -> None:
         await connection.recv()
         await connection.send("one")
@@ -343,7 +302,7 @@ async def test_closing_a_stream_that_nobody_read_ends_the_connection(ws, peer) -
     await result.aclose()
     await result.aclose()
     async with asyncio.timeout(5):
-        await peer.left.wait()
+        await peer.disconnected.wait()
 
 
 async def test_the_limit_of_a_message_holds_for_all_its_fragments(ws, peer) -> None:
@@ -353,7 +312,7 @@ async def test_the_limit_of_a_message_holds_for_all_its_fragments(ws, peer) -> N
 
     peer.handler = fragments
     with pytest.raises(ResponseTooLarge):
-        await answer_to(ws, peer.template, {}, limits=Limits(response_bytes=2000))
+        await read_response(ws, peer.template, {}, limits=Limits(response_bytes=2000))
     result = await ws.call(call_of(ws, peer.template, {}, limits=Limits(event_bytes=2000), streaming=True))
     with pytest.raises(ResponseTooLarge):
         await events_of(result)
@@ -362,7 +321,7 @@ async def test_the_limit_of_a_message_holds_for_all_its_fragments(ws, peer) -> N
 async def test_the_limit_holds_over_all_messages_of_a_list(ws, peer) -> None:
     peer.replies = ["x" * 900] * 5
     with pytest.raises(ResponseTooLarge):
-        await answer_to(ws, {**peer.template, "responses": 5}, {}, limits=Limits(response_bytes=2000))
+        await read_response(ws, {**peer.template, "responses": 5}, {}, limits=Limits(response_bytes=2000))
 
 
 RAW: list[tuple[bytes, Any]] = [
@@ -384,14 +343,12 @@ async def test_frames_against_the_protocol(ws, peer, frame, error) -> None:
         await connection.wait_closed()
 
     peer.handler = raw
-    began = time.monotonic()
     with pytest.raises(error):
-        await answer_to(ws, peer.template, {})
-    assert time.monotonic() - began < 5
+        await read_response(ws, peer.template, {}, seconds=600)
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
@@ -402,47 +359,43 @@ async def test_frames_against_the_protocol(ws, peer, frame, error) -> None:
     ],
     ids=["key", "empty", "ssh", "zeros", "headers", "nothing"],
 )
-async def test_an_upgrade_against_the_protocol(ws, answer) -> None:
+async def test_an_upgrade_against_the_protocol(ws, response) -> None:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(answer)
-        writer.close()
+        writer.write(response)
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    with pytest.raises((UpstreamMalformed, UpstreamUnreachable)):
-        await answer_to(ws, {"call_template_type": "websocket", "url": url}, {})
-    server.close()
+    async with tcp_server(handle) as port:
+        template = {"call_template_type": "websocket", "url": f"ws://127.0.0.1:{port}/"}
+        with pytest.raises((UpstreamMalformed, UpstreamUnreachable)):
+            await read_response(ws, template, {})
 
 
 async def test_a_silent_upgrade_is_left_at_the_timeout_of_the_template(ws) -> None:
-    left = asyncio.Event()
+    disconnected = asyncio.Event()
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         await reader.read()
-        left.set()
-        writer.close()
+        disconnected.set()
 
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    with pytest.raises(UpstreamTimeout):
-        await answer_to(ws, {"call_template_type": "websocket", "url": url, "timeout": 0.3}, {})
-    async with asyncio.timeout(5):
-        await left.wait()
-    server.close()
+    async with tcp_server(handle) as port:
+        template = {"call_template_type": "websocket", "url": f"ws://127.0.0.1:{port}/", "timeout": 0.3}
+        with pytest.raises(UpstreamTimeout):
+            await read_response(ws, template, {}, seconds=600)
+        async with asyncio.timeout(60):
+            await disconnected.wait()
 
 
-async def test_silence_is_borne_while_the_peer_answers_pings(ws, peer) -> None:
+async def test_an_idle_connection_stays_open_while_the_peer_sends_pongs(ws, peer) -> None:
     async def late(connection: ServerConnection) -> None:
         await connection.recv()
         await asyncio.sleep(0.7)
         await connection.send("late")
 
     peer.handler = late
-    assert await answer_to(ws, peer.template, {}, limits=Limits(idle=0.2)) == b"late"
+    assert await read_response(ws, peer.template, {}, limits=Limits(idle=0.2)) == b"late"
     with pytest.raises(UpstreamTimeout):
-        await answer_to(ws, {**peer.template, "keep_alive": False}, {}, limits=Limits(idle=0.2))
+        await read_response(ws, {**peer.template, "keep_alive": False}, {}, limits=Limits(idle=0.2))
 
 
 async def test_no_message_is_lost_between_two_silences(ws, peer) -> None:
@@ -450,27 +403,28 @@ async def test_no_message_is_lost_between_two_silences(ws, peer) -> None:
 
     async def late(connection: ServerConnection) -> None:
         await connection.recv()
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
         await connection.send("late")
 
     peer.handler = late
-    answers = await asyncio.gather(
-        *(answer_to(ws, peer.template, {}, limits=Limits(idle=0.05 + n / 10_000)) for n in range(-20, 20))
+    responses = await asyncio.gather(
+        *(read_response(ws, peer.template, {}, limits=Limits(idle=0.5 + n / 1_000)) for n in range(-20, 20))
     )
-    assert answers == [b"late"] * 40
+    assert responses == [b"late"] * 40
 
 
-async def test_a_peer_that_answers_no_ping_is_left(ws, peer) -> None:
-    async def dead(connection: ServerConnection) -> None:
+async def test_a_peer_that_sends_no_pong_is_disconnected(ws, peer) -> None:
+    ended = asyncio.Event()
+
+    async def pong_nothing(connection: ServerConnection) -> None:
         await connection.recv()
         connection.transport.pause_reading()
-        await asyncio.sleep(1)
+        await ended.wait()
 
-    peer.handler = dead
-    began = time.monotonic()
+    peer.handler = pong_nothing
     with pytest.raises(UpstreamTimeout):
-        await answer_to(ws, peer.template, {}, limits=Limits(idle=0.2))
-    assert time.monotonic() - began < 5
+        await read_response(ws, peer.template, {}, limits=Limits(idle=0.2), seconds=600)
+    ended.set()
 
 
 async def test_a_peer_that_pings_without_end_and_reads_nothing_is_left(ws, peer) -> None:
@@ -489,7 +443,7 @@ async def test_a_peer_that_pings_without_end_and_reads_nothing_is_left(ws, peer)
 
     peer.handler = flood
     with pytest.raises(UpstreamUnreachable):
-        await answer_to(ws, peer.template, {}, limits=Limits(idle=20))
+        await read_response(ws, peer.template, {}, limits=Limits(idle=20))
 
 
 async def test_discovery_waits_for_the_manual(ws, peer) -> None:
@@ -499,25 +453,6 @@ async def test_discovery_waits_for_the_manual(ws, peer) -> None:
     peer.replies = ["x" * 900] * 4
     with pytest.raises(ResponseTooLarge):
         await ws.discover(call_of(ws, peer.template, limits=Limits(response_bytes=2000)))
-
-
-async def test_without_its_library_the_protocol_says_what_to_install() -> None:
-    program = """
-import sys
-sys.modules["websockets"] = None
-from app.errors import InvalidInput
-from app.protocols.registry import PROTOCOLS
-try:
-    PROTOCOLS["websocket"].load()(None).prepare({})
-except InvalidInput as error:
-    print(error.errors[0].pointer, error.detail)
-"""
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == (
-        "/call_template_type Protocol websocket needs the extra `websocket`: pip install 'utcp-gateway[websocket]'."
-    )
 
 
 async def test_tls_is_verified_with_the_providers_own_authority(ws, tmp_path) -> None:
@@ -530,23 +465,22 @@ async def test_tls_is_verified_with_the_providers_own_authority(ws, tmp_path) ->
     async def echo(connection: ServerConnection) -> None:
         await connection.send(await connection.recv())
 
-    async with serve(echo, "127.0.0.1", 0, ssl=context) as server:
-        url = f"wss://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    async with websocket_server(echo, ssl=context) as url:
         template = {"call_template_type": "websocket", "url": url}
         own = EgressSettings(ca_bundle=authority[0])
-        assert await answer_to(ws, template, {"a": 1}, egress=own) == b'{"a": 1}'
+        assert await read_response(ws, template, {"a": 1}, egress=own) == b'{"a": 1}'
         with pytest.raises(UpstreamUnreachable) as caught:
-            await answer_to(ws, template, {"a": 1})
+            await read_response(ws, template, {"a": 1})
         assert not caught.value.request_sent
 
 
 async def test_through_a_proxy(ws, peer) -> None:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(await reader.readuntil(b"\r\n\r\n"))
-        place = asked[-1].split()[1].decode().split(":")
-        inner_reader, inner_writer = await asyncio.open_connection(*place)
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        host, port = requests[-1].split()[1].decode().split(":")
+        inner_reader, inner_writer = await asyncio.open_connection(host, port)
         writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
 
         async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
@@ -556,8 +490,7 @@ async def test_through_a_proxy(ws, peer) -> None:
 
         await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer))
 
-    server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-    egress = EgressSettings(proxy_url=Secret(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"))
-    assert await answer_to(ws, peer.template, {"a": 1}, egress=egress) == b'{"a": 1}'
-    assert asked[0].startswith(b"CONNECT 127.0.0.1:")
-    server.close()
+    async with tcp_server(proxy) as port:
+        egress = EgressSettings(proxy_url=Secret(f"http://127.0.0.1:{port}"))
+        assert await read_response(ws, peer.template, {"a": 1}, egress=egress) == b'{"a": 1}'
+    assert requests[0].startswith(b"CONNECT 127.0.0.1:")

@@ -19,14 +19,16 @@ from urllib.parse import parse_qsl
 
 import h11
 import orjson
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import ServerConnection
 
 from tests.protocols.kits.base import Template, Upstream
 from tests.protocols.kits.grpc import GrpcKit
-from tests.protocols.kits.sockets import datagram_server
 from tests.protocols.kits.streams import FOLDER
 from tests.protocols.kits.webrtc import WebrtcKit
 from tests.protocols.mcp_lines import CALLS, rpc_answer
+from tests.protocols.peers.tcp import tcp_server
+from tests.protocols.peers.udp import udp_server
+from tests.protocols.peers.websocket import websocket_server
 
 
 class Place(NamedTuple):
@@ -73,25 +75,6 @@ def structure(value: Any) -> Any:
     return type(value).__name__
 
 
-@contextlib.asynccontextmanager
-async def listening(
-    handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any],
-) -> AsyncIterator[int]:
-    async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await handle(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(handled, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-
-
 class _OverHttp(Witness):
     """Notes each request on a connection; whatever follows one there is another request."""
 
@@ -99,7 +82,7 @@ class _OverHttp(Witness):
 
     @contextlib.asynccontextmanager
     async def serve(self, folder: Path) -> AsyncIterator[None]:
-        async with listening(self._handle) as port:
+        async with tcp_server(self._handle) as port:
             self.places = list(self.at(f"http://127.0.0.1:{port}"))
             yield
 
@@ -254,7 +237,13 @@ class McpWitness(_OverHttp):
     @contextlib.asynccontextmanager
     async def serve(self, folder: Path) -> AsyncIterator[None]:
         self._lines = folder / "lines"
-        program = [sys.executable, "-P", str(Path(__file__).with_name("mcp_lines.py")), str(self._lines)]
+        program = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(__file__).with_name("mcp_lines.py")),
+            str(self._lines),
+        ]
         async with super().serve(folder):
             server = {"transport": "stdio", "command": program[0], "args": program[1:]}
             self.places += self._of(server)
@@ -355,7 +344,7 @@ class TcpWitness(Witness):
     async def serve(self, folder: Path) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
             for name, (fields, answer) in self.framings.items():
-                port = await stack.enter_async_context(listening(self._handler(name, fields, answer)))
+                port = await stack.enter_async_context(tcp_server(self._handler(name, fields, answer)))
                 template = {"call_template_type": "tcp", "host": "127.0.0.1", "port": port, **fields}
                 # JSON says itself where it ends; whether a text is meant as JSON, it does not say.
                 self.places += (
@@ -400,7 +389,7 @@ class UdpWitness(Witness):
             self.notes.append(lines(message.decode()))
             reply(b"ok")
 
-        async with datagram_server(answer) as port:
+        async with udp_server(answer) as port:
             template = {"call_template_type": "udp", "host": "127.0.0.1", "port": port}
             self.places = [Place(message) for message in _messages(template)]
             yield
@@ -424,8 +413,7 @@ class WebsocketWitness(Witness):
                 await connection.send("ok")
             self.notes.append((names, path.count("/"), query_names, received))
 
-        async with serve(handle, "127.0.0.1", 0, ping_interval=None) as server:
-            url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with websocket_server(handle) as url:
             template = {"call_template_type": "websocket", "url": f"{url}/json"}
             self.places = [
                 Place({**template, "url": f"{url}/json/{{word}}?b={{word}}"}),
@@ -463,7 +451,7 @@ class CliWitness(Witness):
         script = folder / "words.py"
         script.write_text(_WORDS)
         self._seen = folder / "seen"
-        command = f"{shlex.quote(sys.executable)} {script} {self._seen}"
+        command = f"{shlex.quote(sys.executable)} -I -S {script} {self._seen}"
         placed = "UTCP_ARG_word_UTCP_END"
         commands = [
             [f"{command} {placed} end"], [f"{command} quiet 'a {placed}' -- {placed}"],

@@ -17,10 +17,13 @@ import uvloop
 from app.background import await_uncancelled
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import ChildLimits, convert_in_child
+from app.openapi.worker_process import ForkServer, WorkerStarter, start_worker
 from app.processes import child_process, close_pipes, kill_group
 from app.protocols.shared.programs import ProgramCommand, ProgramRules, start_program
 from app.settings.programs import ProgramSettings
 from tests.unit.openapi.conftest import document
+
+pytestmark = pytest.mark.slow
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 ENDINGS = ("limit", "timeout", "cancellation", "error")
@@ -120,7 +123,6 @@ async def settled(descriptors: int) -> int:
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("flooding", [flooding_child, flooding_program])
-@pytest.mark.slow
 def test_child_that_floods_its_output_is_ended(
     flooding: Callable[[], contextlib.AbstractAsyncContextManager[tuple[int, Read]]], ending: str, loop: str
 ) -> None:
@@ -140,16 +142,17 @@ def test_child_that_floods_its_output_is_ended(
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_conversion_whose_output_is_not_read_is_ended(ending: str, loop: str) -> None:
+@pytest.mark.parametrize("forks", [False, True], ids=["new interpreter", "fork"])
+def test_conversion_whose_output_is_not_read_is_ended(forks: bool, ending: str, loop: str) -> None:
     """As on a gateway: the limit of the response, of time, a request that is cancelled, a broken document."""
 
-    async def convert(turn: int) -> None:
+    async def convert(turn: int, start: WorkerStarter) -> None:
         limits = {
             "limit": ChildLimits(output_bytes=1_000 + 50_000 * turn),
             "timeout": ChildLimits(wall_seconds=0.05 + 0.1 * turn),
         }.get(ending, ChildLimits())
         task = asyncio.create_task(
-            convert_in_child(LARGE[:-9] if ending == "error" else LARGE, limits=limits)
+            convert_in_child(LARGE[:-9] if ending == "error" else LARGE, limits=limits, start=start)
         )
         if ending == "cancellation":
             await asyncio.sleep(0.1 * turn)
@@ -160,12 +163,20 @@ def test_conversion_whose_output_is_not_read_is_ended(ending: str, loop: str) ->
             assert isinstance(task.exception(), TooLarge | InvalidDocument | None)
 
     async def rounds() -> None:
-        await convert(0)
+        # Gateways that other tests have started convert documents, too.
+        others = {one.pid for one in psutil.Process().children(recursive=True)}
+        server = ForkServer()
+        if forks:
+            await server.start()
+        start = server.process if forks else start_worker
+        await convert(0, start)
         descriptors = psutil.Process().num_fds()
         for turn in range(4):
-            await convert(turn)
+            await convert(turn, start)
         assert await settled(descriptors) <= descriptors
-        assert not [one for one in psutil.Process().children() if "app.openapi.worker" in one.cmdline()]
+        found = {one.pid for one in psutil.Process().children(recursive=True)} - others
+        assert found == ({server.pid} if forks else set())
+        await server.aclose()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(rounds())

@@ -53,6 +53,8 @@ class Http1Connection(asyncio.BufferedProtocol):
     at once. (With uvloop's own buffers, each paused stream would hold 256 KiB.)
     """
 
+    refused = False
+    """Whether the upstream has not agreed to the version of HTTP: it always may to this one."""
     __slots__ = (
         "_buffer",
         "_deferred_body",
@@ -133,9 +135,9 @@ class Http1Connection(asyncio.BufferedProtocol):
         return not self._lost and self._exchange is None and self._transport is not None
 
     @property
-    def quiet(self) -> bool:
-        """Whether the socket has no data, nor an end of stream, that the event loop has not read yet."""
-        return self._poll is None or not self._poll.poll(0)
+    def has_unread_data(self) -> bool:
+        """Whether the socket has data, or an end of stream, that the event loop has not read yet."""
+        return self._poll is not None and bool(self._poll.poll(0))
 
     def send(self, head: bytes, body: bytes | None, *, no_body: bool = False) -> Exchange:
         """Send a request and return its exchange.
@@ -203,7 +205,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         try:
             self._parser.feed_data(self._buffer[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            # What follows a complete response spoils the connection, not the response.
+            # Bytes after a complete response make the connection unusable, not the response.
             self.desynchronized = self._finished
             self.speaks_http2 = first and _HTTP2_FRAME.match(self._buffer[:nbytes]) is not None
             exchange.end(None if self._finished else self._failure_reason(error))
@@ -289,7 +291,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         if exchange is None:
             return
         if self._finished:
-            return  # The response to a HEAD request, sent with a body all the same.
+            return  # A body in the response to a HEAD request, which is not allowed.
         if not self._in_body:
             raise _UnacceptableResponse  # RFC 9110 section 15.2: an interim response has no body.
         self._head_bytes = 0

@@ -25,6 +25,8 @@ DECODED: Final = frozenset({"identity", "gzip", "x-gzip", "deflate", "br", "zstd
 """The content codings that are decoded. x-gzip is another name of gzip (RFC 9110 section 8.4.1.3)."""
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+# The libraries copy what they have not consumed of their input, at each step and at the end of each member.
+_INPUT: Final = 8 << 10
 _EITHER_HEADER: Final = 32 + zlib.MAX_WBITS
 _ZSTD_OPTIONS: Final = {int(zstd.DecompressionParameter.window_log_max): 23}
 
@@ -48,7 +50,7 @@ class Decoder(Protocol):
         """Whether the encoded body has ended, or never began (an empty body is not encoded)."""
 
     def feed(self, piece: bytes) -> None:
-        """Take the next piece of the encoded body."""
+        """Buffer the next piece of the encoded body for `step`."""
 
     def step(self) -> bytes:
         """Return at most about `STEP` decoded bytes; b"" where more must be fed first."""
@@ -71,7 +73,7 @@ class _Zlib:
     def __init__(self, coding: str) -> None:
         self._coding = coding
         self._decompressor = zlib.decompressobj(wbits=_EITHER_HEADER)
-        self._pending = b""
+        self._pending = memoryview(b"")
         self._started = False
 
     @property
@@ -87,25 +89,23 @@ class _Zlib:
             self._started = True
             if self._coding == "deflate" and not _has_zlib_header(piece):
                 self._decompressor = zlib.decompressobj(wbits=-zlib.MAX_WBITS)
-        self._pending = self._pending + piece if self._pending else piece
+        self._pending = memoryview(bytes(self._pending) + piece if self._pending else piece)
 
     def step(self) -> bytes:
         while self._pending:
             if self._decompressor.eof:
                 # RFC 1952 section 2.2: members follow each other. Anything else is padding.
-                if self._coding != "gzip" or not _GZIP_MAGIC.startswith(self._pending[:2]):
-                    self._pending = b""
+                if self._coding != "gzip" or not _GZIP_MAGIC.startswith(bytes(self._pending[:2])):
+                    self._pending = memoryview(b"")
                     break
                 self._decompressor = zlib.decompressobj(wbits=_EITHER_HEADER)
+            decompressor, given = self._decompressor, self._pending[:_INPUT]
             try:
-                output = self._decompressor.decompress(self._pending, STEP)
+                output = decompressor.decompress(given, STEP)
             except zlib.error:
                 raise UndecodableBody from None
-            self._pending = (
-                self._decompressor.unused_data
-                if self._decompressor.eof
-                else self._decompressor.unconsumed_tail
-            )
+            rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+            self._pending = self._pending[len(given) - len(rest) :]
             if output:
                 return output
         return b""
@@ -162,44 +162,52 @@ class _Brotli:
 class _Zstandard:
     """Any number of frames of RFC 8878."""
 
-    __slots__ = ("_decompressor", "_pending", "_started")
+    __slots__ = ("_decompressor", "_pending", "_start", "_started")
 
     def __init__(self) -> None:
         self._decompressor = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
-        self._pending = b""
+        self._pending = memoryview(b"")
+        self._start = 0
         self._started = False
 
     @property
     def needs_input(self) -> bool:
-        return not self._pending and (self._decompressor.eof or self._decompressor.needs_input)
+        return not self._has_input and (self._decompressor.eof or self._decompressor.needs_input)
 
     @property
     def complete(self) -> bool:
         return self._decompressor.eof or not self._started
 
+    @property
+    def _has_input(self) -> bool:
+        return self._start < len(self._pending)
+
     def feed(self, piece: bytes) -> None:
         self._started = self._started or bool(piece)
-        self._pending = self._pending + piece if self._pending else piece
+        rest = self._pending[self._start :]
+        self._pending, self._start = memoryview(bytes(rest) + piece if rest else piece), 0
 
     def step(self) -> bytes:
-        while self._pending or not (self._decompressor.eof or self._decompressor.needs_input):
+        while self._has_input or not (self._decompressor.eof or self._decompressor.needs_input):
             if self._decompressor.eof:
                 self._decompressor = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
             # The decompressor buffers the input that it does not consume.
-            piece, self._pending = self._pending, b""
+            size = _INPUT if self._decompressor.needs_input else 0
+            given = self._pending[self._start : self._start + size]
+            self._start += len(given)
             try:
-                output = self._decompressor.decompress(piece, STEP)
+                output = self._decompressor.decompress(given, STEP)
             except zstd.ZstdError:
                 raise UndecodableBody from None
             if self._decompressor.eof:
-                self._pending = self._decompressor.unused_data
+                self._start -= len(self._decompressor.unused_data)
             if output:
                 return output
         return b""
 
 
 def _has_zlib_header(piece: bytes) -> bool:
-    """Whether `piece` begins with a zlib header (RFC 1950 section 2.2); some servers send raw deflate."""
+    """Return whether `piece` begins with a zlib header (RFC 1950 section 2.2), unlike raw deflate."""
     if piece[0] & 0x0F != 8:
         return False
     return len(piece) < 2 or (piece[0] << 8 | piece[1]) % 31 == 0

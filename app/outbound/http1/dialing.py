@@ -15,9 +15,8 @@ from aiohappyeyeballs import start_connection
 
 from app.errors import BlockedAddress, GatewayError, InvalidInput, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, proxy_context
-from app.outbound.guard import AddressDenied, Guard, GuardedResolver, literal_addresses
-from app.outbound.http1.connection import Http1Connection
-from app.outbound.http1.exchange import HTTP2_ONLY
+from app.outbound.guard import AddressDenied, DeniedAddress, Guard, GuardedResolver, literal_addresses
+from app.outbound.http1.exchange import NO_COMMON_VERSION
 from app.security.secret import Secret
 
 _DNS_CACHE_SECONDS: Final = 10.0
@@ -27,6 +26,9 @@ _MAX_PROXY_HEAD_BYTES: Final = 16 << 10
 # RFC 7301 section 3.2: the server supports none of the offered protocols, of which http/1.1 is the only one.
 # (This is OpenSSL's text: Python 3.11 has no `reason` for it.)
 _NO_PROTOCOL: Final = re.compile("no.application.protocol", re.IGNORECASE)
+_CHECK_HOST_NAME: Final = (
+    "Check the spelling of the host name, and the network and DNS of the gateway's machine."
+)
 _CONNECTED: Final = re.compile(rb"HTTP/1\.[01] 2\d\d[ \r\n]")
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -73,6 +75,10 @@ class Proxy:
         return cls(address, tls=proxy_context(egress) if secure else None, authorization=secret)
 
 
+class AnotherProtocol(UpstreamUnreachable):
+    """The upstream has rejected the version of HTTP that it was offered, before anything was sent."""
+
+
 class Dialer:
     """Opens sockets to addresses that the guard allows; resolved names are cached for ten seconds."""
 
@@ -88,19 +94,25 @@ class Dialer:
     async def connect(
         self,
         address: Address,
-        make: Callable[[], Http1Connection],
+        make: Callable[[], P],
         *,
         tls: ssl.SSLContext | None,
         proxy: Proxy | None = None,
-    ) -> Http1Connection:
+        socket_path: str | None = None,
+    ) -> P:
         """Return a connection to `address`, through a tunnel where there are a proxy and TLS.
+
+        With `socket_path`, it is a connection to that Unix socket.
 
         Raises BlockedAddress and UpstreamUnreachable. A cancellation leaves nothing open.
         """
-        if proxy is not None:
+        if proxy is not None and socket_path is None:
             return await self._connect_through_proxy(proxy, address, make, tls=tls)
         try:
-            raw = await self.connect_socket(address)
+            if socket_path is None:
+                raw = await self.connect_socket(address)
+            else:
+                raw = await self.connect_unix_socket(socket_path)
             return await _create_protocol(raw, make, tls=tls, host=address.host)
         except (OSError, ssl.SSLError) as error:
             raise connect_error(error) from None
@@ -123,10 +135,10 @@ class Dialer:
         self,
         proxy: Proxy,
         address: Address,
-        make: Callable[[], Http1Connection],
+        make: Callable[[], P],
         *,
         tls: ssl.SSLContext | None,
-    ) -> Http1Connection:
+    ) -> P:
         try:
             raw = await self.connect_socket(proxy.address)
             if tls is None:
@@ -148,7 +160,7 @@ class Dialer:
             raise
 
     async def connect_socket(self, address: Address) -> socket.socket:
-        """Return a connected socket. Raises BlockedAddress and OSError."""
+        """Return a connected, non-blocking TCP socket. Raises BlockedAddress and OSError."""
         found = await self._resolve_cached(address)
         # The guard checks once more the very address of each socket.
         return await start_connection(
@@ -158,6 +170,21 @@ class Dialer:
             loop=asyncio.get_running_loop(),
             socket_factory=self._guard.socket_factory,
         )
+
+    async def connect_unix_socket(self, path: str) -> socket.socket:
+        """Return a connected, non-blocking Unix socket. Raises AddressDenied and OSError."""
+        raw = self._guard.unix_socket(path)
+        try:
+            raw.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(raw, path)
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
+    def denied_socket(self, path: str) -> DeniedAddress | None:
+        """Return the Unix socket, and the setting that would allow it; None where it is allowed."""
+        return None if self._guard.allows_socket(path) else DeniedAddress(path, 0, "UNIX_SOCKETS")
 
     async def resolve(self, address: Address) -> list[tuple[int, str]]:
         """Return the address family and IP of each record of a name.
@@ -171,6 +198,19 @@ class Dialer:
         for _, _, _, _, (ip, port) in found:
             self._guard.check(ip, port)
         return [(family, ip) for family, _, _, _, (ip, _) in found]
+
+    async def denied(self, address: Address) -> DeniedAddress | None:
+        """Return the first address of a host that the guard denies, None where it denies none or the name is
+        unknown.
+        """
+        found = literal_addresses(address.host)
+        if not found:
+            try:
+                found = [ip for _, ip in await self._resolver.look_up(address.host, address.port)]
+            except OSError:
+                return None
+        denials = (self._guard.denied(ip, address.port) for ip in found)
+        return next((denial for denial in denials if denial is not None), None)
 
     async def _resolve_cached(self, address: Address) -> list[AddressInfo]:
         now = asyncio.get_running_loop().time()
@@ -248,7 +288,8 @@ async def _create_protocol(
     """Return the protocol over a connected socket, which is closed where this fails."""
     loop = asyncio.get_running_loop()
     try:
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if raw.family != socket.AF_UNIX:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = host.rstrip(".") if tls is not None else None
         _, protocol = await loop.create_connection(make, sock=raw, ssl=tls, server_hostname=name)
     except BaseException:
@@ -257,9 +298,7 @@ async def _create_protocol(
     return protocol
 
 
-async def _start_tls(
-    transport: asyncio.Transport, connection: Http1Connection, tls: ssl.SSLContext, host: str
-) -> Http1Connection:
+async def _start_tls(transport: asyncio.Transport, connection: P, tls: ssl.SSLContext, host: str) -> P:
     loop = asyncio.get_running_loop()
     inner = await loop.start_tls(transport, connection, tls, server_hostname=host.rstrip("."))
     if inner is None:
@@ -273,11 +312,13 @@ def connect_error(error: Exception) -> GatewayError:
     if isinstance(error, AddressDenied):
         return BlockedAddress("The gateway's network policy does not allow the destination.")
     if isinstance(error, ssl.SSLError) and _NO_PROTOCOL.search(str(error)):
-        detail = HTTP2_ONLY
-    elif isinstance(error, ssl.SSLError):
+        return AnotherProtocol(NO_COMMON_VERSION, request_sent=False)
+    if isinstance(error, ssl.SSLError):
         detail = "The upstream's TLS certificate or handshake is not acceptable."
     elif isinstance(error, socket.gaierror):
-        detail = "The upstream's host name cannot be resolved."
+        unknown = UpstreamUnreachable("The upstream's host name cannot be resolved.", request_sent=False)
+        unknown.hint = _CHECK_HOST_NAME
+        return unknown
     else:
         detail = "The upstream does not accept connections."
     return UpstreamUnreachable(detail, request_sent=False)

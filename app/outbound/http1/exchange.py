@@ -12,7 +12,8 @@ from app.outbound.http1.decoding import Decoder, decoder_for
 HIGH_WATER_MARK: Final = 32 << 10
 """Bytes of a body that may wait to be read before the transport is paused."""
 _LOW_WATER_MARK: Final = 8 << 10
-HTTP2_ONLY: Final = "The upstream speaks HTTP/2 only, and the gateway calls upstreams by HTTP/1.1."
+HTTP2_ONLY: Final = "The upstream speaks HTTP/2 only, which the provider's options.http_version rules out."
+NO_COMMON_VERSION: Final = "The upstream does not speak the version of HTTP that it was offered."
 _NO_HEADERS: Final[CIMultiDict[str]] = CIMultiDict()
 
 
@@ -28,9 +29,9 @@ class FailureReason(Enum):
 class ExchangeFailed(Exception):
     """Raised where no response can be read. `response_started` says whether any byte of it arrived."""
 
-    def __init__(self, why: FailureReason, *, response_started: bool) -> None:
-        super().__init__(why.value)
-        self.reason = why
+    def __init__(self, reason: FailureReason, *, response_started: bool) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
         self.response_started = response_started
 
 
@@ -96,8 +97,8 @@ class Exchange:
         if self._decoder is None:
             return self._next_piece()
         while True:
-            if given := self._decoder.step():
-                return given
+            if decoded := self._decoder.step():
+                return decoded
             piece = self._next_piece()
             if not piece:
                 return b""
@@ -136,14 +137,14 @@ class Exchange:
         self._pieces.clear()
 
     def receive_head(self, status: int, headers: CIMultiDict[str]) -> None:
-        """Take the head of the response."""
+        """Store the status and headers of the response, and wake its reader; for the connection."""
         self.status = status
         self.headers = headers
         if not self.head.done():
             self.head.set_result(None)
 
     def receive_piece(self, piece: bytes) -> None:
-        """Take a piece of the body."""
+        """Append a piece of the body, still in its content coding; for the connection."""
         self._pieces.append(piece)
         self.buffered += len(piece)
         self._wake()

@@ -17,8 +17,10 @@ _URL: Final = re.compile(r"(https?://[!-.0->@-\[\]-~]+)([!-\[\]-~]*)", re.IGNORE
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 section 5.5: no control character except the tab, since a value could end its line with one.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_COMMON_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
-_METHODS_WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH"})
+_COMMON_METHODS: Final = frozenset(
+    {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "CONNECT"}
+)
+_METHODS_WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH", "QUERY"})
 # RFC 9110 sections 7.6.1 and 10.1.1: these belong to the connection, which the engine manages.
 _RESERVED: Final = frozenset(
     {
@@ -78,9 +80,14 @@ def split_url(url: str) -> tuple[Authority, str]:
 
 
 def normalize_method(method: str) -> str:
-    """Return the method in upper case. Raises InvalidInput unless it is a token (RFC 9110 section 9.1)."""
-    method = method.upper()
-    if method not in _COMMON_METHODS and not _TOKEN.fullmatch(method):
+    """Return a usual method in upper case and any other as it is: methods are case-sensitive (RFC 9110
+    section 9.1).
+
+    Raises InvalidInput unless it is a token.
+    """
+    if (upper := method.upper()) in _COMMON_METHODS:
+        return upper
+    if not _TOKEN.fullmatch(method):
         raise InvalidInput("The method has characters that HTTP does not allow.")
     return method
 
@@ -120,7 +127,8 @@ def encode_head(
     lines.append(extra)
     lines.append("\r\n")
     try:
-        return "".join(lines).encode()
+        # A value that repeats one of the upstream (Digest) has its bytes, whatever their charset.
+        return "".join(lines).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise InvalidInput("A header value has characters that HTTP does not allow.") from None
 
@@ -145,9 +153,9 @@ def _parse_authority(text: str) -> Authority:
         host, port = None, None
     if not host or port is None or "@" in text:
         raise _invalid_url()
-    shown = f"[{host}]" if ":" in host else host
-    usual = 443 if url.scheme == "https" else 80
-    host_header = shown if port == usual else f"{shown}:{port}"
+    bracketed_host = f"[{host}]" if ":" in host else host
+    default_port = 443 if url.scheme == "https" else 80
+    host_header = bracketed_host if port == default_port else f"{bracketed_host}:{port}"
     return Authority(url.scheme == "https", Address(host, port), host_header, f"{url.scheme}://{host_header}")
 
 

@@ -9,11 +9,12 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Protocol
 
 import structlog
 
 from app.outbound.http1.connection import Http1Connection
+from app.outbound.http1.exchange import Exchange
 
 # uvicorn and Node.js close idle connections after 5 s. Close them first, since a request on a connection that
 # is just being closed cannot be retried safely.
@@ -38,7 +39,49 @@ _BODY_DELAY_MARGIN: Final = 0.02
 
 _log = structlog.get_logger(__name__)
 
-Dial = Callable[[Callable[[], Http1Connection]], Awaitable[Http1Connection]]
+
+class PooledConnection(Protocol):
+    """A connection of either version of HTTP, which carries one exchange at a time."""
+
+    body_delay: float
+    reusable_from: float
+    idle_since: float
+    desynchronized: bool
+    speaks_http2: bool
+    refused: bool
+    used: bool
+    had_body: bool
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can be sent on it."""
+
+    @property
+    def has_unread_data(self) -> bool:
+        """Whether something has arrived, after which it must not be reused."""
+
+    def send(self, head: bytes, body: bytes | None, *, no_body: bool = False) -> Exchange:
+        """Send a request and return its exchange."""
+
+    def abort(self) -> None:
+        """Close the connection immediately."""
+
+
+class ConnectionType(Protocol):
+    """The class of a connection: `Http1Connection` or `Http2Connection`."""
+
+    def __call__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        buffer: memoryview,
+        *,
+        on_free: Callable[[Any], None],
+        on_lost: Callable[[Any], None],
+    ) -> Any:
+        """Return a connection that is not open yet."""
+
+
+Dial = Callable[[Callable[[], Any]], Awaitable[Any]]
 PoolKey = tuple[str, bytes, bytes]
 """The origin, the key of the egress settings, and the scope (b"" for connections that are used once)."""
 
@@ -79,7 +122,7 @@ class ScopePool:
     """The connections of one scope to one origin; `idle` is ordered with the longest idle one first."""
 
     origin: OriginPool
-    idle: list[Http1Connection] = field(default_factory=list)
+    idle: list[PooledConnection] = field(default_factory=list)
     open: int = 0
 
 
@@ -105,7 +148,7 @@ class ConnectionPool:
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._scope_pools: dict[PoolKey, ScopePool] = {}
         self._origin_pools: OrderedDict[tuple[str, bytes], OriginPool] = OrderedDict()
-        self._all: set[Http1Connection] = set()
+        self._all: set[PooledConnection] = set()
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -124,7 +167,7 @@ class ConnectionPool:
         """The number of requests that wait for a connection."""
         return sum(len(origin.waiting) for origin in self._origin_pools.values())
 
-    def take_idle(self, key: PoolKey, now: float) -> Http1Connection | None:
+    def take_idle(self, key: PoolKey, now: float) -> PooledConnection | None:
         """Return the most recently used idle connection of this scope on which nothing has arrived, or None.
 
         `now` is a `loop.time()`. The socket is polled, because the event loop may not yet have read what
@@ -145,7 +188,7 @@ class ConnectionPool:
                 del idle[0]
             if not connection.usable or now - connection.idle_since >= KEEP_ALIVE_SECONDS:
                 connection.abort()
-            elif connection.quiet:
+            elif not connection.has_unread_data:
                 if connection.body_delay and 0.0 < scope.origin.trusted_with_bodies_at <= now:
                     connection.body_delay = 0.0
                 return connection
@@ -154,15 +197,17 @@ class ConnectionPool:
                 asyncio.get_running_loop().call_later(_UNREAD_CLOSE_SECONDS, connection.abort)
         return None
 
-    async def acquire(self, key: PoolKey, dial: Dial, *, new_only: bool = False) -> Http1Connection:
-        """Return a connection: a new one, or one that becomes free while this waits for its turn.
+    async def acquire(
+        self, key: PoolKey, dial: Dial, *, new_only: bool = False, kind: ConnectionType = Http1Connection
+    ) -> PooledConnection:
+        """Return a connection: a new one of a kind, or one that becomes free while this waits for its turn.
 
         With `new_only`, return a new one, which its peer may already have closed. Raises what `dial` raises.
         """
         loop = asyncio.get_running_loop()
         origin = self._origin_pool(key)
         first = True
-        while not self._has_room(origin):
+        while not self._has_capacity(origin):
             await self._wait_for_turn(origin, first=first)
             first = False
             if not new_only and (connection := self.take_idle(key, loop.time())) is not None:
@@ -171,11 +216,11 @@ class ConnectionPool:
         scope.open += 1
         origin.open += 1
         self._open += 1
-        made: list[Http1Connection] = []
+        made: list[PooledConnection] = []
         started = loop.time()
 
-        def make() -> Http1Connection:
-            connection = Http1Connection(
+        def make() -> Any:
+            connection = kind(
                 loop,
                 self._buffer,
                 on_free=lambda connection: self._handle_free(loop, scope, key, connection),
@@ -185,25 +230,25 @@ class ConnectionPool:
             return connection
 
         try:
-            connection = await dial(make)
+            opened: PooledConnection = await dial(make)
         except BaseException:
             if not made:
                 self._release(scope, key)
             for broken in made:
                 broken.abort()
             raise
-        if connection.usable:
-            self._all.add(connection)
+        if opened.usable:
+            self._all.add(opened)
         now = loop.time()
         if key[2] and self._on_probation(origin, now):
             # Connecting has taken at least one round trip.
-            connection.body_delay = min(now - started + _BODY_DELAY_MARGIN, MAX_BODY_DELAY_SECONDS)
-        return connection
+            opened.body_delay = min(now - started + _BODY_DELAY_MARGIN, MAX_BODY_DELAY_SECONDS)
+        return opened
 
     async def _wait_for_turn(self, origin: OriginPool, *, first: bool) -> None:
-        """Wait until a connection or room for one has become free.
+        """Wait until a connection, or capacity for a new one, becomes free.
 
-        A waiter that was woken in vain goes to the front of the queue (`first` is False).
+        A waiter that was woken without effect returns to the front of the queue (`first` is False).
         """
         waiter = asyncio.get_running_loop().create_future()
         if first:
@@ -250,7 +295,7 @@ class ConnectionPool:
                 return
 
     def _on_probation(self, origin: OriginPool, now: float) -> bool:
-        """Whether connections to the origin are reused, but not yet at once after requests with a body."""
+        """Return whether connections are reused, but not yet at once after requests with a body."""
         trusted = 0.0 < origin.trusted_with_bodies_at <= now
         return bool(self._probation) and not trusted and origin.distrusted_until <= now
 
@@ -265,7 +310,7 @@ class ConnectionPool:
         loop: asyncio.AbstractEventLoop,
         scope: ScopePool,
         key: PoolKey,
-        connection: Http1Connection,
+        connection: PooledConnection,
     ) -> None:
         now = loop.time()
         origin = scope.origin
@@ -278,7 +323,7 @@ class ConnectionPool:
             connection.reusable_from = now + REUSE_DELAY_SECONDS
         scope.idle.append(connection)
         if not self._wake(origin) and self._open >= self._max_connections:
-            # A request to another origin may take this connection's room in the pool.
+            # A request to another origin may open a connection in place of this one.
             self._wake_another()
         if self._sweeper is None:
             self._sweeper = loop.call_later(KEEP_ALIVE_SECONDS, self._sweep)
@@ -288,7 +333,7 @@ class ConnectionPool:
         loop: asyncio.AbstractEventLoop,
         scope: ScopePool,
         key: PoolKey,
-        connection: Http1Connection,
+        connection: PooledConnection,
     ) -> None:
         self._all.discard(connection)
         if connection in scope.idle:
@@ -337,7 +382,7 @@ class ConnectionPool:
             if origin.waiting and origin.open < self._max_connections_per_origin and self._wake(origin):
                 return
 
-    def _has_room(self, origin: OriginPool) -> bool:
+    def _has_capacity(self, origin: OriginPool) -> bool:
         """Return whether a connection may be opened, closing an idle one of the origin, or any, if needed."""
         at_origin_max = origin.open >= self._max_connections_per_origin
         if at_origin_max and not _close_longest_idle(origin.scopes.values()):

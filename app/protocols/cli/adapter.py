@@ -42,7 +42,7 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
         return target.origin
 
     def own_secrets(self, target: CliTarget) -> tuple[str, ...]:
-        """Return the values of inherited variables that are secrets, judged by their names and values."""
+        """Return the values of inherited variables that are secrets according to their names and values."""
         inherited = target.inherited & target.environment.keys()
         return tuple(
             target.environment[name] for name in inherited if is_secret(name, target.environment[name])
@@ -52,7 +52,7 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
         """Return `run`."""
         return "run"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[CliTarget]) -> Result:
         """Run the commands, one after the other, and return their output: JSON where it is, else text.
 
         Where the call takes events, each line of output is an event. Raise what `Run.pieces` raises, and
@@ -71,17 +71,17 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
                 return body_result(output, JSON, call)
         return body_result(output.decode("utf-8", "replace").encode(), TEXT, call)
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[CliTarget]) -> Discovered:
         """Return the output of the commands, which is to be a manual; raise what `call` raises."""
         run = await self._start_run(call)
         raw = await _collect(run, call)
         return Discovered(raw=raw.strip(), media_type="", url=call.target.origin)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[CliTarget]) -> dict[str, Any]:
         """Return the words of each command, the environment with secrets masked, and the folder."""
-        target: CliTarget = call.target
+        target = call.target
         sealed = _sealed(call, masked=True)
-        shown = {
+        environment = {
             name: MASK if name in target.inherited else sealed.get(name, value)
             for name, value in target.environment.items()
         }
@@ -94,7 +94,7 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
                     [step.program, *fill_words(step.words, call.arguments, {}), *_options(call)]
                     for step in target.steps
                 ],
-                "environment": shown,
+                "environment": environment,
                 "working_dir": target.folder,
             },
         }
@@ -106,12 +106,12 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
             run.close()
         await asyncio.gather(*(run.wait_ended() for run in runs))
 
-    async def _start_run(self, call: Call) -> Run:
-        """Return a run, as soon as fewer than PROGRAM_CONCURRENCY are under way.
+    async def _start_run(self, call: Call[CliTarget]) -> Run:
+        """Return a run, as soon as fewer than PROGRAM_CONCURRENCY are in progress.
 
         Raise InvalidArguments, and UpstreamTimeout where none of them ends before the call's deadline.
         """
-        target: CliTarget = call.target
+        target = call.target
         for value in (target.environment[name] for name in target.inherited & target.environment.keys()):
             self._masker.add(value)
         environment = {**target.environment, **_sealed(call)}
@@ -136,7 +136,7 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
             self._slots.release()
 
 
-async def _collect(run: Run, call: Call) -> bytes:
+async def _collect(run: Run, call: Call[CliTarget]) -> bytes:
     try:
         with time_limit(call.deadline, "The program did not end in its time."):
             return b"".join([piece async for piece in run.pieces()])
@@ -144,7 +144,7 @@ async def _collect(run: Run, call: Call) -> bytes:
         run.close()
 
 
-async def _stream(run: Run, call: Call) -> Result:
+async def _stream(run: Run, call: Call[CliTarget]) -> Result:
     """Return a result with events, at the first output or the end."""
     pieces = run.pieces()
     try:
@@ -160,7 +160,7 @@ async def _stream(run: Run, call: Call) -> Result:
 
 
 async def _events(
-    pieces: AsyncGenerator[bytes, None], run: Run, call: Call
+    pieces: AsyncGenerator[bytes, None], run: Run, call: Call[CliTarget]
 ) -> AsyncGenerator[StreamEvent, None]:
     try:
         async for event in parse_events(pieces, _LINES, max_bytes=call.limits.event_bytes):
@@ -171,7 +171,7 @@ async def _events(
 
 
 async def _bounded(
-    first: bytes, pieces: AsyncGenerator[bytes, None], call: Call
+    first: bytes, pieces: AsyncGenerator[bytes, None], call: Call[CliTarget]
 ) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
     piece = first
@@ -185,18 +185,18 @@ async def _bounded(
         await pieces.aclose()
 
 
-def _sealed(call: Call, *, masked: bool = False) -> dict[str, str]:
+def _sealed(call: Call[CliTarget], *, masked: bool = False) -> dict[str, str]:
     """Return the sealed environment variables; raise InvalidInput for a credential of another location."""
     values = field_values(call.credentials, masked=masked)
     for wire in call.credentials:
         if wire.location != "field" or not wire.name.startswith("/env_vars/"):
             raise InvalidInput(
-                f"A program takes credentials by env_vars only, not as a {wire.location}: take the "
-                f"credential {wire.slot!r} out, and give its value by a variable."
+                f"A program takes credentials by env_vars only, not as a {wire.location}: remove the "
+                f"credential {wire.slot!r}, and pass its value by a variable."
             )
     prefix = len("/env_vars/")
     return {at[prefix:].replace("~1", "/").replace("~0", "~"): value for at, value in values.items()}
 
 
-def _options(call: Call) -> list[str]:
+def _options(call: Call[CliTarget]) -> list[str]:
     return list(option_words(call.arguments)) if call.target.options else []

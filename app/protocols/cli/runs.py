@@ -22,7 +22,7 @@ class Run:
 
     def __init__(
         self,
-        call: Call,
+        call: Call[CliTarget],
         environment: Mapping[str, str],
         options: Sequence[str],
         *,
@@ -45,7 +45,7 @@ class Run:
         Raise UpstreamRejected for an exit code other than 0, UpstreamMalformed for the end by a signal,
         UpstreamUnreachable where a program cannot be started, ResponseTooLarge and InvalidArguments.
         """
-        target: CliTarget = self._call.target
+        target = self._call.target
         limit = self._call.limits.response_bytes
         outputs: dict[int, str] = {}
         size = 0
@@ -83,7 +83,7 @@ class Run:
             await self._running.ended.wait()
 
     async def _start(self, words: Sequence[str], number: int) -> RunningProgram:
-        target: CliTarget = self._call.target
+        target = self._call.target
         try:
             command = ProgramCommand(
                 argv=words,

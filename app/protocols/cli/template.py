@@ -39,17 +39,17 @@ class CliTemplate(CallTemplate):
         return cls.default_of(info.field_name) if value is None else value
 
     @model_validator(mode="after")
-    def _says_what_to_run(self) -> Self:
+    def _require_command(self) -> Self:
         if self.command_name is None and not self.commands:
             raise ValueError("Give commands (1.x) or command_name (0.x)")
         return self
 
     @property
     def is_local(self) -> bool:
-        """It runs programs."""
+        """True: its commands are programs on the gateway's machine."""
         return True
 
     @property
     def takes_any_argument(self) -> bool:
-        """`--key` of a key that nobody declared may be any option of the program."""
+        """Whether it is a template of 0.x, whose undeclared arguments would become options of the program."""
         return self.command_name is not None

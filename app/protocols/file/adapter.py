@@ -55,11 +55,11 @@ class FileAdapter(ReadOnly):
         """Return `file://` and the path: a file that cannot be read says nothing about others."""
         return f"file://{target}"
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[Path]) -> Discovered:
         """Return the content of the file; raise what `call` raises."""
         return Discovered(raw=await self._read(call), media_type="", url=f"file://{call.target}")
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[Path]) -> Result:
         """Return the content of the file, as text where it is UTF-8, else as bytes; arguments are ignored.
 
         Raise BlockedAddress outside FILE_FOLDERS, UpstreamUnreachable where the file cannot be read, and
@@ -72,11 +72,11 @@ class FileAdapter(ReadOnly):
             return body_result(raw, "application/octet-stream", call)
         return body_result(raw, TEXT, call)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[Path]) -> dict[str, Any]:
         """Return the URL of the file that would be read."""
         return {"method": "read", "url": f"file://{call.target}", "headers": {}, "body": None}
 
-    async def _read(self, call: Call) -> bytes:
+    async def _read(self, call: Call[Path]) -> bytes:
         max_bytes = call.limits.response_bytes
         try:
             raw = await asyncio.to_thread(self._read_whole, call.target, max_bytes + 1)

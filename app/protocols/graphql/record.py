@@ -10,8 +10,21 @@ from app.utcp.variables import find_variables
 
 def _native(fields: Fields) -> dict[str, Any]:
     if find_variables(fields.get("query")):
-        raise NotDirect("UTCP clients take GraphQL's variables for their own.")
+        raise NotDirect("UTCP clients would substitute GraphQL's variables as their own.")
     return dict(fields)
+
+
+def _without_chosen_fields(
+    fields: Fields,
+    required: frozenset[str],  # noqa: ARG001 - the argument never is.
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the template without the argument that chooses fields, which only this gateway understands."""
+    rest = {key: value for key, value in fields.items() if key != "fields_argument"}
+    return rest, frozenset({fields["fields_argument"]} if len(rest) < len(fields) else ())
+
+
+def _streams(fields: Fields) -> bool:
+    return fields.get("operation_type") == "subscription"
 
 
 PROTOCOL = ProtocolRecord(
@@ -21,6 +34,7 @@ PROTOCOL = ProtocolRecord(
     extra="graphql",
     libraries=("graphql", "websockets"),
     origin=url_origin,
+    streams=_streams,
     is_introspected=True,
-    direct=DirectMode(native=_native),
+    direct=DirectMode(without_unsendable=_without_chosen_fields, native=_native),
 )

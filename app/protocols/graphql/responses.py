@@ -28,7 +28,7 @@ _MAX_SECRET_LENGTH: Final = 8 * 1024
 _UNAUTHENTICATED: Final = "UNAUTHENTICATED"
 
 
-async def read_result(raw: bytes, call: Call, masker: Masker) -> Result:
+async def read_result(raw: bytes, call: Call[Any], masker: Masker) -> Result:
     """Return the result of a query or mutation from the bytes of its response.
 
     Raise UpstreamMalformed, UpstreamRejected, UpstreamUnauthorized and ResponseTooLarge.

@@ -5,19 +5,18 @@ from typing import Any, Final
 
 import orjson
 from graphql import (
-    GraphQLArgument,
     GraphQLError,
     GraphQLField,
-    GraphQLNonNull,
     GraphQLObjectType,
     build_client_schema,
     get_introspection_query,
-    is_required_argument,
 )
 
 from app.errors import UpstreamMalformed
+from app.protocols.graphql.chosen_fields import FIELDS_ARGUMENT, fields_schema
 from app.protocols.graphql.inputs import Schema, arguments_schema
 from app.protocols.graphql.selections import Selector, response_schema, selection_text
+from app.protocols.graphql.types import root_type, variable_type
 
 INTROSPECTION: Final = get_introspection_query(descriptions=True)
 _KINDS: Final = ("query", "mutation", "subscription")
@@ -31,11 +30,10 @@ def build_manual(data: Any, *, placed: Mapping[str, bool]) -> bytes:
     """
     try:
         schema = build_client_schema(data)
-        roots = (schema.query_type, schema.mutation_type, schema.subscription_type)
         selector = Selector(schema)
         tools: dict[str, dict[str, Any]] = {}
-        for kind, root in zip(_KINDS, roots, strict=True):
-            for tool in _tools(kind, root, selector, placed):
+        for kind in _KINDS:
+            for tool in _tools(kind, root_type(schema, kind), selector, placed):
                 name = tool["name"]
                 tool["name"] = name if name not in tools else f"{name}_{kind}"
                 tools[tool["name"]] = tool
@@ -49,11 +47,15 @@ def _tools(
 ) -> Iterator[dict[str, Any]]:
     for name, field in root.fields.items() if root is not None else ():
         nodes = selector.select(field.type)
-        types = {argument: _variable_type(one) for argument, one in field.args.items()}
+        may_choose = bool(nodes) and FIELDS_ARGUMENT not in {*field.args, *placed}
+        inputs = _with_placed(arguments_schema(field.args), placed)
+        if may_choose:
+            inputs["properties"][FIELDS_ARGUMENT] = fields_schema(nodes)
+        types = {argument: variable_type(one) for argument, one in field.args.items()}
         yield {
             "name": name,
             "description": _description(field),
-            "inputs": _with_placed(arguments_schema(field.args), placed),
+            "inputs": inputs,
             "outputs": {"type": "object", "properties": {name: response_schema(field.type, nodes)}},
             "tags": [kind],
             "tool_call_template": {
@@ -62,16 +64,9 @@ def _tools(
                 "operation_name": name,
                 "query": _document(kind, name, types, selection_text(nodes)),
                 "variable_types": types,
+                **({"fields_argument": FIELDS_ARGUMENT} if may_choose else {}),
             },
         }
-
-
-def _variable_type(argument: GraphQLArgument) -> str:
-    """Return the type of a variable: nullable for an argument with a default (GraphQL section 5.8.5)."""
-    kind = argument.type
-    if isinstance(kind, GraphQLNonNull) and not is_required_argument(argument):
-        return str(kind.of_type)
-    return str(kind)
 
 
 def _document(kind: str, name: str, types: Mapping[str, str], selection: str) -> str:

@@ -18,7 +18,7 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
+from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result, StreamEvent
 from app.protocols.grpc.channels import Channels, Lease
 from app.protocols.grpc.descriptors import Rpc, find_rpc
 from app.protocols.grpc.errors import status_error, upstream_response
@@ -38,7 +38,7 @@ _MAX_CACHED_RPCS: Final = 256
 _RPC_CACHE_SECONDS: Final = 600.0
 
 
-class GrpcAdapter:
+class GrpcAdapter(ChecksUpstream):
     """The adapter for calls over gRPC."""
 
     name: ClassVar[str] = "grpc"
@@ -67,7 +67,7 @@ class GrpcAdapter:
         """Return whether its idempotency_level is IDEMPOTENT or NO_SIDE_EFFECTS."""
         return target.rpc is not None and target.rpc.idempotent
 
-    def request_identity(self, call: Call) -> bytes | None:
+    def request_identity(self, call: Call[GrpcTarget]) -> bytes | None:
         """Return the path and the message of a unary method without side effects; None for any other."""
         rpc: Rpc | None = call.target.rpc
         if rpc is None or not rpc.safe or rpc.kind != "unary":
@@ -78,13 +78,13 @@ class GrpcAdapter:
         """Return the kind of the method, `rpc` where it is not known yet."""
         return target.rpc.kind if target.rpc is not None else "rpc"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[GrpcTarget]) -> Result:
         """Call the method and return its response; a stream is returned as events, or as a JSON list.
 
         Raise what `status_error` returns for a status other than OK, InvalidArguments for arguments that are
         not those of the method, and what connecting raises.
         """
-        target: GrpcTarget = call.target
+        target = call.target
         if target.service is None or target.method is None:
             missing = "service_name" if target.service is None else "method_name"
             raise InvalidInput("The tool names no method.", errors=[FieldError(f"/{missing}", "Name it.")])
@@ -109,17 +109,22 @@ class GrpcAdapter:
             if not (rpc.server_streaming and call.stream_deadline is not None):
                 stream.close()
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[GrpcTarget]) -> Discovered:
         """Return a manual generated from the server's reflection: a tool for each method."""
-        target: GrpcTarget = call.target
+        target = call.target
         max_bytes = call.limits.response_bytes
         found = await self._reflect(call, build_metadata(target.metadata, call), max_bytes=max_bytes)
         raw = await asyncio.to_thread(build_manual, found, target.method, max_bytes=max_bytes)
         return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    async def check(self, call: Call[GrpcTarget]) -> None:
+        """Connect a channel; no message is sent, so nothing is known of the credentials."""
+        lease = await self._lease(call, max_bytes=call.limits.response_bytes)
+        lease.release()
+
+    def describe(self, call: Call[GrpcTarget]) -> dict[str, Any]:
         """Return the request as JSON: the path as part of the URL, metadata as headers."""
-        target: GrpcTarget = call.target
+        target = call.target
         if target.rpc is not None:
             encode_messages(target.rpc, call)
         return {
@@ -133,7 +138,7 @@ class GrpcAdapter:
         """Close the channels."""
         await self._channels.aclose()
 
-    async def _unary(self, rpc: Rpc, message: bytes, metadata: Pairs, call: Call) -> Result:
+    async def _unary(self, rpc: Rpc, message: bytes, metadata: Pairs, call: Call[GrpcTarget]) -> Result:
         lease = await self._lease(call, max_bytes=_max_message_bytes(call, rpc))
         try:
             raw = await unary(
@@ -145,7 +150,7 @@ class GrpcAdapter:
             lease.release()
         return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
-    async def _single_response(self, rpc: Rpc, stream: RpcStream, call: Call) -> Result:
+    async def _single_response(self, rpc: Rpc, stream: RpcStream, call: Call[GrpcTarget]) -> Result:
         """Return the single response of a method with client streaming."""
         with time_limit(call.deadline):
             raw = await stream.read()
@@ -153,7 +158,9 @@ class GrpcAdapter:
                 raise UpstreamMalformed("The upstream did not respond with one message.")
         return body_result(await _json(rpc, raw, call.limits.response_bytes), JSON, call)
 
-    async def _events(self, rpc: Rpc, stream: RpcStream, call: Call) -> AsyncGenerator[StreamEvent, None]:
+    async def _events(
+        self, rpc: Rpc, stream: RpcStream, call: Call[GrpcTarget]
+    ) -> AsyncGenerator[StreamEvent, None]:
         loop = asyncio.get_running_loop()
         deadline = call.stream_deadline or call.deadline
         max_bytes = _max_message_bytes(call, rpc)
@@ -173,15 +180,15 @@ class GrpcAdapter:
             stream.close()
 
     async def _stream(
-        self, call: Call, path: str, messages: list[bytes], metadata: Pairs, *, max_bytes: int
+        self, call: Call[GrpcTarget], path: str, messages: list[bytes], metadata: Pairs, *, max_bytes: int
     ) -> RpcStream:
         lease = await self._lease(call, max_bytes=max_bytes)
         return RpcStream(
             lease, path, messages, metadata=metadata, deadline=call.stream_deadline or call.deadline
         )
 
-    async def _lease(self, call: Call, *, max_bytes: int) -> Lease:
-        target: GrpcTarget = call.target
+    async def _lease(self, call: Call[GrpcTarget], *, max_bytes: int) -> Lease:
+        target = call.target
         deadline = min(call.deadline, asyncio.get_running_loop().time() + call.limits.connect)
         scope = call.scope if call.reuse else b""
         return await self._channels.lease(
@@ -193,8 +200,8 @@ class GrpcAdapter:
             deadline=deadline,
         )
 
-    async def _reflect(self, call: Call, metadata: Pairs, *, max_bytes: int) -> ReflectedServices:
-        target: GrpcTarget = call.target
+    async def _reflect(self, call: Call[GrpcTarget], metadata: Pairs, *, max_bytes: int) -> ReflectedServices:
+        target = call.target
         reflection_call = replace(call, stream_deadline=None)
 
         async def send(path: str, request: bytes) -> bytes:
@@ -218,9 +225,9 @@ class GrpcAdapter:
         except RpcFailed as failed:
             raise status_error(failed, masker=self._masker) from None
 
-    async def _look_up(self, call: Call, metadata: Pairs) -> Rpc:
+    async def _look_up(self, call: Call[GrpcTarget], metadata: Pairs) -> Rpc:
         """Return the method as the server's reflection describes it, cached for ten minutes."""
-        target: GrpcTarget = call.target
+        target = call.target
         egress = call.egress.key if call.egress else b""
         key = (target.origin, egress, call.scope, target.service, target.method)
         now = asyncio.get_running_loop().time()
@@ -245,7 +252,7 @@ class GrpcAdapter:
         return rpc
 
 
-async def _encode(rpc: Rpc, call: Call) -> list[bytes]:
+async def _encode(rpc: Rpc, call: Call[GrpcTarget]) -> list[bytes]:
     if not _is_large(call.arguments):
         return encode_messages(rpc, call)
     return await asyncio.to_thread(encode_messages, rpc, call)
@@ -266,7 +273,7 @@ async def _json(rpc: Rpc, raw: bytes, max_bytes: int) -> bytes:
     return await asyncio.to_thread(decode_message, raw, rpc.response, rpc.pool, max_bytes=max_bytes)
 
 
-def _max_message_bytes(call: Call, rpc: Rpc) -> int:
+def _max_message_bytes(call: Call[GrpcTarget], rpc: Rpc) -> int:
     """Return the maximum of bytes of one message of the response."""
     allowed = (
         call.limits.event_bytes
@@ -276,5 +283,5 @@ def _max_message_bytes(call: Call, rpc: Rpc) -> int:
     return max(1, min(allowed, _MAX_MESSAGE_BYTES))
 
 
-def _first_byte_deadline(call: Call) -> float:
+def _first_byte_deadline(call: Call[GrpcTarget]) -> float:
     return min(call.deadline, asyncio.get_running_loop().time() + call.limits.first_byte)

@@ -82,12 +82,12 @@ class Lease:
         self.channel = shared.channel
 
     def mark_broken(self) -> None:
-        """Report that the connection broke: the next call gets a new one, to an address resolved again."""
+        """Mark the connection as broken: the next call opens a new one, and resolves the name again."""
         if self._shared is not None:
             self._channels.retire(self._pool, self._shared)
 
     def release(self) -> None:
-        """Give the channel back."""
+        """Return the channel to the pool; a second call has no effect."""
         shared, self._shared = self._shared, None
         if shared is not None:
             if self._is_single_use:
@@ -121,7 +121,7 @@ class Channels:
         UpstreamTimeout, all before anything of the call is sent.
         """
         if egress is not None and egress.proxy_url is not None:
-            raise InvalidInput("gRPC does not go through an HTTP proxy: take proxy_url out.")
+            raise InvalidInput("gRPC does not go through an HTTP proxy: remove proxy_url.")
         scope_key = scope or uuid4().bytes
         pool = self._pool(
             _ChannelKey(address, tls, egress.key if egress is not None else b"", max_bytes, scope_key)

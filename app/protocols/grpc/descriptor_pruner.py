@@ -1,6 +1,7 @@
 """Pruning of descriptors to what one method needs, which is stored with its tool."""
 
 import base64
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from app.protocols.grpc.descriptors import IDEMPOTENT, OWN_FILES, SAFE, Rpc, Unu
 _MAX_STORED_BYTES: Final = 256 << 10
 """Bytes of a method's descriptors that are stored; larger ones are fetched by reflection."""
 _MAX_TYPES: Final = 2_000
+_ANY: Final = "google.protobuf.Any"
 # Options that change how messages are encoded; the others are for other programs.
 _RETAINED_OPTIONS: Final = frozenset(
     {"features", "map_entry", "packed", "allow_alias", "message_set_wire_format"}
@@ -26,15 +28,21 @@ class DescriptorPruner:
         self._uses: dict[str, tuple[Any, ...]] = {}
         self._heads: dict[str, descriptor_pb2.FileDescriptorProto] = {}
 
-    def prune(self, rpc: Rpc) -> descriptor_pb2.FileDescriptorSet:
+    def takes_any(self, rpc: Rpc) -> bool:
+        """Return whether a message of the method may hold an Any; raise as `prune` does."""
+        return any(one.full_name == _ANY for one in self._reachable((_top(rpc.request), _top(rpc.response))))
+
+    def prune(self, rpc: Rpc, *, for_any: bool = False) -> descriptor_pb2.FileDescriptorSet:
         """Return the files of a method, with its service and the types of its messages only.
 
+        `for_any`: also with all messages of these files and of those that they import, which an Any may hold.
         Raise Unusable for a method that needs more than 2,000 types.
         """
         service = rpc.pool.FindServiceByName(rpc.service)
-        needed_types = {
-            one.full_name: one for one in self._reachable((_top(rpc.request), _top(rpc.response)))
-        }
+        begin: list[Any] = [_top(rpc.request), _top(rpc.response)]
+        if for_any:
+            begin += _messages_of_files((service.file, rpc.request.file, rpc.response.file))
+        needed_types = {one.full_name: one for one in self._reachable(begin)}
         files: dict[str, descriptor_pb2.FileDescriptorProto] = {}
         imports: dict[str, set[str]] = {}
         for one in needed_types.values():
@@ -102,9 +110,29 @@ class DescriptorPruner:
 
 
 def encode_descriptors(rpc: Rpc, pruner: "DescriptorPruner") -> str | None:
-    """Return the pruned descriptors of a method as base64 of a FileDescriptorSet; None above 256 KiB."""
+    """Return the pruned descriptors of a method as base64 of a FileDescriptorSet; None above 256 KiB.
+
+    Those of a method that may hold an Any have what it may hold, as far as there is room.
+    """
+    if pruner.takes_any(rpc):
+        with contextlib.suppress(Unusable):
+            raw = pruner.prune(rpc, for_any=True).SerializeToString(deterministic=True)
+            if len(raw) <= _MAX_STORED_BYTES:
+                return base64.b64encode(raw).decode()
     raw = pruner.prune(rpc).SerializeToString(deterministic=True)
     return base64.b64encode(raw).decode() if len(raw) <= _MAX_STORED_BYTES else None
+
+
+def _messages_of_files(files: Iterable[FileDescriptor]) -> list[Any]:
+    """Return the top-level messages of files, and of all that they import, but for those of the library."""
+    seen: dict[str, FileDescriptor] = {}
+    waiting = list(files)
+    while waiting:
+        file = waiting.pop()
+        if file.name not in seen and file.name not in OWN_FILES:
+            seen[file.name] = file
+            waiting += file.dependencies
+    return [message for file in seen.values() for message in file.message_types_by_name.values()]
 
 
 def _top(descriptor: Any) -> Any:

@@ -33,13 +33,19 @@ OWN_FILES: Final[Mapping[str, Any]] = {
         field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2,
     )
 }  # fmt: skip
+_ANY: Final = any_pb2.DESCRIPTOR.name
+# None of these imports another file.
+_WELL_KNOWN_FILES: Final = tuple(
+    module.DESCRIPTOR.name
+    for module in (duration_pb2, empty_pb2, field_mask_pb2, struct_pb2, timestamp_pb2, wrappers_pb2)
+)
 _OWN_PACKAGE: Final = "google.protobuf"
 SAFE: Final = descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS
 IDEMPOTENT: Final = descriptor_pb2.MethodOptions.IDEMPOTENT
 
 
 class Unusable(Exception):
-    """Descriptors are inconsistent, or reference what is missing. The text completes "it has ..."."""
+    """Raised for descriptors that cannot be used; the text names the defect, e.g. `a missing import`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +94,15 @@ def build_pool(files: Mapping[str, descriptor_pb2.FileDescriptorProto]) -> Descr
                     added.add(last)
                     _add(pool, last, proto)
             elif missing[0] in seen:
-                raise Unusable("imports that go round")
+                raise Unusable("circular imports")
             else:
                 seen.add(missing[0])
                 path.append(missing[0])
+    if _ANY in added:
+        # An Any may hold a well-known type that no file imports.
+        for name in _WELL_KNOWN_FILES:
+            if name not in added:
+                _add(pool, name, None)
     return pool
 
 
@@ -105,7 +116,7 @@ def find_rpc(pool: DescriptorPool, service: str, method: str) -> Rpc | None:
 
 
 def rpc(method: MethodDescriptor, pool: DescriptorPool) -> Rpc:
-    """Return the description of a method of a pool."""
+    """Return the description of a method, with its idempotency level, from its descriptor in `pool`."""
     level = method.GetOptions().idempotency_level
     return Rpc(
         service=method.containing_service.full_name,
@@ -125,7 +136,7 @@ def read_descriptors(text: str) -> DescriptorPool:
     try:
         found = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, DecodeError):
-        raise Unusable("no base64 of a FileDescriptorSet") from None
+        raise Unusable("text that is not a FileDescriptorSet in base64") from None
     return build_pool({file.name: file for file in found.file})
 
 
@@ -133,7 +144,7 @@ def _dependencies(name: str, proto: descriptor_pb2.FileDescriptorProto | None) -
     if name in OWN_FILES:
         return [one.name for one in OWN_FILES[name].dependencies]
     if proto is None:
-        raise Unusable("an import that is not there")
+        raise Unusable("a missing import")
     return list(proto.dependency)
 
 
@@ -143,7 +154,7 @@ def _add(pool: DescriptorPool, name: str, proto: descriptor_pb2.FileDescriptorPr
         return
     assert proto is not None  # noqa: S101 - its dependencies were read.
     if f"{proto.package}.".startswith(f"{_OWN_PACKAGE}."):
-        raise Unusable("another google.protobuf than the known one")
+        raise Unusable("a file of its own in the package google.protobuf")
     try:
         pool.AddSerializedFile(proto.SerializeToString())
     except (TypeError, ValueError, DecodeError):

@@ -67,7 +67,9 @@ def build_manual(found: ReflectedServices, method: str | None, *, max_bytes: int
 
 
 def _tool(rpc: Rpc, service: str, pruner: DescriptorPruner) -> dict[str, Any]:
-    template = {"service_name": rpc.service, "method_name": rpc.name}
+    template: dict[str, Any] = {"service_name": rpc.service, "method_name": rpc.name}
+    if rpc.server_streaming:
+        template["server_streaming"] = True
     try:
         descriptors = encode_descriptors(rpc, pruner)
     except Unusable:
@@ -85,10 +87,10 @@ def _tool(rpc: Rpc, service: str, pruner: DescriptorPruner) -> dict[str, Any]:
 def _description(rpc: Rpc) -> str:
     words = " ".join(word if word.isupper() else word.lower() for word in _WORDS.findall(rpc.name))
     first = f"{words[:1].upper()}{words[1:]}" or rpc.name
-    takes, gives = _names(rpc.request), _names(rpc.response)
+    takes, returns = _names(rpc.request), _names(rpc.response)
     parts = [f"{first}: the method {rpc.name} of the gRPC service {rpc.service}."]
     parts += [f"Takes {takes}."] if takes else []
-    parts += [f"Gives {gives}."] if gives else []
+    parts += [f"Returns {returns}."] if returns else []
     return " ".join(parts) + _KINDS[rpc.kind]
 
 

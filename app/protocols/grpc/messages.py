@@ -19,6 +19,7 @@ from app.text import pointer
 
 _WELL_KNOWN: Final = "google.protobuf."
 _OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})
+_EMPTY_TYPE: Final = "/google.protobuf.Empty"
 _MAX_ERRORS: Final = 20
 _CHECKED_BYTES: Final = 64 << 10
 _MAPPING_ERRORS: Final = (
@@ -55,10 +56,8 @@ def encode_message(arguments: Any, descriptor: Descriptor, pool: DescriptorPool,
             field_error = FieldError(pointer(at, *unknown[:1]), "Give one argument: value.")
             raise InvalidArguments("The arguments are not those of the method.", errors=[field_error])
         value, at = arguments["value"], pointer(at, "value")
-    message = GetMessageClass(descriptor)()
     try:
-        json_format.ParseDict(value, message, descriptor_pool=pool)
-        raw: bytes = message.SerializeToString(deterministic=True)
+        raw = _serialized(value, descriptor, pool)
     except _MAPPING_ERRORS:
         field_errors = list(_first_errors(_field_errors(value, descriptor, pool, at))) or [
             FieldError(at, "It does not fit.")
@@ -114,6 +113,33 @@ def check_json_size(value: Any, max_bytes: int) -> None:
             raise _too_large(max_bytes)
 
 
+def _serialized(value: Any, descriptor: Descriptor, pool: DescriptorPool) -> bytes:
+    message = GetMessageClass(descriptor)()
+    try:
+        json_format.ParseDict(value, message, descriptor_pool=pool)
+    except json_format.Error:
+        spelled = _without_empty_values(value)
+        if spelled == value:
+            raise
+        message = GetMessageClass(descriptor)()
+        json_format.ParseDict(spelled, message, descriptor_pool=pool)
+    raw: bytes = message.SerializeToString(deterministic=True)
+    return raw
+
+
+def _without_empty_values(value: Any) -> Any:
+    """Return JSON in which no Any of an Empty has the `value` that the mapping gives it.
+
+    Other libraries write `{"@type": ..., "value": {}}`; this one takes it for a field of the Empty.
+    """
+    if isinstance(value, dict):
+        is_empty = str(value.get("@type", "")).endswith(_EMPTY_TYPE) and value.get("value") == {}
+        return {
+            key: _without_empty_values(one) for key, one in value.items() if not (is_empty and key == "value")
+        }
+    return [_without_empty_values(one) for one in value] if isinstance(value, list) else value
+
+
 def _first_errors(field_errors: Iterator[FieldError]) -> Iterator[FieldError]:
     for _, field_error in zip(range(_MAX_ERRORS), field_errors, strict=False):
         yield field_error
@@ -152,9 +178,9 @@ def _field_errors(value: Any, descriptor: Descriptor, pool: DescriptorPool, at: 
         groups = [oneof for oneof in descriptor.oneofs if len(oneof.fields) > 1]
         for oneof in groups:
             names = [one.json_name for one in oneof.fields]
-            given = [key for key in value if key in fields and fields[key] in oneof.fields]
-            if len(given) > 1:
-                yield FieldError(pointer(at, given[1]), "Only one of these may be given.", names)
+            present = [key for key in value if key in fields and fields[key] in oneof.fields]
+            if len(present) > 1:
+                yield FieldError(pointer(at, present[1]), "Give only one of these.", names)
 
 
 def _errors_within(
@@ -184,7 +210,8 @@ def _value_error(value: Any, field: FieldDescriptor, pool: DescriptorPool, at: s
     if field.message_type is not None:
         yield from _field_errors(value, field.message_type, pool, at)
     elif field.enum_type is not None:
-        yield FieldError(at, "Give one of its names.", [one.name for one in field.enum_type.values][:100])
+        expected = [one.name for one in field.enum_type.values][:100]
+        yield FieldError(at, "Give one of its names, or its number.", expected)
     else:
         yield FieldError(at, "The value does not fit the field's type.")
 

@@ -1,7 +1,7 @@
 """Metadata of a call: headers of the template and of the call, and credentials, which override both."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from app.errors import CredentialMissing, FieldError, InvalidInput
 from app.outbound.attach import attach
@@ -39,7 +39,7 @@ def template_metadata(headers: dict[str, str]) -> Pairs:
     return found
 
 
-def build_metadata(fixed: Pairs, call: Call, *, masked: bool = False) -> Pairs:
+def build_metadata(fixed: Pairs, call: Call[Any], *, masked: bool = False) -> Pairs:
     """Return the metadata of a call; raise CredentialMissing for a credential that it cannot carry.
 
     With `masked`, secrets are `***`.

@@ -16,6 +16,10 @@ def _address(fields: Fields) -> str:
     return socket_address("grpc", fields)
 
 
+def _streams(fields: Fields) -> bool:
+    return bool(fields.get("server_streaming"))
+
+
 PROTOCOL = ProtocolRecord(
     name="grpc",
     template=GrpcTemplate,
@@ -23,8 +27,10 @@ PROTOCOL = ProtocolRecord(
     extra="grpc",
     libraries=("grpc", "grpc_reflection", "google"),
     origin=origin_of,
+    streams=_streams,
     address=_address,
     socket_schemes=("grpc", "grpcs"),
+    tls_schemes=("grpcs",),
     is_introspected=True,
     direct=DirectMode(versions=frozenset({0})),
 )

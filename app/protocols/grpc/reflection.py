@@ -18,7 +18,7 @@ _PATH: Final = "/grpc.reflection.{}.ServerReflection/ServerReflectionInfo"
 _UNIMPLEMENTED: Final = 12
 _NOT_FOUND: Final = 5
 # Services of the server itself, which are not tools.
-_OF_SERVERS: Final = ("grpc.reflection.", "grpc.health.", "grpc.channelz.", "grpc.binarylog.")
+_SERVER_SERVICES: Final = ("grpc.reflection.", "grpc.health.", "grpc.channelz.", "grpc.binarylog.")
 _MAX_SERVICES: Final = 1_000
 _MAX_FILES: Final = 5_000
 
@@ -48,7 +48,7 @@ class ReflectionClient:
         """Return the names of all services except those of the server itself, such as reflection."""
         response = await self._exchange(list_services="*")
         names = [one.name for one in response.list_services_response.service]
-        return [name for name in dict.fromkeys(names) if not name.startswith(_OF_SERVERS)]
+        return [name for name in dict.fromkeys(names) if not name.startswith(_SERVER_SERVICES)]
 
     async def file_with_symbol(self, symbol: str) -> list[descriptor_pb2.FileDescriptorProto] | None:
         """Return the file that declares a symbol, with any that it imports; None where there is none."""

@@ -74,16 +74,16 @@ def _described(model: GrpcTemplate) -> Rpc | None:
     return rpc
 
 
-def encode_messages(rpc: Rpc, call: Call) -> list[bytes]:
+def encode_messages(rpc: Rpc, call: Call[GrpcTarget]) -> list[bytes]:
     """Return the serialised messages of a call; raise InvalidArguments."""
     if not rpc.client_streaming:
         return [encode_message(call.arguments, rpc.request, rpc.pool)]
-    given = call.arguments.get("messages")
+    listed = call.arguments.get("messages")
     unknown = [key for key in call.arguments if key != "messages"]
-    if unknown or not isinstance(given, list):
+    if unknown or not isinstance(listed, list):
         field_error = FieldError(pointer("", *unknown[:1]), "Give one argument: messages, a list.")
         raise InvalidArguments("The arguments are not those of the method.", errors=[field_error])
     return [
         encode_message(one, rpc.request, rpc.pool, at=pointer("/messages", index))
-        for index, one in enumerate(given)
+        for index, one in enumerate(listed)
     ]

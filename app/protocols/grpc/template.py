@@ -1,17 +1,19 @@
 """Call templates of `grpc`."""
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
+from app.errors import FieldError, InvalidInput
 from app.utcp.call_template import CallTemplate
 
 
 class GrpcTemplate(CallTemplate):
     """UTCP 0.x's `grpc`. Without `service_name` and `method_name` a discovery generates a tool per method.
 
-    Not in UTCP are `headers`, the metadata of each call, and `descriptors`, which a discovery sets: the
-    method's descriptors as base64 of a FileDescriptorSet. Without them the method is looked up by reflection.
+    Not in UTCP are `headers`, the metadata of each call, and what a discovery sets: `descriptors`, those of
+    the method as base64 of a FileDescriptorSet, without which the method is looked up by reflection, and
+    `server_streaming`, by which manuals tell that the tool streams.
     """
 
     call_template_type: Literal["grpc"] = "grpc"
@@ -22,6 +24,15 @@ class GrpcTemplate(CallTemplate):
     use_ssl: bool = False
     headers: dict[str, str] = Field(default_factory=dict, repr=False)
     descriptors: str | None = Field(default=None, max_length=512 << 10, repr=False)
+    server_streaming: bool | None = None
+
+    def for_tool(self, name: str) -> Self:  # noqa: ARG002 - names of gRPC are no names of tools.
+        """Return the template; raise InvalidInput where it names no method."""
+        absent = [key for key in ("service_name", "method_name") if getattr(self, key) is None]
+        if absent:
+            errors = [FieldError(f"/{key}", "A tool names its service and its method.") for key in absent]
+            raise InvalidInput("The tool names no method.", errors=errors)
+        return self
 
     @field_validator("use_ssl", "headers", mode="before")
     @classmethod

@@ -5,19 +5,42 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
+import orjson
+
+from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
+from app.http_requests.templates import ResponseSpec
 from app.outbound.framing import parse_events
-from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.outbound.response import OutboundResponse
+from app.protocols.base import AdapterContext, Call, DescribesResponses, Discovered, Result
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 
 _SMALL_BODY = 64 * 1024
+# Headers of a response without body that are not described: those of the connection (RFC 9110 sections 7.6.1,
+# 11.7), cookies, and what belongs to the exchange of credentials.
+_UNDESCRIBED_HEADERS = frozenset(
+    {
+        "authentication-info",
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-connection",
+        "set-cookie",
+        "set-cookie2",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
-class HttpAdapter(HttpBasedAdapter):
+class HttpAdapter(HttpBasedAdapter, DescribesResponses):
     """The adapter for calls over HTTP(S)."""
 
     name: ClassVar[str] = "http"
+    keeps_digits: ClassVar[bool] = True
 
     def __init__(self, context: AdapterContext) -> None:
         super().__init__(context)
@@ -31,24 +54,28 @@ class HttpAdapter(HttpBasedAdapter):
         """Return the scheme, host and port of the template's URL, which no argument can change."""
         return target.origin
 
+    def response_spec(self, target: ArgumentPlan) -> ResponseSpec | None:
+        """Return what an OpenAPI document says of the response beyond the output schema of the tool."""
+        return target.response
+
     def is_safe(self, target: ArgumentPlan) -> bool:
-        """Return whether the method is GET, HEAD or OPTIONS."""
+        """Return whether the method is a safe one, such as GET, HEAD, OPTIONS or QUERY."""
         return target.safe
 
     def is_idempotent(self, target: ArgumentPlan) -> bool:
         """Return whether the method is a safe one, PUT or DELETE."""
         return target.safe or target.method in ("PUT", "DELETE")
 
-    def request_identity(self, call: Call) -> bytes | None:
-        """Return the method, URL, headers and body of a GET or HEAD; None for other methods.
+    def request_identity(self, call: Call[ArgumentPlan]) -> bytes | None:
+        """Return the method, URL, headers and body of a GET, HEAD or QUERY; None for other methods.
 
         None as well for conditional and range requests (RFC 9110 sections 13 and 14).
         """
         plan: ArgumentPlan = call.target
         prepared = plan.prepare(call.arguments)
-        if prepared.method.upper() not in ("GET", "HEAD"):
+        if prepared.method not in ("GET", "HEAD", "QUERY"):
             return None
-        pieces = [prepared.method.upper(), prepared.url]
+        pieces = [prepared.method, prepared.url]
         for name, value in prepared.headers:
             lowered = name.lower()
             if lowered in ("range", "cache-control", "pragma") or lowered.startswith("if-"):
@@ -60,8 +87,10 @@ class HttpAdapter(HttpBasedAdapter):
         """Return the HTTP method."""
         return target.method
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[ArgumentPlan]) -> Result:
         """Send the request and return the response; its body is read at once up to 64 KiB, else streamed.
+
+        A response to HEAD, and one to OPTIONS without a body, is `{"status", "headers"}` as JSON.
 
         Raise UpstreamUnauthorized for 401, UpstreamRejected for other statuses than 2xx and 304, and what the
         engine raises.
@@ -72,11 +101,15 @@ class HttpAdapter(HttpBasedAdapter):
             if call.has_large_arguments
             else plan.prepare(call.arguments)
         )
+        _add_accept(prepared, call)
         response = await self.send(prepared, call)
         status = response.status
         if not (200 <= status < 300 or status == 304):
             raise await self.rejection(response, call)
         limit = call.limits.response_bytes
+        if plan.method == "HEAD" and status != 304:
+            response.close()
+            return self._described(response)
         result = Result(
             status=status,
             headers=self.response_headers(response),
@@ -90,6 +123,8 @@ class HttpAdapter(HttpBasedAdapter):
         length = response.length
         if response.is_complete or (length is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)
+            if not result.body and plan.method == "OPTIONS" and status != 304:
+                return self._described(response)
         else:
             response.check_headers(limit)
             result.stream = response.iterate(limit)
@@ -101,13 +136,48 @@ class HttpAdapter(HttpBasedAdapter):
             )
         return result
 
-    async def discover(self, call: Call) -> Discovered:
+    def _described(self, response: OutboundResponse) -> Result:
+        """Return the status and the headers of a response without body, as JSON.
+
+        Names are in lower case, each once; known secrets are masked.
+        """
+        fields = [(name.lower(), value) for name, value in response.headers.items()]
+        of_connection = {
+            option.strip().lower()
+            for name, value in fields
+            if name == "connection"
+            for option in value.split(",")
+        }
+        described: dict[str, str] = {}
+        for name, value in fields:
+            if name in _UNDESCRIBED_HEADERS or name in of_connection or not value.isprintable():
+                continue
+            masked = self._masker.mask(value)
+            described[name] = f"{described[name]}, {masked}" if name in described else masked
+        return Result(
+            status=response.status,
+            headers=self.response_headers(response),
+            media_type="application/json",
+            body=orjson.dumps({"status": response.status, "headers": described}),
+            upstream_headers=response.headers,
+        )
+
+    async def discover(self, call: Call[ArgumentPlan]) -> Discovered:
         """Return the document at the template's URL, requested with its method, auth and headers."""
         plan: ArgumentPlan = call.target
         document_call = replace(call, headers=(_ACCEPT,))
         return await self.fetch_document(plan.prepare(call.arguments), document_call)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[ArgumentPlan]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`."""
         plan: ArgumentPlan = call.target
-        return self.describe_request(plan.prepare(call.arguments), call)
+        prepared = plan.prepare(call.arguments)
+        _add_accept(prepared, call)
+        return self.describe_request(prepared, call)
+
+
+def _add_accept(prepared: PreparedRequest, call: Call[ArgumentPlan]) -> None:
+    """Add the tool's Accept header, unless the call has one: that of a client that asks for events."""
+    accept = call.target.accept
+    if accept is not None and not any(name.lower() == "accept" for name, _ in call.headers):
+        prepared.headers.append(("Accept", accept))

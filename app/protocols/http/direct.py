@@ -6,20 +6,42 @@ from typing import Any, Final
 
 from app.protocols.record import NotDirect
 
-_SERIALISATION: Final = {"style", "explode", "allow_reserved", "content_type"}
+_SERIALISATION: Final = {"style", "explode", "allow_reserved", "content_type", "encoding", "item_styles"}
+_LOCATIONS: Final = frozenset({"path", "query", "header"})
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]+)\}")
+# A released client rejects a whole manual for one tool with another method.
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH"})
+
+
+def without_unsendable(
+    fields: Mapping[str, Any], required: frozenset[str]
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the template without the optional parameters that UTCP cannot send, and the names of their
+    arguments.
+    """
+    if "parameters" not in fields:
+        return dict(fields), frozenset()
+    dropped = [
+        spec for spec in fields["parameters"] if spec["input"] not in required and not _is_sendable(spec)
+    ]
+    kept = [spec for spec in fields["parameters"] if spec not in dropped]
+    return {**fields, "parameters": kept}, frozenset(spec["input"] for spec in dropped)
 
 
 def native(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template; raise NotDirect where parameters do not go where UTCP would put them."""
+    """Return the template; raise NotDirect for a method that UTCP does not have, and where parameters do not
+    go where UTCP would put them.
+    """
+    method = fields.get("http_method", "GET")
+    if method not in _METHODS:
+        raise NotDirect(f"UTCP has no http_method {method}.")
     if "parameters" not in fields:
         return dict(fields)
     headers: list[str] = []
     path = set(_PLACEHOLDER.findall(fields["url"]))
     for spec in fields["parameters"]:
         location = spec["in"]
-        unusual = {key for key in _SERIALISATION & spec.keys() if not _is_usual(key, spec[key], location)}
-        if spec["input"] != spec["name"] or unusual or location == "cookie":
+        if not _is_sendable(spec):
             raise NotDirect(f"UTCP cannot send the parameter {spec['name']} as the document says.")
         if location == "header":
             headers.append(spec["name"])
@@ -30,10 +52,18 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise NotDirect("UTCP cannot send this request as the document says.")
     members = ("call_template_type", "http_method", "headers")
     made = {key: fields[key] for key in members if key in fields}
+    if "accept" in fields and not any(name.lower() == "accept" for name in made.get("headers") or {}):
+        made["headers"] = {**(made.get("headers") or {}), "Accept": fields["accept"]}
     made |= {"url": fields["url"].replace("$", "%24"), "content_type": "application/json"}
     if body is not None:
         made["body_field"] = body["input"]
     return made | ({"header_fields": headers} if headers else {})
+
+
+def _is_sendable(spec: Mapping[str, Any]) -> bool:
+    location = spec["in"]
+    unusual = any(not _is_usual(key, spec[key], location) for key in _SERIALISATION & spec.keys())
+    return spec["input"] == spec["name"] and not unusual and location in _LOCATIONS
 
 
 def _is_usual(key: str, value: Any, location: str) -> bool:

@@ -1,14 +1,24 @@
 """UTCP's `http`."""
 
-from app.protocols.http.direct import native
+from app.outbound.framing import EVENT_MEDIA_TYPES
+from app.protocols.http.direct import native, without_unsendable
 from app.protocols.http.template import HttpTemplate
-from app.protocols.record import DirectMode, ProtocolRecord
+from app.protocols.record import DirectMode, Fields, ProtocolRecord
 from app.protocols.shared.origins import url_origin
+
+
+def _streams(fields: Fields) -> bool:
+    """Return whether the tool accepts a response that consists of events."""
+    headers = {name.lower(): value for name, value in (fields.get("headers") or {}).items()}
+    ranges = str(headers.get("accept") or fields.get("accept") or "").lower().split(",")
+    return any(one.partition(";")[0].strip() in EVENT_MEDIA_TYPES for one in ranges)
+
 
 PROTOCOL = ProtocolRecord(
     name="http",
     template=HttpTemplate,
     adapter="app.protocols.http.adapter:HttpAdapter",
     origin=url_origin,
-    direct=DirectMode(by_default=True, native=native),
+    streams=_streams,
+    direct=DirectMode(by_default=True, without_unsendable=without_unsendable, native=native),
 )

@@ -14,11 +14,11 @@ class HttpTemplate(RequestTemplate):
     call_template_type: Literal["http"] = "http"
     auth_tools: Auth | None = Field(default=None, repr=False)
     gateways: list[str] | None = Field(default=None, alias="x-gateways", max_length=32)
-    """The identities of gateways like this one that a call goes through."""
+    """The identities of the UTCP gateways that a call passes."""
 
     @property
     def passed_gateways(self) -> tuple[str, ...]:
-        """The identities of gateways like this one that a call goes through."""
+        """The identities of the UTCP gateways that a call passes."""
         return tuple(self.gateways or ())
 
     def through_gateway(self, *, keeps_auth: bool) -> Self:

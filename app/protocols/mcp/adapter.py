@@ -8,14 +8,20 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
-from app.errors import FieldError, InvalidArguments, UpstreamErrorResponse, UpstreamRejected
+from app.errors import (
+    FieldError,
+    InvalidArguments,
+    UpstreamErrorResponse,
+    UpstreamRejected,
+    UpstreamTimeout,
+)
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
-from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
 from app.protocols.mcp.calls import McpCall, send_request
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server
 from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
-from app.protocols.mcp.results import resource_value, tool_error_value, tool_value
+from app.protocols.mcp.results import input_methods, resource_value, tool_error_value, tool_value
 from app.protocols.mcp.server import ErrorReply
 from app.protocols.mcp.session_pool import SessionPool
 from app.protocols.shared.programs import ProgramRules
@@ -24,9 +30,10 @@ from app.utcp.percent import escape
 
 _CLIENT_ERROR_CODES: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
 _ERROR_BODY: Final = 64 * 1024
+_MAX_NAMED: Final = 20
 
 
-class McpAdapter:
+class McpAdapter(ChecksUpstream):
     """The adapter for MCP servers; sessions are pooled."""
 
     name: ClassVar[str] = "mcp"
@@ -58,7 +65,7 @@ class McpAdapter:
         """Return whether a resource is read."""
         return target.uri is not None
 
-    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call[McpTarget]) -> bytes | None:  # noqa: ARG002 - the contract's.
         """Return None: responses may depend on the session."""
         return None
 
@@ -66,13 +73,13 @@ class McpAdapter:
         """Return the method of MCP: `resources/read` or `tools/call`."""
         return "resources/read" if target.uri is not None else "tools/call"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[McpTarget]) -> Result:
         """Call the tool or read the resource and return its value.
 
         Where the call takes events, reports of progress are events named `progress`. Raise UpstreamRejected
         for an error of the server or the tool, and what the session raises.
         """
-        target: McpTarget = call.target
+        target = call.target
         sent = McpCall(call)
         if target.uri is not None:
             uri = _resource_uri(target.uri, call.arguments)
@@ -84,15 +91,15 @@ class McpAdapter:
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )
         if call.stream_deadline is None:
-            return value_result(self._value(await pending, call), call)
+            return value_result(self._value(await pending, sent), call)
         task = asyncio.create_task(pending)
-        # Where the client disconnects early, nobody retrieves the exception.
+        # Where the client disconnects early, the exception is never retrieved.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await self._stream(task, sent, call)
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[McpTarget]) -> Discovered:
         """Return a manual of the server's tools, with `register_resources_as_tools` of its resources, too."""
-        target: McpTarget = call.target
+        target = call.target
         tools = tool_entries(target.name, await self._list(call, "tools"))
         if target.resources:
             for kind, entries in (("resources", resource_entries), ("resource_templates", template_entries)):
@@ -105,24 +112,33 @@ class McpAdapter:
         check_size(len(raw), call.limits.response_bytes)
         return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    async def check(self, call: Call[McpTarget]) -> None:
+        """Initialize a session, or use an open one, and list the server's tools."""
+        await self._list(call, "tools")
+
+    def describe(self, call: Call[McpTarget]) -> dict[str, Any]:
         """Return the request of MCP and the server's URL or command, secrets masked as `***`."""
-        target: McpTarget = call.target
+        target = call.target
         if target.uri is not None:
             params: dict[str, Any] = {"uri": _resource_uri(target.uri, call.arguments)}
         else:
             params = {"name": _tool_name(target), "arguments": call.arguments}
-        shown = describe_server(call)
+        server = describe_server(call)
         body = {"method": self.method(target), "params": params}
-        more = {key: value for key, value in shown.items() if key not in ("url", "headers")}
-        return {"method": "MCP", "url": shown["url"], "headers": shown["headers"], "body": {**body, **more}}
+        settings = {key: value for key, value in server.items() if key not in ("url", "headers")}
+        return {
+            "method": "MCP",
+            "url": server["url"],
+            "headers": server["headers"],
+            "body": {**body, **settings},
+        }
 
     async def aclose(self) -> None:
         """Close all sessions, and kill the servers that are programs."""
         if self._sessions is not None:
             await self._sessions.aclose()
 
-    async def _list(self, call: Call, kind: str) -> list[dict[str, Any]]:
+    async def _list(self, call: Call[McpTarget], kind: str) -> list[dict[str, Any]]:
         sent = McpCall(call)
         found: list[dict[str, Any]] = await self._request(
             sent, lambda session: getattr(session, kind)(sent.attempt)
@@ -138,20 +154,24 @@ class McpAdapter:
             status = 422 if error.code in _CLIENT_ERROR_CODES else 500
             response = UpstreamErrorResponse(status=status, body=body)
             detail = f"The MCP server responded with error {error.code}."
-            raise UpstreamRejected(detail, response=response) from None
+            raise UpstreamRejected(detail + _refusals(sent), response=response) from None
+        except UpstreamTimeout as error:
+            error.detail += _refusals(sent)
+            raise
 
-    def _value(self, result: dict[str, Any], call: Call) -> Any:
+    def _value(self, result: dict[str, Any], sent: "McpCall") -> Any:
         """Return the value of a result; raise UpstreamRejected for that of a tool that failed."""
         if result.get("resultType") == "input_required" or "inputRequests" in result:
             response = UpstreamErrorResponse(status=422, body=None)
-            raise UpstreamRejected(
-                "The MCP server requests further input, which is not supported.", response=response
-            )
-        if call.target.uri is not None:
+            kinds = ", ".join(input_methods(result))
+            detail = f"The MCP server requests further input{f' ({kinds})' if kinds else ''}"
+            raise UpstreamRejected(f"{detail}, which the gateway does not support.", response=response)
+        if sent.call.target.uri is not None:
             return resource_value(result)
         if result.get("isError"):
             response = UpstreamErrorResponse(status=422, body=self._masked(tool_error_value(result)))
-            raise UpstreamRejected("The MCP server's tool reported an error.", response=response)
+            detail = f"The MCP server's tool reported an error.{_refusals(sent)}"
+            raise UpstreamRejected(detail, response=response)
         return tool_value(result)
 
     def _masked(self, value: Any) -> Any:
@@ -160,17 +180,17 @@ class McpAdapter:
             raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY
         )
 
-    async def _stream(self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call) -> Result:
+    async def _stream(self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call[McpTarget]) -> Result:
         """Return a result with events once there is progress, or the complete result."""
         try:
             with time_limit(call.deadline):
-                await sent.changed(pending)
+                await sent.wait_for_progress(pending)
         except BaseException:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
             raise
         if pending.done() and not sent.progress:
-            final = value_result(self._value(pending.result(), call), call)
+            final = value_result(self._value(pending.result(), sent), call)
             check_size(len(final.body or b""), call.limits.event_bytes)
             return final
         events = self._events(pending, sent, call)
@@ -179,7 +199,7 @@ class McpAdapter:
         return result
 
     async def _events(
-        self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call
+        self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call[McpTarget]
     ) -> AsyncGenerator[StreamEvent, None]:
         deadline = call.stream_deadline or call.deadline
         try:
@@ -187,13 +207,21 @@ class McpAdapter:
                 while sent.progress:
                     yield StreamEvent(sent.progress.popleft(), name="progress")
                 with time_limit(deadline, "The MCP server's tool did not end in its time."):
-                    await sent.changed(pending)
-            final = value_result(self._value(pending.result(), call), replace(call, stream_deadline=None))
+                    await sent.wait_for_progress(pending)
+            final = value_result(self._value(pending.result(), sent), replace(call, stream_deadline=None))
             check_size(len(final.body or b""), call.limits.event_bytes)
             yield StreamEvent(final.body or b"", "json")
         finally:
             pending.cancel()
             await asyncio.gather(pending, return_exceptions=True)
+
+
+def _refusals(sent: McpCall) -> str:
+    """Return a sentence about the requests of the server that were refused during the call, "" for none."""
+    if not sent.attempt.refused:
+        return ""
+    names = ", ".join(dict.fromkeys(sent.attempt.refused[:_MAX_NAMED]))
+    return f" Before, it requested {names} of its client, which the gateway does not support."
 
 
 def _cancel(pending: "asyncio.Task[Any]") -> None:

@@ -19,8 +19,8 @@ _MAX_PROGRESS: Final = 256
 class McpCall:
     """A request. The last 256 reports of its progress are buffered until they are read."""
 
-    def __init__(self, call: Call) -> None:
-        target: McpTarget = call.target
+    def __init__(self, call: Call[McpTarget]) -> None:
+        target = call.target
         now = asyncio.get_running_loop().time()
         self.call = call
         self.session_deadline = min(call.deadline, now + (target.server.timeout or call.deadline))
@@ -37,8 +37,8 @@ class McpCall:
             self.progress.append(text)
             self._changed.set()
 
-    async def changed(self, pending: "asyncio.Task[Any]") -> None:
-        """Wait for progress or the end of the request."""
+    async def wait_for_progress(self, pending: "asyncio.Task[Any]") -> None:
+        """Wait until a report of progress is buffered or the request, the task `pending`, has ended."""
         if self.progress or pending.done():
             return
         self._changed.clear()
@@ -57,9 +57,9 @@ class McpCall:
 
 
 async def send_request(sessions: Any, sent: McpCall, operation: Callable[[Any], Awaitable[Any]]) -> Any:
-    """Return the server's response. A session that the server has forgotten is opened anew, once.
+    """Return the server's response. A session that the server does not know any more is opened again, once.
 
-    Raise Rejected, and what a call raises.
+    Raise ErrorReply, and what a call raises.
     """
     server = server_of(sent.call)
     with time_limit(sent.deadline, "The MCP server did not respond in time."):

@@ -1,4 +1,4 @@
-"""Compilation of an `mcp` call template: how its server is reached, and which tool or resource is called."""
+"""Compilation of an `mcp` call template: the settings of its server, and the tool or resource to call."""
 
 import hashlib
 from collections.abc import Mapping
@@ -64,9 +64,9 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
     )
 
 
-def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
+def server_of(call: Call[McpTarget], *, masked: bool = False) -> McpServerSettings:
     """Return the server with the credentials of a call; InvalidInput for one that it cannot carry."""
-    target: McpTarget = call.target
+    target = call.target
     config = fill_sealed_fields(target.fields, call.credentials, masked=masked)["config"]["mcpServers"][
         target.name
     ]
@@ -74,8 +74,8 @@ def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
     if target.program is not None:
         if wires:
             raise InvalidInput(
-                f"A program takes credentials by env only, not as a {wires[0].location}: take the credential "
-                f"{wires[0].slot!r} out, and give its value by a variable."
+                f"A program takes credentials by env only, not as a {wires[0].location}: remove the "
+                f"credential {wires[0].slot!r}, and pass its value by a variable."
             )
         words = (target.program, *(str(word) for word in config.get("args", ())))
         environment = dict(config.get("env", {}))
@@ -102,9 +102,9 @@ def server_of(call: Call, *, masked: bool = False) -> McpServerSettings:
     )
 
 
-def describe_server(call: Call) -> dict[str, Any]:
-    """Return how the server is reached, without secrets."""
-    target: McpTarget = call.target
+def describe_server(call: Call[McpTarget]) -> dict[str, Any]:
+    """Return the URL and headers, or the command and environment, of the server; secrets as `***`."""
+    target = call.target
     server = server_of(call, masked=True)
     if server.command is None:
         return {"url": server.url, "headers": dict(server.headers)}

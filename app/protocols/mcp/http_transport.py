@@ -5,6 +5,7 @@ the attempt of its request, and the SDK gets the status 202 without a body, whic
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
@@ -37,6 +38,8 @@ _ERROR_BODY: Final = 64 * 1024
 _MAX_SECRET_LENGTH: Final = 8 * 1024
 _FOREVER: Final = 365 * 86400.0
 _UNBOUNDED: Final = 1 << 50
+# The parameter of a challenge (RFC 9728 section 5.1), without userinfo, query and fragment.
+_RESOURCE_METADATA: Final = re.compile(r'resource_metadata="(https?://[A-Za-z0-9._~:/\[\]%-]{1,500})"')
 
 
 class McpTransport(httpx2.AsyncBaseTransport):
@@ -120,7 +123,8 @@ class McpTransport(httpx2.AsyncBaseTransport):
             limit = _UNBOUNDED
             if not 200 <= status < 300:
                 response.close()
-                attempt.fail(_status_error(status, None))
+                challenge = response.headers.get("WWW-Authenticate", "")
+                attempt.fail(_status_error(status, None, challenge=challenge))
                 return httpx2.Response(status if status >= 400 else 502, request=request)
         elif not 200 <= status < 300:
             raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
@@ -133,7 +137,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 if raw
                 else None
             )
-            raise _status_error(status, masked)
+            raise _status_error(status, masked, challenge=response.headers.get("WWW-Authenticate", ""))
         if "event-stream" in media:
             stream = _SdkResponseStream(response, attempt, limit=limit)
             return httpx2.Response(status, headers=headers, stream=stream, request=request)
@@ -172,11 +176,14 @@ class _SdkResponseStream(httpx2.AsyncByteStream):
         self._response.close()
 
 
-def _status_error(status: int, body: Any) -> GatewayError:
+def _status_error(status: int, body: Any, *, challenge: str) -> GatewayError:
+    """Return the error for a status that is no success; `challenge` is the header WWW-Authenticate."""
     error_response = UpstreamErrorResponse(status=status, body=body)
     if status == 401:
+        metadata = _RESOURCE_METADATA.search(challenge)
+        place = f" Its protected resource metadata (RFC 9728) is at {metadata[1]}." if metadata else ""
         return UpstreamUnauthorized(
-            "The MCP server rejected the credential (status 401).", response=error_response
+            f"The MCP server rejected the credential (status 401).{place}", response=error_response
         )
     if 300 <= status < 400:
         detail = f"The MCP server responded with status {status}. Redirects are not followed."

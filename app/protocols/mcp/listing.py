@@ -49,7 +49,7 @@ def template_entries(server: str, templates: Iterable[Json]) -> list[Json]:
 
 
 def uri_names(uri: str) -> list[str]:
-    """Return the placeholders of a resource's URI."""
+    """Return the names of the placeholders (`{name}`) in the URI of a resource template, each once."""
     return list(dict.fromkeys(_VARIABLE.findall(uri)))
 
 

@@ -1,6 +1,7 @@
 """One attempt of a request to an MCP server: its deadline, limits and failure.
 
-The SDK sends in tasks of its own, but in the context of the caller, so a context variable holds the attempt.
+The SDK sends in tasks of its own, but in the context of the code that calls it: a context variable holds the
+attempt.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ class PendingRequest:
     failed: asyncio.Event = field(default_factory=asyncio.Event)
     closed: bool = False
     responses: set[OutboundResponse] = field(default_factory=set, repr=False)
+    refused: list[str] = field(default_factory=list)
+    """The methods of requests that the server sent meanwhile, each of which got the error -32601."""
 
     def fail(self, error: GatewayError) -> None:
         """Record the error of the attempt, unless there is an earlier one."""

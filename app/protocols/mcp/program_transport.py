@@ -2,31 +2,79 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
 
 import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from app.errors import GatewayError, ResponseTooLarge, UpstreamUnreachable
+from app.errors import (
+    GatewayError,
+    ResponseTooLarge,
+    UpstreamError,
+    UpstreamErrorResponse,
+    UpstreamUnreachable,
+)
+from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest
 from app.protocols.shared.programs import ProgramCommand, ProgramRules, RunningProgram, start_program
+from app.protocols.shared.programs.running import TAIL
+from app.security.masking import Masker
 
 Streams = tuple[
     "anyio.abc.ObjectReceiveStream[SessionMessage | Exception]", "anyio.abc.ObjectSendStream[SessionMessage]"
 ]
 
 
+_MAX_SHOWN_BYTES: Final = 8 * 1024
+
+
+@dataclass(eq=False)
+class ServerProgram:
+    """A server that is a program. `running` is set once it is started, `exit_code` if it ends by itself."""
+
+    command: ProgramCommand
+    rules: ProgramRules
+    running: RunningProgram | None = None
+    exit_code: int | None = None
+
+
+async def with_program_output(
+    error: GatewayError, program: ServerProgram | None, masker: Masker
+) -> GatewayError:
+    """Return an error with the exit code of the server's program and the end of its standard error, masked.
+
+    The same error where the server is no program, or the error has a response already.
+    """
+    running = None if program is None else program.running
+    if not isinstance(error, UpstreamError) or error.response is not None:
+        return error
+    if program is None or running is None or running.failure is not None:
+        return error
+    tail = await running.final_tail()
+    text = sanitize_error_body(tail, "text/plain", masker=masker, limit=TAIL, complete=True) if tail else ""
+    stderr = text[-_MAX_SHOWN_BYTES:] if isinstance(text, str) else text
+    body = {"exit_code": program.exit_code, "stderr": stderr}
+    response = UpstreamErrorResponse(
+        status=500, body={key: value for key, value in body.items() if value is not None}
+    )
+    return type(error)(error.detail, response=response, request_sent=error.request_sent)
+
+
 @contextlib.asynccontextmanager
 async def program_streams(
-    command: ProgramCommand, rules: ProgramRules, *, max_line_bytes: int, opening: PendingRequest
+    program: ServerProgram, *, max_line_bytes: int, opening: PendingRequest
 ) -> AsyncIterator[Streams]:
-    """The streams of a running server, which is killed at the end. A line has at most `max_line_bytes` bytes.
+    """Yield the streams of a running server, which is killed at the end.
+
+    A line of its output may have at most `max_line_bytes` bytes.
 
     The error of a server that ends is reported to `opening`, the attempt that opens the session.
     """
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    running = await start_program(command, rules)
+    running = program.running = await start_program(program.command, program.rules)
 
     async def receive() -> None:
         async with received:
@@ -41,6 +89,10 @@ async def program_streams(
                 return
             if running.ended.is_set() and running.failure is not None:
                 detail = f"The MCP server could not be started: {running.failure}."
+                opening.fail(UpstreamUnreachable(detail, request_sent=False))
+            elif running.ended.is_set():
+                code = program.exit_code = running.exit_code
+                detail = f"The MCP server ended with exit code {code} before a session with it was open."
                 opening.fail(UpstreamUnreachable(detail, request_sent=False))
         running.kill()
 

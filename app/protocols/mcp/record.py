@@ -4,6 +4,7 @@ from typing import Any
 from urllib.parse import quote
 
 from app.errors import FieldError, InvalidInput
+from app.protocols.mcp.configuration import read_configuration
 from app.protocols.mcp.template import McpTemplate
 from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord, not_direct_here
 from app.text import pointer
@@ -38,6 +39,11 @@ def _parts(fields: Fields) -> list[dict[str, Any]]:
     return [_with_servers(fields, {name: server}) for name, server in _servers(fields).items()]
 
 
+def _part_pointer(fields: Fields) -> str:
+    servers = (fields.get("config") or {}).get("mcpServers") or {}
+    return pointer("/config/mcpServers", *servers) if len(servers) == 1 else ""
+
+
 def _address(fields: Fields) -> str:
     servers = (fields.get("config") or {}).get("mcpServers") or {}
     return " ".join(server["url"] for server in servers.values() if server.get("url"))
@@ -52,7 +58,7 @@ def _native(fields: Fields) -> dict[str, Any]:
 
 
 def _with_whole_urls(fields: Fields) -> dict[str, Any]:
-    """UTCP's `mcp` has the parameters of a URL in the URL."""
+    """Return the template with the parameters of each URL in the URL itself, as UTCP's `mcp` has them."""
     servers: dict[str, dict[str, Any]] = {}
     for name, server in _servers(fields).items():
         rest = {key: value for key, value in server.items() if key != "query"}
@@ -62,7 +68,7 @@ def _with_whole_urls(fields: Fields) -> dict[str, Any]:
 
 
 def _tool_name(_name: str, fields: Fields) -> str:
-    """UTCP's plugin for MCP reads server and tool out of the name."""
+    """Return `server.tool`: UTCP's plugin for MCP takes the server and the tool from the name."""
     (server,) = _servers(fields)
     return f"{server}.{fields['tool_name']}"
 
@@ -76,6 +82,8 @@ PROTOCOL = ProtocolRecord(
     origin=origin_of,
     address=_address,
     parts=_parts,
+    part_pointer=_part_pointer,
+    from_configuration=read_configuration,
     program_schemes=("stdio",),
     is_introspected=True,
     may_be_local=True,

@@ -1,11 +1,13 @@
 """Conversion of results of MCP into JSON values, as in UTCP's own client."""
 
 import contextlib
+import re
 from typing import Any, Final
 
 import orjson
 
-_PLAIN: Final = frozenset({"type", "text"})
+_METHOD: Final = re.compile(r"[A-Za-z0-9_/.-]{1,64}")
+_MAX_METHODS: Final = 20
 
 
 def tool_value(result: dict[str, Any]) -> Any:
@@ -31,8 +33,17 @@ def resource_value(result: dict[str, Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
+def input_methods(result: dict[str, Any]) -> list[str]:
+    """Return the methods of the requests in an `InputRequiredResult`, each once, where they are legible."""
+    requests = result.get("inputRequests")
+    listed = requests.values() if isinstance(requests, dict) else ()
+    named = [one.get("method") for one in listed if isinstance(one, dict)]
+    legible = [name for name in named if isinstance(name, str) and _METHOD.fullmatch(name)]
+    return list(dict.fromkeys(legible))[:_MAX_METHODS]
+
+
 def tool_error_value(result: dict[str, Any]) -> Any:
-    """Return what a tool that failed says."""
+    """Return the value of the `CallToolResult` of a failed tool, without empty structured content."""
     return tool_value({key: value for key, value in result.items() if key != "structuredContent" or value})
 
 

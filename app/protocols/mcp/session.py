@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
@@ -34,7 +35,7 @@ from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.mcp.http_transport import McpTransport, closed_early
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest
-from app.protocols.mcp.program_transport import program_streams
+from app.protocols.mcp.program_transport import ServerProgram, program_streams, with_program_output
 from app.protocols.mcp.sanitize import sanitized_tools
 from app.protocols.mcp.server import ErrorReply, McpServerSettings
 from app.protocols.shared.programs import ProgramRules
@@ -53,10 +54,19 @@ _RESOURCE: Final[TypeAdapter[Any]] = TypeAdapter(types.ReadResourceResult | type
 HEADER_MISMATCH: Final = types.HEADER_MISMATCH
 
 
+_PING: Final = "ping"
+_METHOD: Final = re.compile(r"[A-Za-z0-9_/.-]{1,64}")
+
+
 class _Dispatcher(JSONRPCDispatcher[TransportContext]):
-    """The SDK's dispatcher, which sanitises listed tools and records that it has ended."""
+    """The SDK's dispatcher, which sanitises listed tools and records that it has ended.
+
+    Requests of the server (sampling, elicitation, roots) get the error -32601, since the gateway declares no
+    such capability (MCP, Lifecycle); `on_refusal` is called with their method.
+    """
 
     is_closed = False
+    on_refusal: Callable[[str], None] | None = None
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
@@ -64,15 +74,22 @@ class _Dispatcher(JSONRPCDispatcher[TransportContext]):
         raw = await super().send_raw_request(method, params, opts, **more)
         return sanitized_tools(raw) if method == "tools/list" else raw
 
-    async def run(self, *handlers: Any, **more: Any) -> None:
+    async def run(self, on_request: Any, *handlers: Any, **more: Any) -> None:
+        async def respond(context: Any, method: str, params: Any) -> Any:
+            if method == _PING:
+                return await on_request(context, method, params)
+            if self.on_refusal is not None and _METHOD.fullmatch(method):
+                self.on_refusal(method)
+            raise MCPError(types.METHOD_NOT_FOUND, "The client, a gateway, does not support this.", method)
+
         try:
-            await super().run(*handlers, **more)
+            await super().run(respond, *handlers, **more)
         finally:
             self.is_closed = True
 
 
 class McpSession:
-    """A session. `open` it, wait for `opened`, use it, `close` it."""
+    """A session. `open` it, await `wait_opened`, use it, `close` it."""
 
     def __init__(
         self, server: McpServerSettings, engine: Engine, rules: ProgramRules, masker: Masker
@@ -88,6 +105,8 @@ class McpSession:
         self._end = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner: asyncio.Task[None] | None = None
+        self._attempts: set[PendingRequest] = set()
+        self._program: ServerProgram | None = None
 
     def open(self, limits: Limits, seconds: float) -> None:
         """Start opening the session, for at most `seconds`; return at once.
@@ -105,7 +124,7 @@ class McpSession:
             return False
         return self._dispatcher is None or not self._dispatcher.is_closed
 
-    async def opened(self) -> None:
+    async def wait_opened(self) -> None:
         """Wait until the session is open; raise the error of opening it, `request_sent` False."""
         try:
             await asyncio.shield(self._ready)
@@ -182,10 +201,11 @@ class McpSession:
     async def _send(
         self, attempt: PendingRequest, operation: Callable[[ClientSession], Awaitable[_Response]]
     ) -> _Response:
-        """Return the server's response; raise Rejected, and what a call raises."""
+        """Return the server's response; raise ErrorReply, and what a call raises."""
         if self._session is None:
             raise closed_early(request_sent=False)
         token = CURRENT.set(attempt)
+        self._attempts.add(attempt)
         request_task: asyncio.Future[Any] = asyncio.ensure_future(operation(self._session))
         failure_task: asyncio.Future[Any] = asyncio.ensure_future(attempt.failed.wait())
         try:
@@ -195,12 +215,13 @@ class McpSession:
             return cast("_Response", request_task.result())
         except MCPError as error:
             if error.code == types.CONNECTION_CLOSED:
-                raise closed_early() from None
+                raise await with_program_output(closed_early(), self._program, self._masker) from None
             raise ErrorReply(error.code, error.message, error.data) from None
         except ValidationError:
             raise UpstreamMalformed("The MCP server's response is not what its protocol says.") from None
         finally:
             CURRENT.reset(token)
+            self._attempts.discard(attempt)
             failure_task.cancel()
             request_task.cancel()
             # The server is notified of the cancellation before its connection is closed.
@@ -212,6 +233,7 @@ class McpSession:
         try:
             async with self._streams(opening) as (reading, writing):
                 dispatcher = _Dispatcher(reading, writing)
+                dispatcher.on_refusal = self._refused
                 async with ClientSession(dispatcher=dispatcher, client_info=_CLIENT) as session:
                     async with asyncio.timeout_at(opening.deadline):
                         await self._negotiate(session, opening)
@@ -220,12 +242,11 @@ class McpSession:
                     self._dispatcher, self._session = dispatcher, session
                     self._ready.set_result(None)
                     await self._end.wait()
-        except TimeoutError:
-            self._fail(UpstreamTimeout("The MCP server did not open a session in time.", request_sent=False))
         except asyncio.CancelledError:
             self._fail(UpstreamUnreachable("The session with the MCP server was closed.", request_sent=False))
         except Exception as error:  # noqa: BLE001  (whatever the SDK's groups of tasks raise ends here)
-            self._fail(opening.failure or _cause(error))
+            failure = opening.failure or _cause(error)
+            self._fail(await with_program_output(failure, self._program, self._masker))
         finally:
             self._end.set()
 
@@ -248,15 +269,19 @@ class McpSession:
                 await session.discover()
             except (MCPError, RuntimeError, ValidationError):
                 # Whatever its response to the discovery of 2026-07-28, it may support the earlier handshake.
-                opening.failure = None
-                opening.failed.clear()
+                if self._program is None:
+                    opening.failure = None
+                    opening.failed.clear()
+                elif opening.failure is not None:
+                    raise opening.failure from None
                 await session.initialize()
 
     def _streams(self, opening: PendingRequest) -> contextlib.AbstractAsyncContextManager[Any]:
         server = self.server
         if server.command is not None:
+            self._program = ServerProgram(server.command, self._rules)
             return program_streams(
-                server.command, self._rules, max_line_bytes=opening.limits.response_bytes, opening=opening
+                self._program, max_line_bytes=opening.limits.response_bytes, opening=opening
             )
 
         def client(*_: Any, **__: Any) -> httpx2.AsyncClient:
@@ -284,6 +309,10 @@ class McpSession:
         ):
             yield streams
 
+    def _refused(self, method: str) -> None:
+        for attempt in self._attempts:
+            attempt.refused.append(method)
+
     def _fail(self, error: GatewayError) -> None:
         if not self._ready.done():
             if isinstance(error, UpstreamError):
@@ -297,6 +326,8 @@ def _cause(error: BaseException) -> GatewayError:
     """Return the gateway's own error within what the SDK raised."""
     if isinstance(error, GatewayError):
         return error
+    if isinstance(error, TimeoutError):
+        return UpstreamTimeout("The MCP server did not open a session in time.", request_sent=False)
     if isinstance(error, httpx2.InvalidURL):
         return InvalidInput("The URL of the MCP server cannot be called.")
     if isinstance(error, MCPError) and error.code == types.CONNECTION_CLOSED:

@@ -44,7 +44,7 @@ class SessionPool:
         try:
             try:
                 with Deadline(timer_queue(), deadline):
-                    await found.opened()
+                    await found.wait_opened()
             except TimeoutError:
                 raise UpstreamTimeout(
                     "The MCP server did not open a session in time.", request_sent=False

@@ -5,7 +5,9 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.errors import FieldError, InvalidInput
 from app.utcp.call_template import CallTemplate
+from app.utcp.names import legal_name
 
 
 class McpServer(BaseModel):
@@ -32,26 +34,26 @@ class McpServer(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _tolerant(cls, raw: Any) -> Any:
+    def _normalized(cls, raw: Any) -> Any:
         if not isinstance(raw, dict):
             return raw
-        given = {key: value for key, value in raw.items() if value is not None}
-        kind = str(given.get("transport") or given.get("type") or "").lower().replace("-", "_")
+        members = {key: value for key, value in raw.items() if value is not None}
+        kind = str(members.get("transport") or members.get("type") or "").lower().replace("-", "_")
         if kind in ("streamable_http", "streamablehttp", "http_stream"):
             kind = "http"
-        given["transport"] = kind or ("stdio" if given.get("command") else "http")
-        url = given.get("url")
+        members["transport"] = kind or ("stdio" if members.get("command") else "http")
+        url = members.get("url")
         if isinstance(url, str) and "?" in url:
-            given["url"], _, query = url.partition("#")[0].partition("?")
-            given["query"] = dict(parse_qsl(query, keep_blank_values=True)) | given.get("query", {})
-        return given
+            members["url"], _, query = url.partition("#")[0].partition("?")
+            members["query"] = dict(parse_qsl(query, keep_blank_values=True)) | members.get("query", {})
+        return members
 
     @model_validator(mode="after")
-    def _can_be_reached(self) -> Self:
+    def _require_command_or_url(self) -> Self:
         if self.transport == "stdio" and not self.command:
-            raise ValueError("A server of transport stdio has a command")
+            raise ValueError("A server of transport stdio must have a command")
         if self.transport != "stdio" and not self.url:
-            raise ValueError("A server of transport http or sse has a url")
+            raise ValueError("A server of transport http or sse must have a url")
         return self
 
 
@@ -64,7 +66,7 @@ class McpConfig(BaseModel):
 
 
 class McpTemplate(CallTemplate):
-    """UTCP's `mcp`. `tool_name` and `resource_uri` (our own) say what of its one server a tool is."""
+    """UTCP's `mcp`. `tool_name` and `resource_uri` (our own) name the tool or resource of its one server."""
 
     sealed: ClassVar[tuple[str, ...]] = (
         "/config/mcpServers/*/env/*", "/config/mcpServers/*/headers/*", "/config/mcpServers/*/query/*",
@@ -82,6 +84,40 @@ class McpTemplate(CallTemplate):
     @classmethod
     def _null_is_default(cls, value: Any) -> Any:
         return False if value is None else value
+
+    def for_tool(self, name: str) -> Self:
+        """Return the template with the one server of the tool, and its `tool_name` where it has none.
+
+        UTCP's own client gives each tool the template of its whole manual, and takes server and tool from the
+        name `server.tool`, or `manual.server.tool`; `server_tool` is the same name as this gateway writes it.
+        Raise InvalidInput where the server of a tool cannot be determined.
+        """
+        server, tool = self._named(name)
+        names_target = self.tool_name is not None or self.resource_uri is not None
+        if server is None and len(self.config.servers) > 1:
+            detail = "Name one server here, or call the tool `server.tool`."
+            field_error = FieldError("/config/mcpServers", detail, sorted(self.config.servers)[:100])
+            raise InvalidInput("The server of the tool cannot be determined.", errors=[field_error])
+        if server is None:
+            server = next(iter(self.config.servers))
+        config = self.config.model_copy(update={"servers": {server: self.config.servers[server]}})
+        return self.model_copy(update={"config": config} | ({} if names_target else {"tool_name": tool}))
+
+    def _named(self, name: str) -> tuple[str | None, str]:
+        """Return the server and the tool that a tool's name names; None where it names no server."""
+        bare = name.removeprefix(f"{self.name}.") if self.name else name
+        within_manual = bare.partition(".")[2]
+        # The longest name first: one server's name may begin with that of another.
+        servers = sorted(self.config.servers, key=len, reverse=True)
+        spellings = [(bare, "."), (within_manual, ".")]
+        if len(servers) > 1:
+            spellings.append((bare, "_"))
+        for text, separator in spellings:
+            for server in servers:
+                prefix = f"{legal_name(server) if separator == '_' else server}{separator}"
+                if text.startswith(prefix) and len(text) > len(prefix):
+                    return server, text.removeprefix(prefix)
+        return None, bare
 
     @property
     def is_local(self) -> bool:

@@ -1,4 +1,4 @@
-"""Message boundaries: an argument neither ends the message that it stands in nor begins another one.
+"""Message boundaries: an argument neither ends the message that contains it nor begins another one.
 
 The encoded message is checked, not the argument: JSON escapes control characters, so that a line break within
 a JSON string is legal where messages end with a line break. `enforce_message_boundaries: false` in a call
@@ -16,7 +16,7 @@ from app.text import pointer
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
 # the tab, those of Latin-1 (among them NEL), and Unicode's line and paragraph separators.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
-_LIFTED_BY: Final = "enforce_message_boundaries: false in its call template allows that."
+_OVERRIDE_HINT: Final = "enforce_message_boundaries: false in its call template allows that."
 
 
 def has_control_characters(text: str) -> bool:
@@ -27,7 +27,7 @@ def has_control_characters(text: str) -> bool:
 def check_control_characters(pieces: Sequence[MessagePart]) -> None:
     """Raise InvalidArguments for an argument that puts control characters other than the tab into a text.
 
-    The same for an empty argument between CR and LF, which would join them to one end of line.
+    Raise it as well for an empty argument between CR and LF, which would join them to one end of line.
     """
     for index, piece in enumerate(pieces):
         if piece.argument is None or piece.is_json:
@@ -37,10 +37,14 @@ def check_control_characters(pieces: Sequence[MessagePart]) -> None:
             and join_parts(pieces[:index])[-1:] == "\r"
             and join_parts(pieces[index:])[:1] == "\n"
         ):
-            raise _ends_message(piece, f"It is empty, which removes a line from the message; {_LIFTED_BY}")
+            raise _ends_message(
+                piece, f"It is empty, which removes a line from the message; {_OVERRIDE_HINT}"
+            )
         found = _CONTROL.search(piece.text)
         if found is not None:
-            held = f"It holds U+{ord(found[0]):04X}, which may end a message of this tool; {_LIFTED_BY}"
+            held = (
+                f"It contains U+{ord(found[0]):04X}, which may end a message of this tool; {_OVERRIDE_HINT}"
+            )
             raise _ends_message(piece, held)
 
 
@@ -63,11 +67,11 @@ def check_delimiter(pieces: Sequence[MessagePart], delimiter: bytes) -> None:
         touched = [
             piece
             for piece, start, following in zip(pieces, starts, [*starts[1:], length], strict=True)
-            # An empty argument counts, too, where the delimiter reaches over it.
+            # An empty argument counts, too, where the delimiter spans it.
             if piece.argument is not None and (start < end and following > position)
         ]
         if touched:
-            held = f"With the text beside it, it holds the delimiter that ends a message; {_LIFTED_BY}"
+            held = f"With the adjacent text, it contains the delimiter that ends a message; {_OVERRIDE_HINT}"
             raise _ends_message(touched[0], held)
         position = end
 
@@ -91,11 +95,11 @@ def check_length(pieces: Sequence[MessagePart], length: int) -> None:
     longest = max(placed, key=lambda piece: len(piece.text))
     field_error = FieldError(
         pointer("", longest.argument or ""),
-        f"Too long: the message would have {size} bytes, those of this tool have {length}; {_LIFTED_BY}",
+        f"Too long: the message would have {size} bytes, those of this tool have {length}; {_OVERRIDE_HINT}",
     )
     raise InvalidArguments("The arguments make more than one message.", errors=[field_error])
 
 
 def _ends_message(piece: MessagePart, detail: str) -> InvalidArguments:
     field_error = FieldError(pointer("", piece.argument or ""), detail)
-    return InvalidArguments("An argument could end the message that it stands in.", errors=[field_error])
+    return InvalidArguments("An argument could end the message that contains it.", errors=[field_error])

@@ -8,15 +8,15 @@ from app.protocols.base import Call
 class UnknownEffects:
     """The base of adapters whose calls may have any effect: no call is retried, no response is reused."""
 
-    def is_safe(self, target: Any) -> bool:  # noqa: ARG002 - nothing tells.
+    def is_safe(self, target: Any) -> bool:  # noqa: ARG002 - the protocol.
         """Return False: the effects of a call are unknown."""
         return False
 
-    def is_idempotent(self, target: Any) -> bool:  # noqa: ARG002 - nothing tells.
+    def is_idempotent(self, target: Any) -> bool:  # noqa: ARG002 - the protocol.
         """Return False."""
         return False
 
-    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - no response is reused.
+    def request_identity(self, call: Call[Any]) -> bytes | None:  # noqa: ARG002 - no response is reused.
         """Return None: responses are not cached."""
         return None
 
@@ -32,7 +32,7 @@ class ReadOnly:
         """Return True."""
         return True
 
-    def request_identity(self, call: Call) -> bytes | None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call[Any]) -> bytes | None:  # noqa: ARG002 - the contract's.
         """Return None: responses are not cached."""
         return None
 

@@ -6,20 +6,24 @@ would carry the request to an address that nobody registered.
 """
 
 import base64
+import codecs
+import json
 from collections.abc import Iterable
 from typing import Any
 
-import orjson
-
+from app import exact_json
 from app.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
 from app.http_requests.plan_compiler import PreparedRequest
-from app.outbound.attach import Headers, attach
+from app.outbound.attach import Headers, attach, sign
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import OutboundRequest
 from app.outbound.response import OutboundResponse
 from app.protocols.base import AdapterContext, Call, Discovered
+from app.security.response_masking import ResponseMasker
 
 _ERROR_BODY = 64 * 1024
+# One challenge to a request without credentials, and one that calls the nonce of the second stale.
+_MAX_CHALLENGES = 2
 _MAX_SECRET_LENGTH = 8 * 1024
 _DESCRIBED_BODY = 64 * 1024
 # Headers that inform the client and change nothing on its side: no Set-Cookie, no hop-by-hop header, nothing
@@ -57,7 +61,7 @@ class HttpBasedAdapter:
     async def aclose(self) -> None:
         """Do nothing: the connections are the engine's."""
 
-    async def send(self, prepared: PreparedRequest, call: Call) -> OutboundResponse:
+    async def send(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
         """Send a request with the call's headers and credentials; return when the response's headers arrive.
 
         Raise what the engine raises. Set `call.resent` where the request was sent twice.
@@ -66,11 +70,41 @@ class HttpBasedAdapter:
         if call.headers:
             headers = _merge_headers(headers, call)
         if call.credentials:
-            url, headers = attach(url, headers, call.credentials)
+            url, headers = attach(url, headers, call.credentials, signs=True)
+            if any(wire.signer is not None for wire in call.credentials):
+                return await self._send_signed(prepared._replace(url=url, headers=headers), call)
+        return await self._send_once(prepared._replace(url=url, headers=headers), call)
+
+    async def _send_signed(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
+        """Sign and send a request; where the upstream's challenge asks for it, sign and send it once more."""
+        attempts = 0
+        while True:
+            url, headers, signatures = sign(
+                prepared.url, prepared.headers, call.credentials, method=prepared.method, body=prepared.body
+            )
+            if call.masker is not None:
+                made = ResponseMasker.for_values(signature.value for _, signature in signatures)
+                call.masker = call.masker.combined_with(made)
+            response = await self._send_once(prepared._replace(url=url, headers=headers), call)
+            attempts += 1
+            if response.status != 401 or attempts > _MAX_CHALLENGES:
+                return response
+            challenges = response.headers.getall("WWW-Authenticate", [])
+            answerable = [
+                signer.accept_challenge(challenges, dict(signature.headers))
+                for signer, signature in signatures
+                if signer.needs_challenge
+            ]
+            if not any(answerable):
+                return response
+            # The body is read, so that the connection can be used for the next request.
+            await response.read_prefix(_ERROR_BODY)
+
+    async def _send_once(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
         request = OutboundRequest(
             method=prepared.method,
-            url=url,
-            headers=headers,
+            url=prepared.url,
+            headers=prepared.headers,
             body=prepared.body,
             limits=call.limits,
             deadline=call.deadline,
@@ -83,7 +117,7 @@ class HttpBasedAdapter:
         finally:
             call.resent = request.resent
 
-    async def fetch_document(self, prepared: PreparedRequest, call: Call) -> Discovered:
+    async def fetch_document(self, prepared: PreparedRequest, call: Call[Any]) -> Discovered:
         """Send the request of a discovery and return its whole response; raise what a call raises."""
         response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
@@ -91,13 +125,14 @@ class HttpBasedAdapter:
         raw = await response.read(call.limits.response_bytes)
         return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=prepared.url)
 
-    async def rejection(self, response: OutboundResponse, call: Call) -> UpstreamError:
+    async def rejection(self, response: OutboundResponse, call: Call[Any]) -> UpstreamError:
         """Return the error for a response whose status is not a success; read the beginning of its body."""
         status = response.status
         error_response = UpstreamErrorResponse(
             status=status,
             body=await self._error_body(response),
-            headers=dict(self.response_headers(response)),
+            # Plain text in place of multidict's, which orjson does not serialise as a name.
+            headers={str(name): value for name, value in self.response_headers(response)},
         )
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
@@ -112,7 +147,9 @@ class HttpBasedAdapter:
     async def _error_body(self, response: OutboundResponse) -> Any:
         """Return the beginning of the body, as JSON where it is JSON, secrets masked; None if unreadable."""
         media_type = response.headers.get("Content-Type", "")
-        if media_type and not any(word in media_type.lower() for word in _TEXTUAL):
+        # Servers that name no media type send this one: the body is text where it can be decoded.
+        is_unnamed = media_type.partition(";")[0].strip().lower() == "application/octet-stream"
+        if media_type and not is_unnamed and not any(word in media_type.lower() for word in _TEXTUAL):
             response.close()
             return None
         try:
@@ -120,7 +157,7 @@ class HttpBasedAdapter:
             raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
         except UpstreamError:
             return None
-        if not raw:
+        if not raw or (is_unnamed and not _is_text(raw)):
             return None
         return sanitize_error_body(raw, media_type, masker=self._masker, limit=_ERROR_BODY, complete=complete)
 
@@ -135,13 +172,17 @@ class HttpBasedAdapter:
                 headers.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
         return headers
 
-    def describe_request(self, prepared: PreparedRequest, call: Call) -> dict[str, Any]:
+    def describe_request(self, prepared: PreparedRequest, call: Call[Any]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`.
 
         A body that is neither JSON nor text is `{"base64": ...}`, one above 64 KiB is `{"bytes": size}`.
         """
         url, headers = attach(
-            prepared.url, _merge_headers(prepared.headers, call), call.credentials, masked=True
+            prepared.url,
+            _merge_headers(prepared.headers, call),
+            call.credentials,
+            masked=True,
+            signs=True,
         )
         return {
             "method": prepared.method,
@@ -156,18 +197,27 @@ def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
     return b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
 
 
-def _merge_headers(headers: Headers, call: Call) -> Headers:
+def _merge_headers(headers: Headers, call: Call[Any]) -> Headers:
     """Return the tool's headers, and those of the call that the tool does not set."""
     present = {name.lower() for name, _ in headers}
     return [*headers, *(pair for pair in call.headers if pair[0].lower() not in present)]
+
+
+def _is_text(raw: bytes) -> bool:
+    """Return whether bytes are UTF-8 without control characters, or the beginning of such a text."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)
 
 
 def _readable(body: bytes) -> Any:
     if len(body) > _DESCRIBED_BODY:
         return {"bytes": len(body)}
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
+        return exact_json.loads(body)
+    except json.JSONDecodeError:
         pass
     try:
         return body.decode()

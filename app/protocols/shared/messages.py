@@ -1,4 +1,4 @@
-"""Messages of protocols without headers: the arguments as JSON, or a text with arguments in its places."""
+"""Messages of protocols without headers: the arguments as JSON, or a text template filled with arguments."""
 
 import contextlib
 import json
@@ -53,7 +53,7 @@ def message_parts(template: str, arguments: Mapping[str, Any]) -> list[MessagePa
 
 
 def join_parts(pieces: Iterable[MessagePart]) -> str:
-    """Return the whole message."""
+    """Return the text of the message that the parts make."""
     return "".join([piece.text for piece in pieces])
 
 
@@ -63,7 +63,7 @@ def json_text(value: Any) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return an argument within text: text as it is, everything else as JSON."""
+    """Return an argument as text: a string unchanged, everything else as JSON."""
     return value if isinstance(value, str) else json_text(value)
 
 
@@ -71,7 +71,7 @@ def plain_text(value: Any) -> str:
 def map_encoding_errors() -> Iterator[None]:
     """Raise InvalidArguments where the body cannot encode an argument.
 
-    Such are lone surrogates, integers beyond 64 bits and values that are nested too deeply.
+    Examples are lone surrogates, integers beyond 64 bits and values that are nested too deeply.
     """
     try:
         yield
@@ -80,7 +80,7 @@ def map_encoding_errors() -> Iterator[None]:
         raise InvalidArguments("An argument cannot be written as text.", errors=[field_error]) from None
 
 
-def reject_credentials(call: Call, protocol: str) -> None:
+def reject_credentials(call: Call[Any], protocol: str) -> None:
     """Raise CredentialMissing for a credential that the protocol's messages cannot carry."""
     for wire in call.credentials:
         if wire.location != "field":

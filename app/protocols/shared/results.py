@@ -16,12 +16,12 @@ TEXT: Final = "text/plain; charset=utf-8"
 BYTES: Final = "application/octet-stream"
 
 
-def value_result(value: Any, call: Call, *, status: int = 200) -> Result:
+def value_result(value: Any, call: Call[Any], *, status: int = 200) -> Result:
     """Return a JSON value as a result; raise ResponseTooLarge above the call's `response_bytes`."""
     return body_result(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
 
 
-def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) -> Result:
+def body_result(body: bytes, media_type: str, call: Call[Any], *, status: int = 200) -> Result:
     """Return a complete body as a result, with one event where the call takes events.
 
     Raise ResponseTooLarge above the call's `response_bytes`.
@@ -36,7 +36,7 @@ def body_result(body: bytes, media_type: str, call: Call, *, status: int = 200) 
 
 async def event_result(
     events: AsyncGenerator[StreamEvent, None],
-    call: Call,
+    call: Call[Any],
     *,
     close: Callable[[], None],
     max_events: int | None = None,

@@ -62,7 +62,7 @@ def check_codec(name: str | None) -> None:
 
 
 def encode_request(
-    model: SocketTemplate, call: Call, *, delimiter: bytes = b"", masked: bool = False
+    model: SocketTemplate, call: Call[Any], *, delimiter: bytes = b"", masked: bool = False
 ) -> bytes:
     """Return the request without framing: JSON of all arguments, or the text template filled with them.
 
@@ -83,14 +83,14 @@ def encode_request(
         return join_parts(pieces).encode()
 
 
-def reject_tls(call: Call, protocol: str) -> None:
+def reject_tls(call: Call[Any], protocol: str) -> None:
     """Raise InvalidInput where the provider has certificates for a protocol without TLS."""
     egress = call.egress
     if egress is not None and (egress.ca_bundle or egress.client_certificate):
-        raise InvalidInput(f"The protocol {protocol} has no TLS: take the certificates out.")
+        raise InvalidInput(f"The protocol {protocol} has no TLS: remove the certificates.")
 
 
-async def decode_response(raw: bytes, codec: str | None, call: Call) -> Result:
+async def decode_response(raw: bytes, codec: str | None, call: Call[Any]) -> Result:
     """Return a response as text; as bytes where `codec` is None or cannot decode it, as in released clients.
 
     Bytes that cannot be decoded are masked here: binary media types are not masked later, and the part that
@@ -107,7 +107,7 @@ async def decode_response(raw: bytes, codec: str | None, call: Call) -> Result:
     return result
 
 
-def text_event(piece: bytes, codec: str | None, call: Call) -> tuple[StreamEvent, bool]:
+def text_event(piece: bytes, codec: str | None, call: Call[Any]) -> tuple[StreamEvent, bool]:
     """Return a message as an event, decoded as by `decode_response`, and whether a secret was masked."""
     text = _decoded(piece, codec)
     if text is not None:
@@ -123,7 +123,7 @@ async def decode_manual(raw: bytes, codec: str | None) -> bytes:
 
 
 def describe_request(
-    model: SocketTemplate, origin: str, call: Call, *, verb: str, delimiter: bytes = b""
+    model: SocketTemplate, origin: str, call: Call[Any], *, verb: str, delimiter: bytes = b""
 ) -> dict[str, Any]:
     """Return the request as JSON, secrets masked as `***`, without its framing."""
     body = encode_request(model, call, delimiter=delimiter, masked=True).decode()
@@ -172,7 +172,7 @@ def _all_json(pieces: list[MessagePart]) -> bool:
     return all(piece.is_json for piece in pieces if piece.argument is not None)
 
 
-def _masked(raw: bytes, codec: str | None, call: Call) -> bytes:
+def _masked(raw: bytes, codec: str | None, call: Call[Any]) -> bytes:
     """Return undecodable bytes with the secrets of the call masked; the same object where there are none."""
     if codec is None or call.masker is None:
         return raw

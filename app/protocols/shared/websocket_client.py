@@ -133,7 +133,7 @@ class WebSocket:
             with Deadline(timer_queue(), deadline):
                 await self._connection.send(message)
         except TimeoutError:
-            raise UpstreamTimeout("The upstream did not take the message in time.") from None
+            raise UpstreamTimeout("The upstream did not accept the message in time.") from None
         except ConnectionClosed as closed:
             # A peer that closed normally may have sent messages before that, which `receive` returns.
             if error := self._close_error(closed):

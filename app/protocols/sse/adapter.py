@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from app.errors import UpstreamError, UpstreamMalformed, UpstreamUnreachable
+from app.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
 from app.outbound.framing import SSE_MEDIA_TYPE, SseParser, StreamEvent
 from app.outbound.response import OutboundResponse
@@ -52,7 +52,8 @@ class _EventSubscription:
     response: OutboundResponse
     last_id: str = ""
     failed_reconnects: int = 0
-    """Connections in a row that broke without an event."""
+    """Consecutive connections that failed, or broke without an event after the last one."""
+    has_events: bool = False
 
     def close(self) -> None:
         """Close the connection."""
@@ -70,6 +71,7 @@ class SseAdapter(HttpBasedAdapter):
     """The adapter for calls whose response is an event stream."""
 
     name: ClassVar[str] = "sse"
+    keeps_digits: ClassVar[bool] = True
 
     def prepare(self, template: Mapping[str, Any]) -> SseTarget:
         """Compile a template of `call_template_type` sse; raise InvalidInput."""
@@ -100,7 +102,7 @@ class SseAdapter(HttpBasedAdapter):
         """Return whether every call is a GET."""
         return target.post is None
 
-    def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call[SseTarget]) -> None:  # noqa: ARG002 - the contract's.
         """Return None: streams are not cached."""
         return
 
@@ -108,18 +110,18 @@ class SseAdapter(HttpBasedAdapter):
         """Return POST where a call may have a body, else GET."""
         return "GET" if target.post is None else "POST"
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[SseTarget]) -> Discovered:
         """Return the document at the URL, by a GET that does not accept events."""
-        target: SseTarget = call.target
+        target = call.target
         prepared = target.get.prepare({})
         return await self.fetch_document(prepared._replace(headers=[*prepared.headers, _DOCUMENTS]), call)
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[SseTarget]) -> Result:
         """Subscribe, and return once the upstream has responded with an event stream.
 
         Raise UpstreamMalformed for another media type, and what `HttpAdapter.call` raises.
         """
-        target: SseTarget = call.target
+        target = call.target
         prepared = self._prepare(call)
         response = await self._subscribe(prepared, call)
         subscription = _EventSubscription(
@@ -132,12 +134,12 @@ class SseAdapter(HttpBasedAdapter):
             result.media_type = SSE_MEDIA_TYPE
         return result
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[SseTarget]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`."""
         return self.describe_request(self._prepare(call), call)
 
-    def _prepare(self, call: Call) -> PreparedRequest:
-        target: SseTarget = call.target
+    def _prepare(self, call: Call[SseTarget]) -> PreparedRequest:
+        target = call.target
         arguments = dict(call.arguments)
         plan = target.get
         if target.post is not None and target.body_field is not None:
@@ -148,7 +150,7 @@ class SseAdapter(HttpBasedAdapter):
         prepared: PreparedRequest = plan.prepare(arguments)
         return prepared._replace(headers=[*prepared.headers, _ACCEPT])
 
-    async def _subscribe(self, prepared: PreparedRequest, call: Call) -> OutboundResponse:
+    async def _subscribe(self, prepared: PreparedRequest, call: Call[SseTarget]) -> OutboundResponse:
         response = await self.send(prepared, call)
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
@@ -161,7 +163,7 @@ class SseAdapter(HttpBasedAdapter):
         return response
 
     async def _events(
-        self, subscription: _EventSubscription, call: Call
+        self, subscription: _EventSubscription, call: Call[SseTarget]
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of the template's `event_type`; resume a broken stream, else raise its error."""
         event_type = call.target.event_type
@@ -173,17 +175,24 @@ class SseAdapter(HttpBasedAdapter):
                             if event_type is None or (event.name or "message") == event_type:
                                 yield event
                 except (UpstreamUnreachable, UpstreamMalformed) as error:
-                    if not subscription.is_resumable or not await self._reconnect(subscription, call, error):
+                    if not subscription.is_resumable:
                         raise
+                    await self._reconnect(subscription, call, error)
                 else:
                     return
+        except UpstreamError as error:
+            error.response_begun = subscription.has_events
+            raise
         finally:
             subscription.close()
 
     async def _reconnect(
-        self, subscription: _EventSubscription, call: Call, last_error: UpstreamError
-    ) -> bool:
-        """Connect again and return True; raise the last error after 5 failed attempts or at the deadline."""
+        self, subscription: _EventSubscription, call: Call[SseTarget], last_error: UpstreamError
+    ) -> None:
+        """Connect again; raise the last error after 5 failed attempts or at the deadline.
+
+        A server that restarts refuses connections or responds with 5xx: such attempts have failed, too.
+        """
         loop = asyncio.get_running_loop()
         deadline = call.deadline if call.stream_deadline is None else call.stream_deadline
         while True:
@@ -195,22 +204,36 @@ class SseAdapter(HttpBasedAdapter):
             reconnect_call = replace(call, deadline=min(deadline, loop.time() + call.limits.first_byte))
             try:
                 response = await self._subscribe(subscription.resume_request(), reconnect_call)
-            except (UpstreamUnreachable, UpstreamMalformed) as error:
+            except UpstreamError as error:
+                if not _is_temporary(error):
+                    raise
                 last_error = error
                 continue
             response.set_deadline(deadline)
             subscription.response = response
-            return True
+            return
 
 
-async def _parse(subscription: _EventSubscription, call: Call) -> AsyncGenerator[StreamEvent, None]:
+def _is_temporary(error: UpstreamError) -> bool:
+    """Return whether a connection that failed like this may succeed later."""
+    if error.response is not None:
+        return error.response.status >= 500 or error.response.status in (408, 429)
+    return isinstance(error, (UpstreamUnreachable, UpstreamMalformed, UpstreamTimeout))
+
+
+async def _parse(
+    subscription: _EventSubscription, call: Call[SseTarget]
+) -> AsyncGenerator[StreamEvent, None]:
     """Yield the events of one connection; store their `id` and `retry` for resuming."""
     limits = call.limits
     max_bytes = limits.response_bytes if call.stream_deadline is None else limits.event_bytes
     parser = SseParser(max_bytes)
     async for piece in subscription.response.iterate(limits.response_bytes):
         for event in parser.feed(piece):
-            subscription.failed_reconnects = 0
+            subscription.has_events = True
+            if event.id is None or event.id != subscription.last_id:
+                # A server that sends the same event on each connection is not one that resumes.
+                subscription.failed_reconnects = 0
             if event.id is not None and event.id.isprintable():
                 subscription.last_id = event.id if event.id.isascii() else ""
             if event.retry is not None:

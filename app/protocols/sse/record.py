@@ -1,6 +1,6 @@
 """UTCP's `sse`: server-sent events."""
 
-from app.protocols.record import DirectMode, ProtocolRecord
+from app.protocols.record import DirectMode, ProtocolRecord, always_streams
 from app.protocols.shared.origins import url_origin
 from app.protocols.sse.template import SseTemplate
 
@@ -9,5 +9,6 @@ PROTOCOL = ProtocolRecord(
     template=SseTemplate,
     adapter="app.protocols.sse.adapter:SseAdapter",
     origin=url_origin,
+    streams=always_streams,
     direct=DirectMode(by_default=True),
 )

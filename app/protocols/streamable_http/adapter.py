@@ -1,7 +1,7 @@
-"""HTTP whose answers come in chunks: UTCP's `streamable_http` (0.x: `http_stream`).
+"""HTTP responses in chunks: UTCP's `streamable_http` (0.x: `http_stream`).
 
 Lines of JSON are an event each, JSON is one, everything else comes in pieces of at most `chunk_size` bytes.
-Collected, lines of JSON and JSON become a list, as with the UTCP client; bytes stay what they are.
+Collected, lines of JSON and JSON become a list, as with the UTCP client; bytes are unchanged.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -28,9 +28,10 @@ class StreamableHttpTarget:
 
 
 class StreamableHttpAdapter(HttpBasedAdapter):
-    """Calls whose answer comes in chunks."""
+    """The adapter for calls whose response comes in chunks."""
 
     name: ClassVar[str] = "streamable_http"
+    keeps_digits: ClassVar[bool] = True
 
     def prepare(self, template: Mapping[str, Any]) -> StreamableHttpTarget:
         """Compile a template of `call_template_type` streamable_http; raise InvalidInput."""
@@ -53,7 +54,7 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         """Return whether the method is GET."""
         return target.plan.safe
 
-    def request_identity(self, call: Call) -> None:  # noqa: ARG002 - the contract's.
+    def request_identity(self, call: Call[StreamableHttpTarget]) -> None:  # noqa: ARG002 - the contract's.
         """Return None: streams are not cached."""
         return
 
@@ -61,22 +62,22 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         """Return the HTTP method."""
         return target.plan.method
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[StreamableHttpTarget]) -> Discovered:
         """Return the document at the URL, requested with the template's method."""
-        target: StreamableHttpTarget = call.target
+        target = call.target
         prepared = target.plan.prepare({})
         other_headers = [pair for pair in prepared.headers if pair[0].lower() != "accept"]
         return await self.fetch_document(
             prepared._replace(headers=[*other_headers, ("Accept", "application/json")]), call
         )
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[StreamableHttpTarget]) -> Result:
         """Send the request and return once the response's headers have arrived.
 
         JSON lines and JSON are collected as a list of values where the call takes no events. Raise what
         `HttpAdapter.call` raises.
         """
-        target: StreamableHttpTarget = call.target
+        target = call.target
         deadline = self._engine.timers.loop.time() + target.timeout
         call.deadline = min(call.deadline, deadline)
         response = await self.send(target.plan.prepare(call.arguments), call)
@@ -95,13 +96,17 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         )  # fmt: skip
         return result
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[StreamableHttpTarget]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`."""
-        target: StreamableHttpTarget = call.target
+        target = call.target
         return self.describe_request(target.plan.prepare(call.arguments), call)
 
     async def _result(
-        self, response: OutboundResponse, media_type: str, target: StreamableHttpTarget, call: Call
+        self,
+        response: OutboundResponse,
+        media_type: str,
+        target: StreamableHttpTarget,
+        call: Call[StreamableHttpTarget],
     ) -> Result:
         media = media_type.partition(";")[0].strip().lower()
         limits = call.limits

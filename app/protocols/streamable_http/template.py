@@ -21,7 +21,7 @@ class StreamableHttpTemplate(HttpBasedTemplate):
 
     @field_validator("http_method", "content_type", "chunk_size", "timeout", mode="before")
     @classmethod
-    def _tolerant(cls, value: Any, info: Any) -> Any:
+    def _normalized(cls, value: Any, info: Any) -> Any:
         if value is None:
             return cls.default_of(info.field_name)
         return value.strip().upper() if info.field_name == "http_method" and isinstance(value, str) else value

@@ -63,13 +63,13 @@ class TcpAdapter(UnknownEffects):
         """Return `SEND`."""
         return "SEND"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[TcpTarget]) -> Result:
         """Send the message and return the response.
 
         One in the framing `stream` is returned as events where the call takes them. Raise UpstreamTimeout,
         UpstreamUnreachable, BlockedAddress, ResponseTooLarge and InvalidArguments.
         """
-        target: TcpTarget = call.target
+        target = call.target
         request = frame_request(
             target.model, encode_request(target.model, call, delimiter=target.delimiter), target.delimiter
         )
@@ -80,9 +80,9 @@ class TcpAdapter(UnknownEffects):
             raw = await incoming.message(target.delimiter)
         return await decode_response(raw, target.model.response_byte_format, call)
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[TcpTarget]) -> Discovered:
         """Return the manual, requested by `{"type": "utcp"}`; `max_response_size` does not limit it."""
-        target: TcpTarget = call.target
+        target = call.target
         reject_tls(call, self.name)
         request = frame_request(target.model, DISCOVERY, target.delimiter)
         stream, incoming = await self._open_and_send(target, request, call)
@@ -95,13 +95,13 @@ class TcpAdapter(UnknownEffects):
         raw = await decode_manual(raw, target.model.response_byte_format)
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[TcpTarget]) -> dict[str, Any]:
         """Return the message as JSON, secrets masked as `***`."""
-        target: TcpTarget = call.target
+        target = call.target
         return describe_request(target.model, target.origin, call, verb="SEND", delimiter=target.delimiter)
 
     async def _open_and_send(
-        self, target: TcpTarget, request: bytes, call: Call
+        self, target: TcpTarget, request: bytes, call: Call[TcpTarget]
     ) -> tuple[Stream, IncomingResponse]:
         """Open a connection and send the request; return the connection and its response."""
         now = asyncio.get_running_loop().time()
@@ -121,7 +121,9 @@ class TcpAdapter(UnknownEffects):
         )
 
 
-async def _stream(stream: Stream, incoming: IncomingResponse, codec: str | None, call: Call) -> Result:
+async def _stream(
+    stream: Stream, incoming: IncomingResponse, codec: str | None, call: Call[TcpTarget]
+) -> Result:
     """Return the response as events, once its first piece has arrived."""
     pieces = incoming.pieces()
     try:

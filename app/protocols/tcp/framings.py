@@ -32,7 +32,7 @@ def read_delimiter(model: TcpTemplate) -> bytes:
         field_error = FieldError("/message_delimiter", "Its escape sequences are not complete.")
         raise InvalidInput("The delimiter cannot be read.", errors=[field_error]) from None
     if not delimiter:
-        field_error = FieldError("/message_delimiter", "Its escape sequences stand for nothing.")
+        field_error = FieldError("/message_delimiter", "Its escape sequences decode to no bytes.")
         raise InvalidInput("The delimiter is empty.", errors=[field_error])
     return delimiter
 

@@ -32,13 +32,13 @@ class TcpTemplate(SocketTemplate):
 
     @classmethod
     def storable(cls, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave out the default delimiter of 1.x, U+0000, which is read as `\\\\x00`."""
+        """Return the fields without the default delimiter of 1.x, U+0000, which is read as `\\\\x00`."""
         return {key: value for key, value in fields.items() if key != "message_delimiter" or value != "\x00"}
 
     @model_validator(mode="before")
     @classmethod
-    def _nul_is_written_out(cls, data: Any) -> Any:
-        """Without escapes, the default of 1.x (U+0000) could not be told from four characters."""
+    def _interpret_default_delimiter(cls, data: Any) -> Any:
+        """Turn escape sequences on for the default delimiter, U+0000, which is stored as one."""
         literal = isinstance(data, dict) and data.get("interpret_escape_sequences") is False
         if literal and data.get("message_delimiter") in (None, "\x00"):
             return {**data, "interpret_escape_sequences": True}
@@ -56,7 +56,7 @@ class TcpTemplate(SocketTemplate):
         return cls.default_of(info.field_name) if value is None else value
 
     @model_validator(mode="after")
-    def _fixed_is_known(self) -> Self:
+    def _require_fixed_length(self) -> Self:
         if self.framing_strategy == "fixed_length" and self.fixed_message_length is None:
             raise ValueError("fixed_length needs fixed_message_length")
         return self

@@ -17,7 +17,7 @@ class TextAdapter(ReadOnly):
     name: ClassVar[str] = "text"
 
     def __init__(self, _context: AdapterContext) -> None:
-        """Take the context, of which nothing is used."""
+        """Accept the context for the adapter interface; it is not used."""
 
     def prepare(self, template: Mapping[str, Any]) -> str:
         """Return the content of a template of `call_template_type` text; raise InvalidInput."""
@@ -28,16 +28,16 @@ class TextAdapter(ReadOnly):
         """Return `text://`: there is no server."""
         return "text://"
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[str]) -> Discovered:
         """Return the content, as bytes of UTF-8."""
         return Discovered(raw=call.target.encode(), media_type="", url="")
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[str]) -> Result:
         """Return the content as text, with its sealed values inserted; arguments are ignored."""
         content = field_values(call.credentials).get("/content", call.target)
         return body_result(content.encode(), TEXT, call)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[str]) -> dict[str, Any]:
         """Return the beginning of the content, secrets masked as `***`."""
-        shown = field_values(call.credentials, masked=True).get("/content", call.target)
-        return {"method": "read", "url": "text://", "headers": {}, "body": shown[:1024]}
+        content = field_values(call.credentials, masked=True).get("/content", call.target)
+        return {"method": "read", "url": "text://", "headers": {}, "body": content[:1024]}

@@ -21,5 +21,5 @@ class TextTemplate(CallTemplate):
 
     @property
     def document(self) -> InlineDocument:
-        """The content."""
+        """The content of the template as the document of a provider."""
         return InlineDocument(self.content, "/content", self.base_url, self.auth_tools)

@@ -73,13 +73,13 @@ class UdpAdapter(UnknownEffects):
         """Return `SEND`."""
         return "SEND"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[UdpTarget]) -> Result:
         """Send the datagram and return the response: its datagrams joined, or an event for each.
 
         Where the template expects no datagrams, return an empty response at once. Raise InvalidArguments,
         BlockedAddress, UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge.
         """
-        target: UdpTarget = call.target
+        target = call.target
         codec, count = target.model.response_byte_format, target.model.number_of_response_datagrams
         request = encode_request(target.model, call)
         if len(request) > MAX_DATAGRAM_BYTES:
@@ -90,20 +90,22 @@ class UdpAdapter(UnknownEffects):
             return await _stream(responses, codec, call)
         return await decode_response(await responses.join(), codec, call)
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[UdpTarget]) -> Discovered:
         """Return the manual, requested by `{"type": "utcp"}`: at least one datagram."""
-        target: UdpTarget = call.target
+        target = call.target
         reject_tls(call, self.name)
         count = max(1, target.model.number_of_response_datagrams)
         responses = await self._send(target, DISCOVERY, call, count)
         raw = await decode_manual(await responses.join(), target.model.response_byte_format)
         return Discovered(raw=raw, media_type="application/json", url=target.origin)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[UdpTarget]) -> dict[str, Any]:
         """Return the datagram as JSON, secrets masked as `***`."""
         return describe_request(call.target.model, call.target.origin, call, verb="SEND")
 
-    async def _send(self, target: UdpTarget, request: bytes, call: Call, count: int) -> "_ResponseDatagrams":
+    async def _send(
+        self, target: UdpTarget, request: bytes, call: Call[UdpTarget], count: int
+    ) -> "_ResponseDatagrams":
         """Send the request and return the datagrams of its response."""
         now = asyncio.get_running_loop().time()
         deadline = min(call.deadline, now + target.model.timeout / 1000)
@@ -127,7 +129,7 @@ class _ResponseDatagrams:
     def __init__(
         self,
         datagrams: Datagrams,
-        call: Call,
+        call: Call[UdpTarget],
         count: int,
         masker: Masker,
         *,
@@ -148,11 +150,11 @@ class _ResponseDatagrams:
 
     async def join(self) -> bytes:
         """Return all datagrams joined; raise UpstreamTimeout, UpstreamUnreachable and ResponseTooLarge."""
-        async for _ in self.each():
+        async for _ in self.iterate():
             pass
         return b"".join(self._received)
 
-    async def each(self, *, retain: bool = True) -> AsyncGenerator[bytes, None]:
+    async def iterate(self, *, retain: bool = True) -> AsyncGenerator[bytes, None]:
         """Yield each datagram; without `retain` they are not retained for the text of an error."""
         size = count_received = 0
         try:
@@ -179,7 +181,7 @@ class _ResponseDatagrams:
             raise self._missing_error(count_received) from None
 
     def _missing_error(self, count_received: int) -> UpstreamTimeout:
-        error = UpstreamTimeout(f"{count_received} of {self._count} datagrams came in time.")
+        error = UpstreamTimeout(f"{count_received} of {self._count} datagrams arrived in time.")
         error.extra |= {"datagrams": count_received, "expected_datagrams": self._count}
         raw = b"".join(self._received)[: _MAX_SHOWN_BYTES * 2]
         if raw:
@@ -190,9 +192,9 @@ class _ResponseDatagrams:
         return error
 
 
-async def _stream(responses: _ResponseDatagrams, codec: str | None, call: Call) -> Result:
+async def _stream(responses: _ResponseDatagrams, codec: str | None, call: Call[UdpTarget]) -> Result:
     """Return a result with an event for each datagram, once the first has arrived."""
-    each = responses.each(retain=False)
+    each = responses.iterate(retain=False)
     first = await anext(each)
     result = Result(
         status=200,
@@ -206,7 +208,7 @@ async def _stream(responses: _ResponseDatagrams, codec: str | None, call: Call) 
 
 
 async def _events(
-    first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None, call: Call, result: Result
+    first: bytes, rest: AsyncGenerator[bytes, None], codec: str | None, call: Call[UdpTarget], result: Result
 ) -> AsyncGenerator[StreamEvent, None]:
     try:
         event, masked = text_event(first, codec, call)

@@ -13,5 +13,6 @@ PROTOCOL = ProtocolRecord(
     origin=partial(socket_origin, "udp"),
     address=partial(socket_address, "udp"),
     socket_schemes=("udp",),
+    datagram_schemes=("udp",),
     inherits_template=True,
 )

@@ -8,7 +8,7 @@ A discovery is `{"id", "type": "utcp"}`, the cancellation of a call `{"id", "typ
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -23,7 +23,7 @@ from app.errors import (
     UpstreamRejected,
     UpstreamUnauthorized,
 )
-from app.outbound.attach import Headers, attach
+from app.outbound.attach import attach
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
 from app.protocols.shared.effects import UnknownEffects
@@ -33,20 +33,10 @@ from app.protocols.webrtc.channel_pool import ChannelPool, PeerChannel, PendingC
 from app.protocols.webrtc.connection import Peer
 from app.protocols.webrtc.record import origin_of
 from app.protocols.webrtc.signalling import Signalling, signalling_url
-from app.protocols.webrtc.template import WebrtcTemplate
+from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate
 from app.utcp.call_template import compile_template
 
 _ERROR_BODY: Final = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class WebrtcTarget:
-    """A compiled template; `url` is that of the signalling server for its peer."""
-
-    model: WebrtcTemplate
-    origin: str
-    url: str
-    headers: Headers = field(repr=False)
 
 
 class WebrtcAdapter(UnknownEffects):
@@ -74,7 +64,7 @@ class WebrtcAdapter(UnknownEffects):
         """Return `SEND`."""
         return "SEND"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[WebrtcTarget]) -> Result:
         """Call the peer's tool and return its result; a stream is returned as events, or as a JSON list.
 
         Raise UpstreamRejected and UpstreamUnauthorized for an error of the peer, and what connecting raises.
@@ -100,7 +90,7 @@ class WebrtcAdapter(UnknownEffects):
             if not streams:
                 pending.close()
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[WebrtcTarget]) -> Discovered:
         """Return the peer's manual; raise what `call` raises."""
         deadline = self._first_response_deadline(call)
         pending = await self._send(call, {"type": "utcp"}, exclusive=False, deadline=deadline)
@@ -112,10 +102,10 @@ class WebrtcAdapter(UnknownEffects):
         raw = orjson.dumps(self._result_value(message, call))
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[WebrtcTarget]) -> dict[str, Any]:
         """Return the URL and headers of the signalling request, secrets masked, and the peer's message."""
-        target: WebrtcTarget = call.target
-        url, headers = attach(target.url, target.headers, call.credentials, masked=True)
+        target = call.target
+        url, headers = attach(target.url, target.headers, call.credentials, masked=True, signs=True)
         body = _request(target.model.tool_name or "", call)
         return {"method": "SEND", "url": url, "headers": dict(headers), "body": body}
 
@@ -123,14 +113,14 @@ class WebrtcAdapter(UnknownEffects):
         """Close the channels."""
         await self._pool.aclose()
 
-    def _first_response_deadline(self, call: Call) -> float:
+    def _first_response_deadline(self, call: Call[WebrtcTarget]) -> float:
         """Return the `loop.time()` by which the first message of the response must arrive."""
         now = asyncio.get_running_loop().time()
         model: WebrtcTemplate = call.target.model
         return min(call.deadline, now + call.limits.first_byte, now + model.timeout / 1000)
 
     async def _send(
-        self, call: Call, message: dict[str, Any], *, exclusive: bool, deadline: float
+        self, call: Call[WebrtcTarget], message: dict[str, Any], *, exclusive: bool, deadline: float
     ) -> PendingCall:
         async def connect(channel: PeerChannel) -> None:
             await self._connect(channel, call, deadline=deadline)
@@ -140,11 +130,11 @@ class WebrtcAdapter(UnknownEffects):
                 _channel_key(call), message, connect=connect, exclusive=exclusive, deadline=deadline
             )
 
-    async def _connect(self, channel: PeerChannel, call: Call, *, deadline: float) -> None:
+    async def _connect(self, channel: PeerChannel, call: Call[WebrtcTarget], *, deadline: float) -> None:
         """Exchange offer and answer, and wait until the channel is open."""
-        target: WebrtcTarget = call.target
+        target = call.target
         if call.egress is not None and call.egress.proxy_url is not None:
-            raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: take proxy_url out.")
+            raise InvalidInput("WebRTC's datagrams do not go through an HTTP proxy: remove proxy_url.")
         peer = Peer(
             self._network,
             label=target.model.data_channel_name,
@@ -166,7 +156,7 @@ class WebrtcAdapter(UnknownEffects):
         channel.peer = peer
 
     async def _events(
-        self, pending: PendingCall, message: dict[str, Any], size: int, call: Call
+        self, pending: PendingCall, message: dict[str, Any], size: int, call: Call[WebrtcTarget]
     ) -> AsyncGenerator[StreamEvent, None]:
         loop = asyncio.get_running_loop()
         deadline = call.stream_deadline or call.deadline
@@ -184,7 +174,7 @@ class WebrtcAdapter(UnknownEffects):
         finally:
             pending.close()
 
-    def _result_value(self, message: dict[str, Any], call: Call) -> Any:
+    def _result_value(self, message: dict[str, Any], call: Call[WebrtcTarget]) -> Any:
         """Return the result; raise UpstreamRejected, UpstreamUnauthorized and UpstreamMalformed."""
         if "error" in message:
             raise self._peer_error(message["error"], call)
@@ -192,7 +182,7 @@ class WebrtcAdapter(UnknownEffects):
             raise UpstreamMalformed("The peer's response has neither a result nor an error.")
         return message["result"]
 
-    def _peer_error(self, error: Any, call: Call) -> UpstreamError:
+    def _peer_error(self, error: Any, call: Call[WebrtcTarget]) -> UpstreamError:
         status = error.get("status") if isinstance(error, dict) else None
         status = status if isinstance(status, int) and 400 <= status < 600 else 422
         raw = orjson.dumps(error)
@@ -204,13 +194,13 @@ class WebrtcAdapter(UnknownEffects):
         return UpstreamRejected("The peer responded with an error.", response=response)
 
 
-def _request(name: str, call: Call) -> dict[str, Any]:
+def _request(name: str, call: Call[WebrtcTarget]) -> dict[str, Any]:
     return {"type": "call", "tool": name, "arguments": call.arguments}
 
 
-def _channel_key(call: Call) -> bytes:
+def _channel_key(call: Call[WebrtcTarget]) -> bytes:
     """Return the key of the pool: calls with equal target, credentials, egress and scope share channels."""
-    target: WebrtcTarget = call.target
+    target = call.target
     parts = [
         target.url,
         target.model.peer_id,

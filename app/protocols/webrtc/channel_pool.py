@@ -41,14 +41,14 @@ class PendingCall:
         except TimeoutError:
             raise UpstreamTimeout("The peer did not respond in time.") from None
         text = self._waiting.popleft()
-        self._channel.peer.release(len(text) + _OVERHEAD)
+        self._channel.peer.remove_unread(len(text) + _OVERHEAD)
         return orjson.loads(text), len(text)
 
     def on_message(self, text: str | bytes, *, last: bool) -> None:
         """Buffer a message of the peer as text, which is smaller than its parsed value."""
         self._ended = last
         self._waiting.append(text)
-        self._channel.peer.hold(len(text) + _OVERHEAD)
+        self._channel.peer.add_unread(len(text) + _OVERHEAD)
         self._arrived.set()
 
     def fail(self, error: GatewayError) -> None:
@@ -58,9 +58,9 @@ class PendingCall:
 
     def close(self) -> None:
         """Remove the call from its channel; send a cancellation to the peer where it has not ended."""
-        self._channel.forget(self, notify_peer=not self._ended and self._error is None)
+        self._channel.remove(self, notify_peer=not self._ended and self._error is None)
         while self._waiting:
-            self._channel.peer.release(len(self._waiting.popleft()) + _OVERHEAD)
+            self._channel.peer.remove_unread(len(self._waiting.popleft()) + _OVERHEAD)
 
 
 class PeerChannel:
@@ -93,7 +93,7 @@ class PeerChannel:
             pending.fail(UpstreamUnreachable("It was not sent.", request_sent=False))
             pending.close()
             if isinstance(error, ValueError):
-                raise InvalidArguments("The arguments are larger than the peer takes.") from None
+                raise InvalidArguments("The arguments are larger than the peer accepts.") from None
             raise
         return pending
 
@@ -109,11 +109,11 @@ class PeerChannel:
             pending.on_message(text, last="event" not in message)
 
     def on_lost(self, error: GatewayError) -> None:
-        """Fail all calls."""
+        """End all calls on the channel with `error`."""
         for pending in list(self._calls.values()):
             pending.fail(error)
 
-    def forget(self, pending: PendingCall, *, notify_peer: bool) -> None:
+    def remove(self, pending: PendingCall, *, notify_peer: bool) -> None:
         """Remove a call from the channel; with `notify_peer` send a cancellation."""
         if self._calls.pop(pending.id, None) is None:
             return
@@ -199,7 +199,7 @@ class ChannelPool:
 
     async def _open(self, pool: _PeerPool, connect: Callable[[PeerChannel], Awaitable[Any]]) -> PeerChannel:
         if len(pool.channels) >= _MAX_CHANNELS_OF_PEER:
-            raise UpstreamUnreachable("Too many streams of the peer are under way.", request_sent=False)
+            raise UpstreamUnreachable("Too many streams of the peer are in progress.", request_sent=False)
         if len(self) >= _MAX_CHANNELS:
             self._evict_idle_channel()
         channel = PeerChannel()

@@ -101,7 +101,7 @@ class Peer:
     async def accept(self, sdp: str, *, deadline: float) -> None:
         """Take the peer's answer, and wait until the channel is open.
 
-        Raise BlockedAddress where none of its candidates may be spoken to, UpstreamMalformed,
+        Raise BlockedAddress where none of its candidates may be contacted, UpstreamMalformed,
         UpstreamUnreachable and UpstreamTimeout, before anything was sent on the channel.
         """
         description = RTCSessionDescription(sdp=self._allowed_candidates(sdp), type="answer")
@@ -111,7 +111,7 @@ class Peer:
                     await self._connection.setRemoteDescription(description)
                 except Exception:  # noqa: BLE001 - the library's parser raises whatever a line makes it.
                     raise UpstreamMalformed(
-                        "The peer's answer is no session description.", request_sent=False
+                        "The peer's answer is not a session description.", request_sent=False
                     ) from None
                 await self._opened
         except TimeoutError:
@@ -130,7 +130,7 @@ class Peer:
                     self._drained.clear()
                     await self._drained.wait()
         except TimeoutError:
-            raise UpstreamTimeout("The peer did not take the call in time.", request_sent=False) from None
+            raise UpstreamTimeout("The peer did not accept the call in time.", request_sent=False) from None
         self.send_text(message)
 
     def send_text(self, message: str) -> None:
@@ -139,12 +139,12 @@ class Peer:
             raise UpstreamUnreachable("The connection to the peer is closed.", request_sent=False)
         self._channel.send(message)
 
-    def hold(self, size: int) -> None:
+    def add_unread(self, size: int) -> None:
         """Count bytes of messages that are not read yet, and shrink the peer's window by them."""
         self._unread_bytes += size
         self._sctp._advertised_rwnd -= size  # noqa: SLF001
 
-    def release(self, size: int) -> None:
+    def remove_unread(self, size: int) -> None:
         """Count bytes of messages that have been read, and enlarge the peer's window by them."""
         self._unread_bytes -= size
         was_closed = self._sctp._advertised_rwnd <= 0  # noqa: SLF001
@@ -155,7 +155,7 @@ class Peer:
             sending.add_done_callback(_retrieve_exception)
 
     def close(self) -> "asyncio.Task[None]":
-        """Close everything; the task ends when that is done."""
+        """Close the data channel and its transports; return a task that ends when they are closed."""
         if self._closing is None:
             self._channel.remove_all_listeners()
             self._connection.remove_all_listeners()
@@ -193,7 +193,7 @@ class Peer:
         return "\r\n".join([*lines, "a=end-of-candidates", ""])
 
     def _is_allowed(self, words: list[str]) -> bool:
-        """`candidate:foundation component transport priority address port typ ...` (RFC 8839, 5.1)."""
+        """Return whether a candidate may be used, which is given as the words of its line (RFC 8839, 5.1)."""
         if len(words) < 8 or words[2].lower() != "udp" or not words[5].isdecimal() or len(words[5]) > 5:
             return False
         return self._network.allows(words[4], int(words[5]))

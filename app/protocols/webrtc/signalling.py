@@ -24,12 +24,12 @@ from app.errors import (
     UpstreamRejected,
 )
 from app.http_requests.plan_compiler import PreparedRequest
-from app.outbound.attach import Headers, attach
+from app.outbound.attach import Headers, attach, sign_upgrade
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
-from app.protocols.webrtc.template import WebrtcTemplate
+from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate
 
 _MAX_SDP_LENGTH: Final = 64 << 10
 _MAX_MESSAGES: Final = 64
@@ -58,7 +58,9 @@ class Signalling(HttpBasedAdapter):
         super().__init__(context)
         self._network = context.network
 
-    async def exchange(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
+    async def exchange(
+        self, offer: str, url: str, headers: Headers, call: Call[WebrtcTarget]
+    ) -> tuple[str, str | None]:
         """Return the peer's answer, and the URL to delete at the end of the connection, if any.
 
         `offer` and the answer are session descriptions (RFC 8866). Raise what HTTP and WebSocket raise.
@@ -71,7 +73,9 @@ class Signalling(HttpBasedAdapter):
             error.request_sent = False
             raise
 
-    async def _by_http(self, offer: str, url: str, headers: Headers, call: Call) -> tuple[str, str | None]:
+    async def _by_http(
+        self, offer: str, url: str, headers: Headers, call: Call[WebrtcTarget]
+    ) -> tuple[str, str | None]:
         body = offer.encode()
         other_headers = [pair for pair in headers if pair[0].lower() not in ("content-type", "accept")]
         sent = [*other_headers, ("Content-Type", _SDP), ("Accept", _SDP)]
@@ -86,7 +90,7 @@ class Signalling(HttpBasedAdapter):
         except UnicodeDecodeError:
             raise UpstreamMalformed("The signalling server's response is not UTF-8.") from None
 
-    async def delete(self, url: str, headers: Headers, call: Call) -> None:
+    async def delete(self, url: str, headers: Headers, call: Call[WebrtcTarget]) -> None:
         """Delete the session (RFC 9725 section 4.2); ignore failures."""
         call.deadline = asyncio.get_running_loop().time() + _DELETE_SECONDS
         try:
@@ -95,8 +99,9 @@ class Signalling(HttpBasedAdapter):
             return
         response.close()
 
-    async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call) -> str:
-        url, sent = attach(url, headers, call.credentials)
+    async def _by_websocket(self, offer: str, url: str, headers: Headers, call: Call[WebrtcTarget]) -> str:
+        url, sent = attach(url, headers, call.credentials, signs=True)
+        url, sent = sign_upgrade(url, sent, call.credentials)
         deadline = call.deadline
         own_id = secrets.token_urlsafe(12)
         loop = asyncio.get_running_loop()

@@ -1,9 +1,11 @@
 """Call templates of `webrtc`."""
 
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
+from app.outbound.attach import Headers
 from app.utcp.call_template import CallTemplate
 
 
@@ -32,3 +34,13 @@ class WebrtcTemplate(CallTemplate):
     @classmethod
     def _null_is_default(cls, value: Any, info: Any) -> Any:
         return cls.default_of(info.field_name) if value is None else value
+
+
+@dataclass(frozen=True, slots=True)
+class WebrtcTarget:
+    """A compiled template; `url` is that of the signalling server for its peer."""
+
+    model: WebrtcTemplate
+    origin: str
+    url: str
+    headers: Headers = field(repr=False)

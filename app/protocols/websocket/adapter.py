@@ -19,10 +19,10 @@ from app.errors import (
     UpstreamRejected,
 )
 from app.http_requests.plan_compiler import ArgumentPlan, compile_plan_without_body
-from app.outbound.attach import attach
+from app.outbound.attach import attach, sign_upgrade
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
-from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
@@ -58,7 +58,7 @@ class WebsocketTarget:
     subprotocols: tuple[str, ...]
 
 
-class WebsocketAdapter(UnknownEffects):
+class WebsocketAdapter(UnknownEffects, ChecksUpstream):
     """The adapter for calls over WebSocket."""
 
     name: ClassVar[str] = "websocket"
@@ -89,7 +89,7 @@ class WebsocketAdapter(UnknownEffects):
         """Return `SEND`."""
         return "SEND"
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[WebsocketTarget]) -> Result:
         """Send the message and return the response.
 
         Where the call takes events, these are all messages until the peer closes the connection; else the
@@ -108,7 +108,7 @@ class WebsocketAdapter(UnknownEffects):
         finally:
             socket.close()
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[WebsocketTarget]) -> Discovered:
         """Return the manual, requested by `{"type": "utcp"}`: the first message that has `tools`."""
         socket, deadline = await self._open_and_send(call, DISCOVERY.decode())
         size = 0
@@ -125,29 +125,51 @@ class WebsocketAdapter(UnknownEffects):
         finally:
             socket.close()
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    async def check(self, call: Call[WebsocketTarget]) -> None:
+        """Open a connection (RFC 6455 section 4) and close it; send no message."""
+        socket, _ = await self._open(call)
+        socket.close()
+
+    def describe(self, call: Call[WebsocketTarget]) -> dict[str, Any]:
         """Return the upgrade and the message as JSON, secrets masked as `***`."""
         url, headers = self._upgrade_head(call, masked=True)
         body = build_message(call.target.model, call.target.placed, call, masked=True)
         return {"method": "GET", "url": url, "headers": dict(headers), "body": json_or_text(body)}
 
-    def _upgrade_head(self, call: Call, *, masked: bool = False) -> tuple[str, list[tuple[str, str]]]:
+    def _upgrade_head(
+        self, call: Call[WebsocketTarget], *, masked: bool = False
+    ) -> tuple[str, list[tuple[str, str]]]:
         """Return the URL and headers of the upgrade, credentials last."""
-        target: WebsocketTarget = call.target
-        given = {name: value for name, value in call.arguments.items() if name in target.placed}
-        request = target.plan.prepare(given)
+        target = call.target
+        placed_arguments = {name: value for name, value in call.arguments.items() if name in target.placed}
+        request = target.plan.prepare(placed_arguments)
         present = {name.lower() for name, _ in request.headers}
         # Accept has no meaning in an upgrade.
         more = [pair for pair in call.headers if pair[0].lower() not in present | {"accept"}]
-        url, headers = attach(request.url, [*request.headers, *more], call.credentials, masked=masked)
+        url, headers = attach(
+            request.url, [*request.headers, *more], call.credentials, masked=masked, signs=True
+        )
+        if not masked:
+            url, headers = sign_upgrade(url, headers, call.credentials)
         for name, _ in headers:
             if name.lower().startswith(_OWN_HEADER_PREFIX):
                 raise CredentialMissing(f"A credential cannot be sent as the header {name} of an upgrade.")
         return url, headers
 
-    async def _open_and_send(self, call: Call, message: str) -> tuple["WebSocket", float]:
+    async def _open_and_send(self, call: Call[WebsocketTarget], message: str) -> tuple["WebSocket", float]:
         """Open a connection and send the message; return the connection and the deadline of the response."""
-        target: WebsocketTarget = call.target
+        socket, deadline = await self._open(call)
+        now = asyncio.get_running_loop().time()
+        try:
+            await socket.send(message, deadline=min(deadline, now + call.limits.first_byte))
+        except BaseException:
+            socket.close()
+            raise
+        return socket, deadline
+
+    async def _open(self, call: Call[WebsocketTarget]) -> tuple["WebSocket", float]:
+        """Open a connection; return it, and the deadline of a response."""
+        target = call.target
         limits = call.limits
         now = asyncio.get_running_loop().time()
         deadline = min(call.deadline, now + target.model.timeout)
@@ -169,15 +191,10 @@ class WebsocketAdapter(UnknownEffects):
             connect_deadline=min(first_byte_deadline, now + limits.connect),
             deadline=first_byte_deadline,
         )
-        try:
-            await socket.send(message, deadline=first_byte_deadline)
-        except BaseException:
-            socket.close()
-            raise
         return socket, deadline
 
     async def _collect(
-        self, socket: "WebSocket", call: Call, model: WebsocketTemplate, deadline: float
+        self, socket: "WebSocket", call: Call[WebsocketTarget], model: WebsocketTemplate, deadline: float
     ) -> Result:
         values: list[bytes] = []
         size = 0
@@ -195,7 +212,7 @@ class WebsocketAdapter(UnknownEffects):
         return body_result(b"[" + b",".join(values) + b"]", JSON, call)
 
     async def _events(
-        self, socket: "WebSocket", call: Call, deadline: float
+        self, socket: "WebSocket", call: Call[WebsocketTarget], deadline: float
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield messages until the peer closes; unwrap those of UTCP's own stream protocol."""
         try:
@@ -235,11 +252,11 @@ def _subprotocols(text: str | None) -> tuple[str, ...]:
 
 
 def _reject_own_headers(model: WebsocketTemplate) -> None:
-    places = [
+    declared = [
         *((name, pointer("/headers", name)) for name in model.headers),
         *((name, pointer("/header_fields", index)) for index, name in enumerate(model.header_fields)),
     ]
-    for name, at in places:
+    for name, at in declared:
         if name.lower().startswith(_OWN_HEADER_PREFIX):
             field_error = FieldError(
                 at, "The upgrade sets this header itself; `protocol` names a subprotocol."

@@ -13,10 +13,11 @@ from app.protocols.shared.results import BYTES, JSON, TEXT, body_result
 from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.protocols.shared.texts import fill_json
 from app.protocols.websocket.template import WebsocketTemplate
+from app.text import load_json
 
 
 def build_message(
-    model: WebsocketTemplate, placed: frozenset[str], call: Call, *, masked: bool = False
+    model: WebsocketTemplate, placed: frozenset[str], call: Call[Any], *, masked: bool = False
 ) -> str:
     """Return the message: the template filled with arguments, or the arguments but `placed` ones as JSON.
 
@@ -36,7 +37,7 @@ def build_message(
         return json_text(unplaced)
 
 
-def single_response(message: str | bytes, model: WebsocketTemplate, call: Call) -> Result:
+def single_response(message: str | bytes, model: WebsocketTemplate, call: Call[Any]) -> Result:
     if isinstance(message, bytes):
         return body_result(message, BYTES, call)
     raw = message.encode()
@@ -73,8 +74,8 @@ def object_members(raw: str | bytes) -> dict[str, Any]:
     if raw[:64].lstrip()[:1] not in ("{", b"{"):
         return {}
     try:
-        found = orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        found = load_json(raw.encode() if isinstance(raw, str) else raw)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

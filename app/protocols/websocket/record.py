@@ -20,5 +20,6 @@ PROTOCOL = ProtocolRecord(
     libraries=("websockets",),
     origin=origin_of,
     socket_schemes=WEBSOCKET_SCHEMES,
+    tls_schemes=("wss",),
     inherits_template=True,
 )

@@ -11,9 +11,9 @@ class WebsocketTemplate(CallTemplate):
     """UTCP's `websocket`. `timeout` in seconds, as in UTCP; `protocol` is the subprotocol (RFC 6455, 1.9).
 
     `message` is what is sent, text or JSON, with `UTCP_ARG_name_UTCP_ARG` in it; without it the arguments
-    are sent as JSON. `responses` (our own) is how many messages make the response where the caller does not
-    take events; absent: 1. `enforce_message_boundaries` (our own) false: arguments within a `message` of text
-    may hold control characters.
+    are sent as JSON. `responses` (our own) is how many messages make the response where the client does not
+    accept events; absent: 1. `enforce_message_boundaries` (our own) false: arguments within a `message` of
+    text may hold control characters.
     """
 
     may_be_secret: ClassVar[tuple[str, ...]] = ("/message", "/message/**")
@@ -40,5 +40,5 @@ class WebsocketTemplate(CallTemplate):
     def _begins_with_a_scheme(cls, value: str) -> str:
         url = value.strip()
         if not url.startswith("$") and not url.lower().startswith(("wss://", "ws://")):
-            raise ValueError("The URL begins with wss:// (or ws://)")
+            raise ValueError("The URL must begin with wss:// (or ws://)")
         return url

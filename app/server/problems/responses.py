@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import GatewayError, ResponseTruncated
-from app.models import new_id
 from app.server.problems.translation import translate
+from app.uuid7 import uuid7
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_FRAMES = 8
@@ -83,18 +83,28 @@ def error_response(connection: HTTPConnection, error: Exception) -> Response:
     if known is None:
         known = _unexpected(error)
     call_id = getattr(connection.state, "call_id", None)
-    return problem_response(known, call_id=None if call_id is None else str(call_id))
+    return problem_response(
+        known,
+        call_id=None if call_id is None else str(call_id),
+        base_url=_base_url(connection.scope),
+    )
 
 
-def problem_response(error: GatewayError, *, call_id: str | None = None) -> Response:
-    """Return the problem response of an error, with `call_id` where it belongs to a call."""
+def problem_response(error: GatewayError, *, call_id: str | None = None, base_url: str = "") -> Response:
+    """Return the problem response of an error, with `call_id` where it belongs to a call.
+
+    `base_url` is the gateway's public URL, for links to its pages.
+    """
     headers = {name: value for name, value in error.headers.items() if _is_header_text(name + value)}
-    body = _encode(error.as_problem(call_id=call_id), error.as_problem(call_id=call_id, without_extra=True))
+    body = _encode(
+        error.as_problem(call_id=call_id, base_url=base_url),
+        error.as_problem(call_id=call_id, base_url=base_url, without_extra=True),
+    )
     return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def _unexpected(error: BaseException) -> GatewayError:
-    error_id = str(new_id())
+    error_id = str(uuid7())
     _log.error(
         "unexpected error", error_id=error_id, error=type(error).__qualname__, frames=list(_frames(error))
     )
@@ -129,6 +139,15 @@ def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
             return orjson.dumps(without_extra)
         except TypeError:
             return json.dumps(without_extra, default=lambda _: None).encode()
+
+
+def _base_url(scope: Scope) -> str:
+    """Return the gateway's public URL by its settings, or the path that a proxy has removed."""
+    services = (scope.get("state") or {}).get("services")
+    if services is None:
+        return str(scope.get("root_path", "")).rstrip("/")
+    base_url: str = services.settings.base_url
+    return base_url
 
 
 def _is_header_text(text: str) -> bool:

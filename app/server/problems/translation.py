@@ -1,7 +1,9 @@
 """Translation of errors of the framework and the database to those of the gateway."""
 
 import json
+from collections.abc import Iterable
 from http import HTTPStatus
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DBAPIError
@@ -18,26 +20,32 @@ from app.errors import (
     Forbidden,
     GatewayError,
     InvalidInput,
+    MethodNotAllowed,
     NotFound,
     PreconditionFailed,
     TooLarge,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     UnsupportedMediaType,
 )
 from app.server.problems.validation import validation_error
+from app.suggestions import closest, did_you_mean
+from app.text import json_error
 
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+# HEAD is served wherever GET is (app/server/head_requests.py).
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
     400: (BadRequest, "The body could not be read."),
     401: (Unauthenticated, ""),
     403: (Forbidden, ""),
-    404: (NotFound, "There is nothing at this address."),
+    405: (MethodNotAllowed, ""),
     409: (Conflict, ""),
     412: (PreconditionFailed, ""),
     413: (TooLarge, ""),
     415: (UnsupportedMediaType, ""),
     422: (InvalidInput, ""),
+    429: (TooManyRequests, ""),
     503: (Unavailable, ""),
 }
 
@@ -48,13 +56,15 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
         case GatewayError():
             return error
         case RequestValidationError():
-            return validation_error(error)
+            return validation_error(error, _body_type(connection))
         case HTTPException():
             return _from_http(connection, error)
         case ClientDisconnect():
             return BadRequest("The client disconnected before its request was complete.")
         case json.JSONDecodeError():
-            return BadRequest(f"The body is not valid JSON: see character {error.pos}.")
+            return BadRequest(
+                json_error("The body", error.doc.encode(errors="replace"), error.pos, error.msg)
+            )
         case UnicodeDecodeError():
             return BadRequest("The body is not valid UTF-8.")
         case RecursionError():
@@ -64,6 +74,12 @@ def translate(connection: HTTPConnection, error: BaseException) -> GatewayError 
     return None
 
 
+def _body_type(connection: HTTPConnection) -> Any:
+    """Return the type of the body of the request's route, None where it has none."""
+    field = getattr(connection.scope.get("route"), "body_field", None)
+    return None if field is None else field.field_info.annotation
+
+
 def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError:
     # FastAPI turns whatever is raised while a body is read into a 400 with the original error as its cause.
     cause = error.__cause__
@@ -71,6 +87,8 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
         known = translate(connection, cause)
         if known is not None:
             return known
+    if error.status_code == 404:
+        return _no_such_url(connection)
     kind, detail = _BY_STATUS.get(error.status_code, (None, ""))
     made = _HttpStatusError(error.status_code) if kind is None else kind(detail)
     made.headers |= dict(error.headers or {})
@@ -78,8 +96,27 @@ def _from_http(connection: HTTPConnection, error: HTTPException) -> GatewayError
         named = {name.lower(): value for name, value in made.headers.items()}.get("allow")
         made.headers = {name: value for name, value in made.headers.items() if name.lower() != "allow"}
         made.headers["Allow"] = _allowed_methods(connection) or named or "GET, HEAD"
-        made.detail = f"This address supports {made.headers['Allow']} only."
+        made.detail = f"This resource supports {made.headers['Allow']} only."
     return made
+
+
+def _no_such_url(connection: HTTPConnection) -> NotFound:
+    """Return NotFound for a path that has no route, with the most similar path of the API."""
+    path = connection.scope["path"].removeprefix(connection.scope.get("root_path", ""))
+    paths = dict.fromkeys(
+        found
+        for route in iter_routes(connection.app.router.routes)
+        if (found := getattr(route, "path", None)) and found != "/"
+    )
+    similar = closest(path, paths)
+    hint = (
+        f"{did_you_mean(similar)} /docs has all paths."
+        if similar
+        else "Compare the URL with the paths at /docs."
+    )
+    if path.endswith("/"):
+        hint = "Remove the slash at the end of the URL."
+    return NotFound("There is no resource at this URL.", hint=hint)
 
 
 _PHRASES = {int(one): one.phrase for one in HTTPStatus}
@@ -90,6 +127,8 @@ class _HttpStatusError(GatewayError):
 
     def __init__(self, status: int) -> None:
         phrase = _PHRASES.get(status, "Error")
+        self.hint = "Compare the request with the API reference at /docs."
+        self.retryable = status in (408, 429, 503)
         self.status: int = status  # type: ignore[misc]
         self.slug: str = phrase.lower().replace(" ", "-").replace("'", "")  # type: ignore[misc]
         self.title: str = phrase  # type: ignore[misc]
@@ -114,7 +153,7 @@ def _allowed_methods(connection: HTTPConnection) -> str:
     literal = [one for one in iter_routes(connection.app.router.routes) if getattr(one, "path", None) == path]
     if literal and not isinstance(literal[0], Mount):
         methods = {method for one in literal for method in getattr(one, "methods", None) or ()}
-        return ", ".join(method for method in _METHODS if method in methods)
+        return _listed(method for method in _METHODS if method in methods)
     found = []
     for method in _METHODS:
         scope_of_method = {**scope_of_path, "method": method}
@@ -125,7 +164,12 @@ def _allowed_methods(connection: HTTPConnection) -> str:
             return ""
         if fitting:
             found.append(method)
-    return ", ".join(found)
+    return _listed(found)
+
+
+def _listed(methods: Iterable[str]) -> str:
+    """Return methods as the value of `Allow`, with HEAD after GET."""
+    return ", ".join("GET, HEAD" if method == "GET" else method for method in methods)
 
 
 def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:

@@ -1,11 +1,16 @@
 """Validation errors of pydantic and FastAPI as field errors with pointers, without values that were sent."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 
 from app.errors import BadRequest, FieldError, GatewayError, InvalidInput, UnsupportedMediaType
+from app.field_names import unknown_member
+from app.schemas import PATTERN_MESSAGES
+from app.suggestions import closest, did_you_mean
+from app.text import json_error
 
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200
@@ -13,31 +18,35 @@ _LOCATIONS = ("query", "path", "header", "cookie")
 # Messages for error types of pydantic whose own messages repeat the input or are unclear.
 _MESSAGES = {
     "missing": "This is required.",
-    "extra_forbidden": "This member is unknown.",
     "uuid_parsing": "Must be a UUID.",
     "union_tag_not_found": "The member that names the kind is missing.",
 }
 _GENERIC = "This value is not valid."
+_QUOTED = re.compile("'([^']*)'")
 
 
-def validation_error(error: RequestValidationError) -> GatewayError:
-    """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422."""
+def validation_error(error: RequestValidationError, body_type: Any = None) -> GatewayError:
+    """Return the gateway's error for a request that FastAPI rejected: 400, 415 or 422.
+
+    `body_type` is the type of the route's body, whose fields are suggested for unknown members.
+    """
     findings = error.errors()
     in_body = [finding for finding in findings if finding["loc"][:1] == ("body",)]
     for finding in in_body:
         if finding["type"] == "json_invalid":
-            at = finding["loc"][-1]
-            return BadRequest(
-                f"The body is not valid JSON: see character {at}.", errors=[FieldError("", "Must be JSON.")]
+            document = (
+                error.body if isinstance(error.body, bytes) else str(error.body).encode(errors="replace")
             )
+            detail = json_error("The body", document, int(finding["loc"][-1]))
+            return BadRequest(detail, errors=[FieldError("", "Must be JSON.")])
     if in_body and isinstance(error.body, bytes):
         return UnsupportedMediaType("Send the body as application/json, and say so in Content-Type.")
-    found = [_field_error(finding, error.body) for finding in findings[:_MAX_ERRORS]]
+    found = [_field_error(finding, error.body, body_type) for finding in findings[:_MAX_ERRORS]]
     pointers = ", ".join(dict.fromkeys(one.pointer or "the body" for one in found[:5]))
     return InvalidInput(f"The input is not valid: see {pointers}.", errors=found)
 
 
-def _field_error(finding: Mapping[str, Any], body: Any) -> FieldError:
+def _field_error(finding: Mapping[str, Any], body: Any, body_type: Any) -> FieldError:
     location, *parts = finding["loc"] or ("body",)
     if location in _LOCATIONS:
         pointer = "#" + "".join(f"/{_segment(part)}" for part in (location, *parts))
@@ -46,6 +55,10 @@ def _field_error(finding: Mapping[str, Any], body: Any) -> FieldError:
         pointer = "".join(f"/{_segment(part)}" for part in _body_path(body, parts, is_missing=is_missing))
     context = finding.get("ctx") or {}
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
+    if (location, *parts) == ("query", "cursor"):
+        return FieldError(pointer, "This is not a cursor of this list: send `next_cursor` of its last page.")
+    if finding["type"] == "extra_forbidden":
+        return FieldError(pointer, unknown_member(body_type, parts))
     return FieldError(pointer, _message(finding), expected if isinstance(expected, str) else None)
 
 
@@ -72,11 +85,18 @@ def _message(finding: Mapping[str, Any]) -> str:
         return own
     if finding["type"] == "union_tag_invalid":
         return f"The kind must be one of {(finding.get('ctx') or {}).get('expected_tags', 'those listed')}."
+    if finding["type"] == "string_pattern_mismatch":
+        pattern = str((finding.get("ctx") or {}).get("pattern"))
+        if pattern in PATTERN_MESSAGES:
+            return PATTERN_MESSAGES[pattern]
     message = str(finding["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
     sent = finding.get("input")
+    if finding["type"] in ("literal_error", "enum") and isinstance(sent, str):
+        options = _QUOTED.findall(str((finding.get("ctx") or {}).get("expected", "")))
+        return f"{message}. {did_you_mean(closest(sent, options))}".rstrip()
     if isinstance(sent, str) and len(sent) > 5 and sent in message:
         return _GENERIC
-    return message[:1].upper() + message[1:]
+    return message[:1].upper() + message[1:].rstrip(".") + "."
 
 
 def _segment(part: Any) -> str:

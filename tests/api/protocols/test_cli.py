@@ -81,14 +81,14 @@ def test_a_program_is_discovered_and_called(client: httpx2.Client, tmp_path: Pat
     assert masked.json()[-1] == "***"
     unmasked = client.patch(f"/providers/{name}", json={"options": {"mask_responses": False}})
     assert unmasked.status_code == 200, unmasked.text
-    answer = client.post(f"/tools/{name}.echo/call", json={"q": "two words"})
-    assert answer.status_code == 200, answer.text
+    response = client.post(f"/tools/{name}.echo/call", json={"q": "two words"})
+    assert response.status_code == 200, response.text
     if old:
-        assert answer.json() == [["--q", "two words"], SECRET]
-        refused = client.post(f"/tools/{name}.echo/call", json={"q": "x", "exec": "id"})
-        assert refused.status_code == 422
+        assert response.json() == [["--q", "two words"], SECRET]
+        rejected = client.post(f"/tools/{name}.echo/call", json={"q": "x", "exec": "id"})
+        assert rejected.status_code == 422
     else:
-        assert answer.json() == [[f'[["--q", "two words"], "{SECRET}"]'], SECRET]
+        assert response.json() == [[f'[["--q", "two words"], "{SECRET}"]'], SECRET]
     with client.stream(
         "POST", f"/tools/{name}.count/call", json={}, headers={"Accept": "text/event-stream"}
     ) as stream:
@@ -107,13 +107,13 @@ def test_a_gateway_runs_nothing_until_its_operator_says_so(
 ) -> None:
     template = {"call_template_type": "cli", "commands": [{"command": ECHO}]}
     with gateway.client() as other:
-        refused = other.post("/providers", json={"name": "p", "source": {"call_template": template}})
-    assert refused.status_code == 422
-    assert "PROGRAMS" in refused.text
+        rejected = other.post("/providers", json={"name": "p", "source": {"call_template": template}})
+    assert rejected.status_code == 422
+    assert "PROGRAMS" in rejected.text
     template["commands"] = [{"command": "/bin/cat /etc/passwd"}]
-    refused = client.post("/providers", json={"name": "p", "source": {"call_template": template}})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"].endswith("/commands/0/command")
+    rejected = client.post("/providers", json={"name": "p", "source": {"call_template": template}})
+    assert rejected.status_code == 422
+    assert rejected.json()["errors"][0]["pointer"].endswith("/commands/0/command")
 
 
 @pytest.mark.parametrize("protocol", ["cli", "mcp"])
@@ -128,11 +128,11 @@ def test_no_program_is_run_on_the_word_of_a_fetched_manual(client: httpx2.Client
     }[protocol]
     tools = [{"name": "run", "inputs": {}, "tool_call_template": local}]
 
-    async def answer(_: web.Request) -> web.Response:
+    async def respond(_: web.Request) -> web.Response:
         return web.json_response({"utcp_version": "1.0.1", "tools": tools})
 
     application = web.Application()
-    application.router.add_get("/utcp", answer)
+    application.router.add_get("/utcp", respond)
     with beside(web_server(application)) as url:
         body = {"name": f"far_{protocol}", "call_template_type": "http", "url": f"{url}/utcp"}
         made = client.post("/providers", json=body)

@@ -9,10 +9,10 @@ import orjson
 import pytest
 import strawberry
 from aiohttp import web
-from strawberry.aiohttp.views import GraphQLView
 
-from tests.harness.beside import beside, web_server
+from tests.harness.beside import beside
 from tests.harness.gateway import RunningGateway
+from tests.protocols.peers.graphql import GraphqlPeer
 
 SECRET = "secret-of-a-graph-88"
 
@@ -54,46 +54,36 @@ class Subscription:
             await asyncio.sleep(0.03)
 
 
-class Site:
-    """A GraphQL server that wants a key."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.seen: list[Any] = []
-        self.view = GraphQLView(schema=strawberry.Schema(Query, Mutation, Subscription), keep_alive=False)
-
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append((request.method, dict(request.headers)))
-        if (
-            request.headers.get("X-Key") != SECRET
-            or request.headers.get("Authorization") != f"Bearer {SECRET}"
-        ):
-            return web.json_response({"errors": [{"message": "no"}]}, status=401)
-        return await self.view(request)
-
-
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    running = Site()
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", running.handle)
-    with beside(web_server(application)) as running.url:
+def peer() -> Iterator[GraphqlPeer]:
+    """A server that requires a key in two headers."""
+    running = GraphqlPeer(strawberry.Schema(Query, Mutation, Subscription))
+
+    async def respond(request: web.Request) -> web.StreamResponse:
+        headers = request.headers
+        if headers.get("X-Key") != SECRET or headers.get("Authorization") != f"Bearer {SECRET}":
+            return web.json_response({"errors": [{"message": "no"}]}, status=401)
+        response: web.StreamResponse = await running.respond_with_schema(request)
+        return response
+
+    running.override = respond
+    with beside(running.serve()):
         yield running
 
 
 def call(client: httpx2.Client, name: str, arguments: Any, status: int = 200, **headers: str) -> Any:
-    answer = client.post(f"/tools/{name}/call", json=arguments, headers=headers)
-    assert answer.status_code == status, answer.text
-    return answer
+    response = client.post(f"/tools/{name}/call", json=arguments, headers=headers)
+    assert response.status_code == status, response.text
+    return response
 
 
 @pytest.mark.parametrize("spelling", ["provider_type", "call_template_type"])
 def test_a_schema_becomes_tools_that_are_called_and_streamed(
-    gateway: RunningGateway, site: Site, spelling: str
+    gateway: RunningGateway, peer: GraphqlPeer, spelling: str
 ) -> None:
     name = f"graph_{spelling}"
     template = {
-        spelling: "graphql", "url": f"{site.url}/graphql", "headers": {"X-Key": "${KEY}"},
+        spelling: "graphql", "url": f"{peer.url}/graphql", "headers": {"X-Key": "${KEY}"},
         "auth": {"auth_type": "api_key", "api_key": "Bearer ${KEY}", "var_name": "Authorization"},
     }  # fmt: skip
     body = {"name": name, "source": {"call_template": template}, "variables": {"KEY": {"value": SECRET}}}
@@ -101,7 +91,7 @@ def test_a_schema_becomes_tools_that_are_called_and_streamed(
         made = client.post("/providers", json=body)
         assert made.status_code == 201, made.text
         provider = client.get(f"/providers/{name}").json()
-        assert (provider["protocol"], provider["origins"]) == ("graphql", [site.url])
+        assert (provider["protocol"], provider["origins"]) == ("graphql", [peer.url])
         found = client.get(f"/tools?provider={name}").json()["items"]
         assert sorted(tool["name"] for tool in found) == [f"{name}.add", f"{name}.born", f"{name}.pets"]
         assert call(client, f"{name}.pets", {"name": "Al"}).json() == {"pets": [{"name": "Al", "age": 3}]}
@@ -109,8 +99,8 @@ def test_a_schema_becomes_tools_that_are_called_and_streamed(
         assert call(client, f"{name}.add", {"pet": {"name": "$x"}}).json() == {
             "add": {"name": "$x", "age": 1}
         }
-        refused = call(client, f"{name}.add", {"pet": {"nam": "x"}}, 422).json()
-        assert refused["type"].endswith("invalid-arguments")
+        rejected = call(client, f"{name}.add", {"pet": {"nam": "x"}}, 422).json()
+        assert rejected["type"].endswith("invalid-arguments")
         rejected = call(client, f"{name}.add", {"pet": {"name": ""}}, 422).json()
         assert rejected["type"].endswith("upstream-rejected")
         assert rejected["upstream_body"]["errors"][0]["message"] == "a pet needs a name"
@@ -128,3 +118,32 @@ def test_a_schema_becomes_tools_that_are_called_and_streamed(
         assert again.status_code == 200, again.text
         assert client.delete(f"/providers/{name}").status_code == 204
         call(client, f"{name}.pets", {}, 404)
+
+
+def test_the_fields_that_a_client_chooses(gateway: RunningGateway, peer: GraphqlPeer) -> None:
+    template = {"call_template_type": "graphql", "url": f"{peer.url}/graphql", "headers": {"X-Key": "${KEY}"},
+                "auth": {"auth_type": "api_key", "api_key": "Bearer ${KEY}", "var_name": "Authorization"}}  # fmt: skip
+    body = {"name": "chosen", "source": {"call_template": template}, "variables": {"KEY": {"value": SECRET}}}
+    with gateway.client() as client:
+        assert client.post("/providers", json=body).status_code == 201
+        inputs = client.get("/tools/chosen.pets").json()["inputs"]
+        assert inputs["properties"]["_fields"]["type"] == "array"
+        found = call(client, "chosen.pets", {"_fields": ["age"]}).json()
+        assert found == {"pets": [{"age": 3}]}
+        rejected = call(client, "chosen.pets", {"_fields": ["age", "agee"]}, 422).json()
+        assert rejected["type"].endswith("invalid-arguments")
+        assert rejected["errors"][0]["pointer"] == "/_fields/1"
+        rejected = call(client, "chosen.pets", {"_fields": [7]}, 422).json()
+        assert rejected["errors"][0]["pointer"] == "/_fields/0"
+        described = client.post("/tools/chosen.pets/call?dry_run=true", json={"_fields": ["age"]}).json()
+        assert "age" in described["body"]["query"]
+        assert "name" not in described["body"]["query"].replace("$name", "").replace("name:", "")
+        # A tool that is written by hand needs no document.
+        own = {"provider": "chosen", "name": "add", "inputs": {"type": "object"},
+               "call_template": {**template, "operation_type": "mutation"}}  # fmt: skip
+        assert client.post("/tools", json=own).status_code == 409
+        own = {**own, "name": "added", "call_template": {**own["call_template"], "operation_name": "add"}}
+        assert client.post("/tools", json=own).status_code == 201
+        added = call(client, "chosen.added", {"pet": {"name": "Al"}, "_fields": ["name"]}).json()
+        assert added == {"add": {"name": "Al"}}
+        client.delete("/providers/chosen")

@@ -49,8 +49,8 @@ def test_a_server_is_discovered_called_and_streamed(
     arguments = {"word": "ä", "number": 3, "yes": True, "list": [1, "b"], "deep": {"a": None}}
     dry = client.post(f"/tools/{name}.Contract_Echo/call?dry_run=true", json=arguments)
     assert SECRET not in dry.text
-    answer = client.post(f"/tools/{name}.Contract_Echo/call", json=arguments)
-    assert (answer.status_code, answer.json()) == (200, arguments)
+    response = client.post(f"/tools/{name}.Contract_Echo/call", json=arguments)
+    assert (response.status_code, response.json()) == (200, arguments)
     assert server.seen()["x-key"] == SECRET
     wrong = client.post(f"/tools/{name}.Contract_Echo/call", json={"number": "many"})
     assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "/number")
@@ -73,18 +73,23 @@ def test_a_server_is_discovered_called_and_streamed(
     assert client.post(f"/tools/{name}.Contract_Echo/call", json={}).status_code == 404
 
 
-def test_a_refusal_of_the_credential_is_told_without_it(client: httpx2.Client, server: GrpcUpstream) -> None:
+def test_a_refusal_of_the_credential_is_reported_without_it(
+    client: httpx2.Client, server: GrpcUpstream
+) -> None:
     template = {"call_template_type": "grpc", "host": "127.0.0.1", "port": server.port}
     made = client.post("/providers", json={"name": "grpcwrong", "source": {"call_template": template}})
     assert made.status_code == 201, made.text
-    refused = client.post("/tools/grpcwrong.Contract_Echo/call", json={})
-    assert (refused.status_code, refused.json()["type"]) == (
+    rejected = client.post("/tools/grpcwrong.Contract_Echo/call", json={})
+    assert (rejected.status_code, rejected.json()["type"]) == (
         502, "urn:utcp-gateway:problem:upstream-unauthorized",
     )  # fmt: skip
-    assert refused.json()["upstream_body"]["code"] == "UNAUTHENTICATED"
+    assert rejected.json()["upstream_body"]["code"] == "UNAUTHENTICATED"
 
 
 def test_an_internal_address_is_not_called(client: httpx2.Client) -> None:
     template = {"call_template_type": "grpc", "host": "10.255.255.1", "port": 50051}
-    refused = client.post("/providers", json={"name": "grpcinner", "source": {"call_template": template}})
-    assert (refused.status_code, refused.json()["type"]) == (403, "urn:utcp-gateway:problem:blocked-address")
+    rejected = client.post("/providers", json={"name": "grpcinner", "source": {"call_template": template}})
+    assert (rejected.status_code, rejected.json()["type"]) == (
+        403,
+        "urn:utcp-gateway:problem:blocked-address",
+    )

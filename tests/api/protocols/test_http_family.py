@@ -1,7 +1,6 @@
 """Providers of `sse`, `http_stream`, `text` and `file`, registered and called through a running gateway."""
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import orjson
 import pytest
 from aiohttp import web
 
-from tests.harness.beside import beside, web_server
+from tests.harness.beside import beside
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
+from tests.protocols.peers.http import HttpPeer, http_server, json_response
 
 CANARY = "canary-of-a-variable-77"
 PETS = {
@@ -25,15 +25,13 @@ PETS = {
 }  # fmt: skip
 
 
-class Site:
-    """An upstream of all of them."""
+class HttpFamilyPeer(HttpPeer):
+    """A server of manuals, events, lines and JSON."""
 
     def __init__(self) -> None:
-        self.url = ""
-        self.seen: list[Any] = []
+        super().__init__(self.respond)
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append((request.method, request.path_qs, dict(request.headers)))
+    async def respond(self, request: web.Request) -> web.StreamResponse:
         match request.path.strip("/").split("/")[0]:
             case "utcp-sse":
                 return web.json_response(
@@ -65,11 +63,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[Site]:
-    running = Site()
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", running.handle)
-    with beside(web_server(application)) as running.url:
+def peer() -> Iterator[HttpFamilyPeer]:
+    running = HttpFamilyPeer()
+    with beside(running.serve()):
         yield running
 
 
@@ -99,37 +95,35 @@ def register(client: httpx2.Client, body: Any, status: int = 201) -> Any:
     [("sse", "utcp-sse", "sse"), ("http_stream", "utcp-stream", "streamable_http")],
 )
 def test_a_streaming_provider_is_discovered_called_and_streamed(
-    client: httpx2.Client, site: Site, kind: str, path: str, stored: str
+    client: httpx2.Client, peer: HttpFamilyPeer, kind: str, path: str, stored: str
 ) -> None:
     name = kind.replace("_", "")
     register(
         client,
         {
-            "name": name, "source": {"call_template": {"provider_type": kind, "url": f"{site.url}/{path}"}},
+            "name": name, "source": {"call_template": {"provider_type": kind, "url": f"{peer.url}/{path}"}},
             "variables": {"CANARY": {"value": CANARY}},
         },
     )  # fmt: skip
     provider = client.get(f"/providers/{name}").json()
     assert provider["protocol"] == stored
     arguments = {"topic": "a b"} if kind == "sse" else {"body": {"q": 1}}
-    answer = client.post(f"/tools/{name}.watch/call", json=arguments)
-    assert (answer.status_code, answer.json()) == (200, [{"n": 0}, {"n": 1}, {"n": 2}])
-    assert site.seen[-1][2]["X-Key"] == CANARY
+    response = client.post(f"/tools/{name}.watch/call", json=arguments)
+    assert (response.status_code, response.json()) == (200, [{"n": 0}, {"n": 1}, {"n": 2}])
+    assert peer.requests[-1].headers["x-key"] == CANARY
     if kind == "sse":
-        assert site.seen[-1][1] == "/events/a%20b"
+        assert peer.requests[-1].target == "/events/a%20b"
     with client.stream(
         "POST", f"/tools/{name}.watch/call", json=arguments, headers={"Accept": "application/x-ndjson"}
     ) as streamed:
-        began = [(orjson.loads(line), time.monotonic()) for line in streamed.iter_lines() if line.strip()]
-    values = [line.get("data", line) for line, _ in began[:-1]]
-    assert values == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert "end" in began[-1][0]["$gateway"]
-    assert began[2][1] - began[0][1] > 0.03
+        lines = [orjson.loads(line) for line in streamed.iter_lines() if line.strip()]
+    assert [line.get("data", line) for line in lines[:-1]] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    assert "end" in lines[-1]["$gateway"]
     shown = client.get(f"/tools/{name}.watch").text + client.get("/utcp").text + client.get("/export").text
     assert CANARY not in shown
 
 
-def test_a_text_provider_holds_a_manual_or_a_document(client: httpx2.Client, site: Site) -> None:
+def test_a_text_provider_holds_a_manual_or_a_document(client: httpx2.Client, peer: HttpFamilyPeer) -> None:
     tool = {
         "name": "note", "description": "A note.",
         "tool_call_template": {"call_template_type": "text", "content": "price: 5 EUR, key ${TEXT_KEY}"},
@@ -146,27 +140,29 @@ def test_a_text_provider_holds_a_manual_or_a_document(client: httpx2.Client, sit
     assert client.post("/tools/notes.note/call", json={}).text == "price: 5 EUR, key ***"
     unmasked = client.patch("/providers/notes", json={"options": {"mask_responses": False}})
     assert unmasked.status_code == 200, unmasked.text
-    answer = client.post("/tools/notes.note/call", json={})
-    assert (answer.text, answer.headers["content-type"]) == (
+    response = client.post("/tools/notes.note/call", json={})
+    assert (response.text, response.headers["content-type"]) == (
         f"price: 5 EUR, key {CANARY}", "text/plain; charset=utf-8",
     )  # fmt: skip
     assert CANARY not in client.get("/tools/notes.note").text
     document = orjson.dumps(PETS).decode()
     register(
         client,
-        {"name": "textpets", "call_template_type": "text", "content": document, "base_url": site.url},
+        {"name": "textpets", "call_template_type": "text", "content": document, "base_url": peer.url},
     )
     assert client.post("/tools/textpets.getPet/call", json={"id": 3}).json() == {"path": "/pets/3"}
 
 
-def test_a_file_provider_is_read_again_at_a_refresh(client: httpx2.Client, site: Site, folder: Path) -> None:
+def test_a_file_provider_is_read_again_at_a_refresh(
+    client: httpx2.Client, peer: HttpFamilyPeer, folder: Path
+) -> None:
     path = folder / "pets.json"
-    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": site.url}]}))
+    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": peer.url}]}))
     register(client, {"name": "filepets", "provider_type": "text", "file_path": str(path)})
     assert client.get("/providers/filepets").json()["protocol"] == "file"
     assert client.post("/tools/filepets.getPet/call", json={"id": 3}).json() == {"path": "/pets/3"}
     more = {"/pets": {"get": {"operationId": "listPets", "responses": {"200": {"description": "ok"}}}}}
-    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": site.url}], "paths": PETS["paths"] | more}))
+    path.write_bytes(orjson.dumps(PETS | {"servers": [{"url": peer.url}], "paths": PETS["paths"] | more}))
     again = client.post("/providers/filepets/refresh")
     assert again.status_code == 200, again.text
     assert client.post("/tools/filepets.listPets/call", json={}).json() == {"path": "/pets"}
@@ -175,29 +171,27 @@ def test_a_file_provider_is_read_again_at_a_refresh(client: httpx2.Client, site:
 def test_files_elsewhere_and_local_tools_of_fetched_manuals_are_denied(
     client: httpx2.Client, folder: Path
 ) -> None:
-    refused = client.post(
+    rejected = client.post(
         "/providers", json={"name": "f", "provider_type": "text", "file_path": "/etc/passwd"}
     )
-    assert (refused.status_code, refused.json()["type"]) == (403, "urn:utcp-gateway:problem:blocked-address")
+    assert (rejected.status_code, rejected.json()["type"]) == (
+        403,
+        "urn:utcp-gateway:problem:blocked-address",
+    )
     template = {"call_template_type": "file", "file_path": "/etc/passwd"}
     manual = {"utcp_version": "1", "tools": [{"name": "a", "tool_call_template": template}]}
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response(manual)
-
-    application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", answer)
-    with beside(web_server(application)) as url:
-        made = register(client, {"name": "fetched", "source": {"url": f"{url}/utcp"}})
+    with beside(http_server(json_response(manual))) as url:
+        body = {"name": "fetched", "source": {"url": f"{url}/utcp"}, "options": {"allow_empty": True}}
+        made = register(client, body)
     assert made["report"]["counts"]["accepted"] == 0
     assert "fetched manual" in made["report"]["operations"][0]["reason"]
 
 
 def test_a_gateway_without_folders_says_how_to_open_one(gateway: RunningGateway) -> None:
     with gateway.client() as client:
-        refused = client.post("/providers", json={"name": "f", "provider_type": "text", "file_path": "/x"})
-    assert refused.status_code == 422
-    assert "FILE_FOLDERS" in refused.json()["errors"][0]["detail"]
+        rejected = client.post("/providers", json={"name": "f", "provider_type": "text", "file_path": "/x"})
+    assert rejected.status_code == 422
+    assert "FILE_FOLDERS" in rejected.json()["errors"][0]["detail"]
 
 
 def test_a_file_that_is_missing_pauses_no_other(client: httpx2.Client, folder: Path) -> None:

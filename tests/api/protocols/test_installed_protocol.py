@@ -135,4 +135,4 @@ def test_entry_point_that_is_no_record_ends_the_start(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert "The entry point wrong of utcp_gateway.protocols is no ProtocolRecord." in done.stderr
+    assert "The entry point wrong of utcp_gateway.protocols is not a ProtocolRecord." in done.stderr

@@ -11,12 +11,13 @@ import pytest
 
 from tests.harness.beside import beside
 from tests.harness.gateway import RunningGateway
-from tests.protocols.kits.sockets import datagram_server
+from tests.protocols.peers.tcp import tcp_server
+from tests.protocols.peers.udp import udp_server
 
 SECRET = "secret-of-a-socket-31"
 TOOLS = [
     {"name": "echo", "description": "Says it again.", "inputs": {"type": "object", "properties": {"q": {}}}},
-    {"name": "asked", "description": "In words.", "inputs": {}},
+    {"name": "say", "description": "In words.", "inputs": {}},
     {
         "name": "broken",
         "description": "Not readable.",
@@ -26,8 +27,8 @@ TOOLS = [
 ]
 
 
-class Peer:
-    """Answers to lines or datagrams with what it was sent, or its manual."""
+class EchoPeer:
+    """Replies to a line or datagram with the same, or with its manual."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -38,38 +39,32 @@ class Peer:
         self.seen.append(message.decode())
         if message != b'{"type": "utcp"}':
             return message
-        asked = {
+        template = {
             "provider_type": self.kind, "name": "x", "host": "127.0.0.1", "port": self.port, "timeout": 5000,
             "framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text",
             "request_data_template": "${KEY} says UTCP_ARG_q_UTCP_ARG",
         }  # fmt: skip
-        tools = [TOOLS[0], TOOLS[1] | {"tool_provider": asked}, TOOLS[2]]
+        tools = [TOOLS[0], TOOLS[1] | {"tool_provider": template}, TOOLS[2]]
         return orjson.dumps({"version": "0.2.3", "tools": tools})
 
 
 @pytest.fixture(scope="module", params=["tcp", "udp"])
-def peer(request: pytest.FixtureRequest) -> Iterator[Peer]:
-    running = Peer()
+def peer(request: pytest.FixtureRequest) -> Iterator[EchoPeer]:
+    running = EchoPeer()
     running.kind = request.param
 
     async def on_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
         writer.write(running.reply(line.removesuffix(b"\n")) + b"\n")
-        writer.close()
 
     async def on_datagram(message: bytes, reply: Any, _: Any) -> None:
         reply(running.reply(message))
 
     @asynccontextmanager
     async def serving() -> AsyncIterator[str]:
-        if running.kind == "udp":
-            async with datagram_server(on_datagram) as running.port:
-                yield ""
-            return
-        server = await asyncio.start_server(on_line, "127.0.0.1", 0)
-        running.port = server.sockets[0].getsockname()[1]
-        yield ""
-        server.close()
+        server = udp_server(on_datagram) if running.kind == "udp" else tcp_server(on_line)
+        async with server as running.port:
+            yield f"{running.kind}://127.0.0.1:{running.port}"
 
     with beside(serving()):
         yield running
@@ -82,7 +77,7 @@ def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
 
 
 @pytest.mark.parametrize("spelling", ["provider_type", "call_template_type"])
-def test_a_socket_is_discovered_and_called(client: httpx2.Client, peer: Peer, spelling: str) -> None:
+def test_a_socket_is_discovered_and_called(client: httpx2.Client, peer: EchoPeer, spelling: str) -> None:
     name = f"{peer.kind}_{spelling}"
     template = {
         spelling: peer.kind, "host": "127.0.0.1", "port": peer.port, "timeout": 5000,
@@ -98,25 +93,25 @@ def test_a_socket_is_discovered_and_called(client: httpx2.Client, peer: Peer, sp
     )
     # Two tools are called with the template of the manual, as the released clients do.
     assert made.json()["report"]["counts"]["accepted"] == 3
-    answer = client.post(f"/tools/{name}.echo/call", json={"q": ["ü", 1]})
-    assert (answer.text, answer.headers["content-type"]) == (
+    response = client.post(f"/tools/{name}.echo/call", json={"q": ["ü", 1]})
+    assert (response.text, response.headers["content-type"]) == (
         '{"q": ["\\u00fc", 1]}',
         "text/plain; charset=utf-8",
     )
     strict = client.post(f"/tools/{name}.broken/call", json={"q": 1}, headers={"Accept": "application/json"})
     assert strict.json() == '{"q": 1}'
-    assert client.post(f"/tools/{name}.asked/call", json={"q": "hello"}).status_code == 200
+    assert client.post(f"/tools/{name}.say/call", json={"q": "hello"}).status_code == 200
     assert peer.seen[-1] == f"{SECRET} says hello"
-    described = client.post(f"/tools/{name}.asked/call?dry_run=true", json={"q": "hello"})
+    described = client.post(f"/tools/{name}.say/call?dry_run=true", json={"q": "hello"})
     assert SECRET not in described.text
-    shown = client.get(f"/tools/{name}.asked").text + client.get("/utcp").text + client.get("/export").text
+    shown = client.get(f"/tools/{name}.say").text + client.get("/utcp").text + client.get("/export").text
     assert SECRET not in shown
     assert client.post(f"/providers/{name}/refresh").status_code == 200
     assert client.delete(f"/providers/{name}").status_code == 204
     assert client.post(f"/tools/{name}.echo/call", json={}).status_code == 404
 
 
-def test_a_manuals_own_template_with_a_secret_serves_its_tools(client: httpx2.Client, peer: Peer) -> None:
+def test_a_manuals_own_template_with_a_secret_serves_its_tools(client: httpx2.Client, peer: EchoPeer) -> None:
     template = {
         "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port, "timeout": 5000,
         "framing_strategy": "delimiter", "message_delimiter": "\\n", "request_data_format": "text",
@@ -126,12 +121,12 @@ def test_a_manuals_own_template_with_a_secret_serves_its_tools(client: httpx2.Cl
     body = {"name": name, "source": {"call_template": template}, "variables": {"KEY": {"value": SECRET}}}
     made = client.post("/providers", json=body)
     assert made.status_code == 201, made.text
-    answer = client.post(f"/tools/{name}.echo/call", json={"q": 1})
-    assert (answer.status_code, peer.seen[-1]) == (200, f"{SECRET}:1"), answer.text
+    response = client.post(f"/tools/{name}.echo/call", json={"q": 1})
+    assert (response.status_code, peer.seen[-1]) == (200, f"{SECRET}:1"), response.text
     assert client.delete(f"/providers/{name}").status_code == 204
 
 
-def test_a_response_is_sent_as_events_where_these_are_accepted(client: httpx2.Client, peer: Peer) -> None:
+def test_a_response_is_sent_as_events_where_these_are_accepted(client: httpx2.Client, peer: EchoPeer) -> None:
     template = {
         "call_template_type": peer.kind, "host": "127.0.0.1", "port": peer.port,
         "request_data_format": "text", "request_data_template": "UTCP_ARG_q_UTCP_ARG\n",
@@ -141,12 +136,12 @@ def test_a_response_is_sent_as_events_where_these_are_accepted(client: httpx2.Cl
     made = client.post("/tools", json=body)
     assert made.status_code == 201, made.text
     for accept in ("application/x-ndjson", "application/json, text/event-stream", "text/event-stream, */*"):
-        answer = client.post(f"/tools/{provider}.say/call", json={"q": "here"}, headers={"Accept": accept})
-        assert (answer.status_code, "here" in answer.text) == (200, True), accept
+        response = client.post(f"/tools/{provider}.say/call", json={"q": "here"}, headers={"Accept": accept})
+        assert (response.status_code, "here" in response.text) == (200, True), accept
     assert client.delete(f"/providers/{provider}").status_code == 204
 
 
-def test_host_and_port_may_be_variables_but_no_secrets(client: httpx2.Client, peer: Peer) -> None:
+def test_host_and_port_may_be_variables_but_no_secrets(client: httpx2.Client, peer: EchoPeer) -> None:
     template = {
         "call_template_type": peer.kind, "host": "${HOST}", "port": "${PORT}", "timeout": "${PATIENCE}",
         "framing_strategy": "delimiter", "message_delimiter": "\\n",
@@ -157,18 +152,18 @@ def test_host_and_port_may_be_variables_but_no_secrets(client: httpx2.Client, pe
     body = {"provider": name, "name": "say", "call_template": template, "variables": variables}
     made = client.post("/tools", json=body)
     assert made.status_code == 201, made.text
-    answer = client.post(f"/tools/{name}.say/call", json={"q": 1})
-    assert (answer.status_code, answer.text) == (200, '{"q": 1}'), answer.text
+    response = client.post(f"/tools/{name}.say/call", json={"q": 1})
+    assert (response.status_code, response.text) == (200, '{"q": 1}'), response.text
     assert client.get(f"/providers/{name}").json()["origins"] == [f"{peer.kind}://127.0.0.1:{peer.port}"]
     variables["HOST"]["secret"] = True
-    refused = client.post("/tools", json=body | {"provider": f"{name}2", "variables": variables})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/call_template/host"
+    rejected = client.post("/tools", json=body | {"provider": f"{name}2", "variables": variables})
+    assert rejected.status_code == 422
+    assert rejected.json()["errors"][0]["pointer"] == "/call_template/host"
     assert client.delete(f"/providers/{name}").status_code == 204
 
 
 def test_an_argument_that_holds_other_messages_is_rejected_unless_the_template_allows_it(
-    client: httpx2.Client, peer: Peer
+    client: httpx2.Client, peer: EchoPeer
 ) -> None:
     attack = {"q": "x\nFLUSHALL\nSET admin 1"}
     template = {
@@ -184,10 +179,10 @@ def test_an_argument_that_holds_other_messages_is_rejected_unless_the_template_a
         assert made.status_code == 201, made.text
     before = len(peer.seen)
     for url in (f"/tools/{name}.set/call", f"/tools/{name}.set/call?dry_run=true"):
-        answer = client.post(url, json=attack)
-        assert answer.status_code == 422, answer.text
-        assert answer.json()["type"].endswith("invalid-arguments")
-        assert [fault["pointer"] for fault in answer.json()["errors"]] == ["/q"]
+        response = client.post(url, json=attack)
+        assert response.status_code == 422, response.text
+        assert response.json()["type"].endswith("invalid-arguments")
+        assert [fault["pointer"] for fault in response.json()["errors"]] == ["/q"]
     assert len(peer.seen) == before
     assert client.post(f"/tools/{name}.set/call", json={"q": "a word"}).status_code == 200
     assert client.post(f"/tools/{name}.raw/call", json=attack).status_code == 200

@@ -1,28 +1,28 @@
 """Providers of `websocket`, registered and called through a running gateway."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import ServerConnection
 
 from tests.harness.beside import beside
 from tests.harness.gateway import RunningGateway
+from tests.protocols.peers.websocket import WebsocketPeer
 
 SECRET = "secret-of-a-websocket-52"
 
 
-class Peer:
-    """Publishes a manual; `/count` sends three messages, everything else sends the message back."""
+class ManualPeer(WebsocketPeer):
+    """A server with a manual; `/count` sends three messages, every other path sends the message back."""
 
     def __init__(self) -> None:
-        self.url = ""
+        super().__init__(self.respond)
         self.seen: list[tuple[str, dict[str, str], Any]] = []
 
-    async def handle(self, connection: ServerConnection) -> None:
+    async def respond(self, connection: ServerConnection) -> None:
         message = await connection.recv()
         headers = {name.lower(): value for name, value in connection.request.headers.raw_items()}
         self.seen.append((connection.request.path, headers, message))
@@ -51,21 +51,15 @@ class Peer:
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    running = Peer()
-
-    @asynccontextmanager
-    async def serving() -> AsyncIterator[str]:
-        async with serve(running.handle, "127.0.0.1", 0) as server:
-            yield f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    with beside(serving()) as running.url:
+def peer() -> Iterator[ManualPeer]:
+    running = ManualPeer()
+    with beside(running.serve()):
         yield running
 
 
 @pytest.mark.parametrize("spelling", ["provider_type", "call_template_type"])
 def test_a_websocket_is_discovered_called_and_streamed(
-    gateway: RunningGateway, peer: Peer, spelling: str
+    gateway: RunningGateway, peer: ManualPeer, spelling: str
 ) -> None:
     name = f"ws_{spelling}"
     template = {spelling: "websocket", "url": f"{peer.url}/utcp", "headers": {"X-Discovery": "${KEY}"}}
@@ -76,8 +70,8 @@ def test_a_websocket_is_discovered_called_and_streamed(
         assert peer.seen[-1][1]["x-discovery"] == SECRET
         provider = client.get(f"/providers/{name}").json()
         assert (provider["protocol"], provider["origins"]) == ("websocket", [peer.url])
-        answer = client.post(f"/tools/{name}.count/call", json={"topic": 'a", "x": "'})
-        assert (answer.status_code, answer.json()) == (200, [{"n": 0}, {"n": 1}, {"n": 2}]), answer.text
+        response = client.post(f"/tools/{name}.count/call", json={"topic": 'a", "x": "'})
+        assert (response.status_code, response.json()) == (200, [{"n": 0}, {"n": 1}, {"n": 2}]), response.text
         path, headers, message = peer.seen[-1]
         assert (path, headers["x-key"], headers["authorization"]) == (
             f"/count?key={SECRET}",

@@ -15,7 +15,7 @@ from tests.harness.beside import web_server
 
 @dataclass
 class Site:
-    """An upstream whose documents a test sets; it remembers every request."""
+    """An upstream whose documents a test sets; it records every request."""
 
     url: str = ""
     pages: dict = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Site:
 async def site():
     running = Site()
 
-    async def answer(request):
+    async def respond(request):
         body = await request.read()
         running.seen.append((request.method, request.raw_path, dict(request.headers), body))
         if running.guard is not None and not running.guard(request):
@@ -50,7 +50,7 @@ async def site():
         )
 
     application = web.Application()
-    application.router.add_route("*", "/{rest:.*}", answer)
+    application.router.add_route("*", "/{rest:.*}", respond)
     async with web_server(application) as running.url:
         yield running
 
@@ -70,7 +70,7 @@ async def elsewhere():
 
 @contextlib.asynccontextmanager
 async def served(servers, **changed):
-    """The application with these settings, in this very event loop."""
+    """The application with these settings, in the event loop of the test."""
     dsn = await asyncio.to_thread(servers.create_database)
     settings = Settings(**{
         "_env_file": None,
@@ -104,3 +104,9 @@ async def admin(gateway_app):
         assert (await client.delete(f"/providers/{provider['name']}")).status_code == 204
     for variable in (await client.get("/variables?limit=200")).json()["items"]:
         assert (await client.delete(f"/variables/{variable['name']}")).status_code == 204
+
+
+@pytest.fixture
+async def approver(gateway_app):
+    """Another key, which approves what the admin has requested."""
+    return await gateway_app.client("credentials:write", "providers:read")

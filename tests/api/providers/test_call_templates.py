@@ -25,7 +25,9 @@ def manual(*tools):
     ],
     ids=["port", "host", "tls", "variable", "protocol"],
 )  # fmt: skip
-async def test_another_destination_waits_for_approval_whatever_the_protocol(admin, upstream, before, after):
+async def test_another_destination_waits_for_approval_whatever_the_protocol(
+    admin, approver, upstream, before, after
+):
     first = {"host": "127.0.0.1", **before}
     upstream.pages["/utcp"] = manual(tool("t", first))
     body = {
@@ -36,13 +38,13 @@ async def test_another_destination_waits_for_approval_whatever_the_protocol(admi
     assert (made.status_code, made.json()["tool_count"]) == (201, 1)
     upstream.pages["/utcp"] = manual(tool("t", {**first, **after}))
     refreshed = (await admin.post("/providers/p/refresh")).json()
-    assert [one["held"] for one in refreshed["pending"]["operations"]] == [True]
-    assert (await admin.post("/providers/p/approve")).status_code == 200
+    assert [one["pending_approval"] for one in refreshed["pending"]["operations"]] == [True]
+    assert (await approver.post("/providers/p/approve")).status_code == 200
     again = (await admin.post("/providers/p/refresh")).json()
     assert (again["difference"]["unchanged"], again["pending"]) == (["t"], None)
 
 
-async def test_a_variable_of_graphql_is_none_of_the_provider(admin, upstream):
+async def test_a_graphql_variable_is_not_a_variable_of_the_provider(admin, upstream):
     template = {
         "call_template_type": "graphql", "url": f"{upstream.url}/g", "headers": {"X-Key": "${token}"},
         "query": "query G($token: ID!) { user(id: $token) { id } }",
@@ -52,8 +54,8 @@ async def test_a_variable_of_graphql_is_none_of_the_provider(admin, upstream):
     made = await admin.post("/tools", json=body)
     assert made.status_code == 201, made.text
     template["query"] = '{ user(id: "${token}") { id } }'
-    refused = await admin.post("/tools", json={**body, "name": "other", "variables": {}})
-    assert [one["pointer"] for one in refused.json()["errors"]] == ["/call_template/query"]
+    rejected = await admin.post("/tools", json={**body, "name": "other", "variables": {}})
+    assert [one["pointer"] for one in rejected.json()["errors"]] == ["/call_template/query"]
 
 
 async def test_a_text_may_hold_dollars(admin):
@@ -96,7 +98,7 @@ OPENAPI = {
 }  # fmt: skip
 
 
-async def test_the_base_of_a_text_is_kept(admin, upstream):
+async def test_the_base_url_of_a_text_is_retained(admin, upstream):
     body = {"name": "t", "call_template_type": "text", "content": json.dumps(OPENAPI)}
     assert (await admin.post("/providers", json={**body, "base_url": upstream.url})).status_code == 201
     assert (await admin.post("/providers/t/refresh")).json()["difference"]["unchanged"] == ["GET /pets"]
@@ -108,7 +110,7 @@ async def test_the_base_of_a_text_is_kept(admin, upstream):
 
 
 @pytest.mark.parametrize("kind", ["manual", "openapi"])
-async def test_the_auth_of_a_texts_tools_goes_where_they_do(admin, upstream, kind):
+async def test_the_auth_of_a_texts_tools_is_sent_with_their_calls(admin, upstream, kind):
     document = manual(tool("pets", {"call_template_type": "http", "url": f"{upstream.url}/pets"}))
     if kind == "openapi":
         schemes = {"securitySchemes": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}}

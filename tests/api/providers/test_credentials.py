@@ -1,4 +1,4 @@
-"""Credentials are write-only, and go where their owner said and nowhere else."""
+"""Credentials are write-only, and are sent only where their owner allowed."""
 
 import pytest
 
@@ -52,16 +52,16 @@ async def test_a_credential_is_stored_listed_without_value_and_replaced(admin, u
 ])  # fmt: skip
 async def test_an_invalid_credential_is_rejected_and_not_repeated(admin, upstream, body):
     await registered(admin, upstream)
-    answer = await put(admin, **body)
-    assert answer.status_code == 422, answer.text
+    response = await put(admin, **body)
+    assert response.status_code == 422, response.text
     assert (await admin.get("/providers/pets/credentials")).json()["items"] == []
 
 
 async def test_an_unknown_slot_is_rejected_and_the_known_ones_are_named(admin, upstream):
     await registered(admin, upstream)
-    answer = await put(admin, "nokey", kind="bearer", token="t")
-    assert answer.status_code == 404
-    assert answer.json()["errors"][0]["expected"] == ["key"]
+    response = await put(admin, "nokey", kind="bearer", token="t")
+    assert response.status_code == 404
+    assert response.json()["errors"][0]["expected"] == ["key"]
 
 
 async def test_tools_at_another_origin_do_not_get_the_credential_without_consent(admin, upstream, elsewhere):
@@ -72,12 +72,12 @@ async def test_tools_at_another_origin_do_not_get_the_credential_without_consent
     assert made["needs_consent"] == [{"slot": "key", "origins": [elsewhere.url], "token_url": None}]
     assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 403
     assert elsewhere.seen == []
-    answer = await put(admin, kind="api_key", value="s3cret", allowed_origins=[elsewhere.url + "/"])
-    assert answer.json()["allowed_origins"] == [elsewhere.url]
+    response = await put(admin, kind="api_key", value="s3cret", allowed_origins=[elsewhere.url + "/"])
+    assert response.json()["allowed_origins"] == [elsewhere.url]
     assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 200
 
 
-async def test_an_uploaded_document_with_several_origins_needs_the_owners_word(admin, upstream, elsewhere):
+async def test_an_uploaded_document_with_several_origins_needs_the_owners_consent(admin, upstream, elsewhere):
     document = openapi(upstream.url, paths=("/a", "/b"))
     document["paths"]["/b"]["servers"] = [{"url": elsewhere.url}]
     body = {
@@ -85,11 +85,11 @@ async def test_an_uploaded_document_with_several_origins_needs_the_owners_word(a
         "source": {"document": document},
         "credentials": {"key": {"kind": "api_key", "value": "s"}},
     }
-    refused = await admin.post("/providers", json=body)
-    assert refused.status_code == 422, refused.text
-    fault = refused.json()["errors"][0]
-    assert fault["pointer"].endswith("/credentials/key/allowed_origins")
-    assert fault["expected"] == [upstream.url, elsewhere.url]
+    rejected = await admin.post("/providers", json=body)
+    assert rejected.status_code == 422, rejected.text
+    error = rejected.json()["errors"][0]
+    assert error["pointer"].endswith("/credentials/key/allowed_origins")
+    assert error["expected"] == [upstream.url, elsewhere.url]
     body["credentials"]["key"]["allowed_origins"] = [upstream.url]
     made = await admin.post("/providers", json=body)
     assert made.status_code == 201
@@ -100,16 +100,16 @@ async def test_a_token_url_at_another_origin_is_not_taken_from_a_document(admin,
     document = openapi(upstream.url, token_url=f"{elsewhere.url}/token")
     document["security"] = [{"oauth": []}]
     await registered(admin, upstream, document)
-    answer = await put(admin, "oauth", kind="oauth2", client_id="a", client_secret="b")
-    assert answer.status_code == 422
-    assert answer.json()["errors"][0]["expected"] == f"{elsewhere.url}/token"
-    answer = await put(
+    response = await put(admin, "oauth", kind="oauth2", client_id="a", client_secret="b")
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["expected"] == f"{elsewhere.url}/token"
+    response = await put(
         admin, "oauth", kind="oauth2", client_id="a", client_secret="b", token_url=f"{elsewhere.url}/token"
     )
-    assert answer.status_code == 201, answer.text
+    assert response.status_code == 201, response.text
 
 
-async def test_a_refresh_moves_no_credential(admin, upstream, elsewhere):
+async def test_a_refresh_moves_no_credential(admin, approver, upstream, elsewhere):
     document = openapi(upstream.url, token_url=f"{upstream.url}/token")
     document["security"] = [{"oauth": []}]
     await registered(admin, upstream, document,
@@ -118,21 +118,21 @@ async def test_a_refresh_moves_no_credential(admin, upstream, elsewhere):
     moved = openapi(elsewhere.url, token_url=f"{elsewhere.url}/token")
     moved["security"] = [{"oauth": []}]
     upstream.pages["/openapi.json"] = moved
-    answer = await admin.post("/providers/pets/refresh")
-    assert answer.status_code == 200, answer.text
-    body = answer.json()
-    assert body["difference"]["held"] == ["GET /pets"]
+    response = await admin.post("/providers/pets/refresh")
+    assert response.status_code == 200, response.text
+    body = response.json()
+    assert body["difference"]["pending_approval"] == ["GET /pets"]
     assert body["needs_consent"] == [
         {"slot": "oauth", "origins": [elsewhere.url], "token_url": f"{elsewhere.url}/token"}
     ]
-    # Not even once somebody approved of the new places: the credential's owner did not.
-    assert (await admin.post("/providers/pets/approve")).status_code == 200
+    # Not even after an approval of the new origins: the owner of the credential did not consent.
+    assert (await approver.post("/providers/pets/approve")).status_code == 200
     assert (await admin.get("/providers/pets/credentials")).json() == before
     assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 403
     assert elsewhere.seen == []
 
 
-async def test_a_fetched_manual_cannot_lead_the_registrars_variables_away(admin, upstream, elsewhere):
+async def test_a_fetched_manual_cannot_send_variables_of_the_provider_elsewhere(admin, upstream, elsewhere):
     """Its tools may name a variable of the provider, but that goes to the registered origin only."""
     stolen = {"auth_type": "api_key", "api_key": "${MINE}", "var_name": "X-Stolen"}
     upstream.pages["/utcp"] = manual(
@@ -140,9 +140,9 @@ async def test_a_fetched_manual_cannot_lead_the_registrars_variables_away(admin,
     )
     body = {"name": "m", "source": {"url": f"{upstream.url}/utcp"}}
     await admin.put("/variables/MINE", json={"value": "tenant-secret"})
-    refused = await admin.post("/providers", json=body)
-    assert refused.status_code == 422
-    assert refused.json()["type"].endswith("unset-variable")
+    rejected = await admin.post("/providers", json=body)
+    assert rejected.status_code == 422
+    assert rejected.json()["type"].endswith("unset-variable")
     made = await admin.post("/providers", json={**body, "variables": {"MINE": {"value": "own-secret"}}})
     assert made.status_code == 201, made.text
     assert made.json()["needs_consent"] == [
@@ -154,7 +154,7 @@ async def test_a_fetched_manual_cannot_lead_the_registrars_variables_away(admin,
     assert elsewhere.seen == []
 
 
-async def test_a_fetched_manual_cannot_name_its_own_token_endpoint_for_our_secret(admin, upstream, elsewhere):
+async def test_a_fetched_manual_cannot_choose_the_token_endpoint_for_a_secret(admin, upstream, elsewhere):
     auth = {
         "auth_type": "oauth2",
         "token_url": f"{elsewhere.url}/token",
@@ -225,16 +225,16 @@ async def test_static_values_are_restored_after_an_export(admin, upstream):
         await admin.delete(f"/providers/{name}")
     back = await admin.post("/import", content=export.content, headers={"Content-Type": "application/json"})
     assert back.status_code == 200, back.text
-    wanted = (await admin.get("/providers/m")).json()["slots"][0]["values"]
-    assert [(one["location"], one["name"]) for one in wanted] == [
+    locations = (await admin.get("/providers/m")).json()["slots"][0]["values"]
+    assert [(one["location"], one["name"]) for one in locations] == [
         ("header", "X-S"), ("query", "key"), ("query", "key"), ("userinfo", "username"), ("userinfo", "password"),
     ]  # fmt: skip
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 424
     secrets = ["hidden-h", "hidden-q1", "hidden-q2", "ann", "hidden-pw"]
-    values = [{**place, "value": secret} for place, secret in zip(wanted, secrets, strict=True)]
+    values = [{**location, "value": secret} for location, secret in zip(locations, secrets, strict=True)]
     stored = await admin.put("/providers/m/credentials/static-1", json={"kind": "static", "values": values})
     assert stored.status_code == 201, stored.text
-    assert stored.json()["public"] == {"values": wanted}
+    assert stored.json()["public"] == {"values": locations}
     assert "hidden" not in stored.text
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
     _, path, headers, _ = upstream.seen[-1]
@@ -276,6 +276,6 @@ async def test_static_values_that_cannot_be_sent_are_rejected(admin, upstream, v
 async def test_static_values_go_into_no_other_slot(admin, upstream):
     await registered(admin, upstream)
     value = [{"location": "header", "name": "X-D", "value": "v"}]
-    refused = await put(admin, kind="static", values=value)
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == "/kind"
+    rejected = await put(admin, kind="static", values=value)
+    assert rejected.status_code == 422, rejected.text
+    assert rejected.json()["errors"][0]["pointer"] == "/kind"

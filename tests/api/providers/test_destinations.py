@@ -83,21 +83,21 @@ async def test_a_rotation_stays_where_the_credential_was(admin, writer, owner, u
     assert elsewhere.seen == []
     assert (await owner.post("/tools/pets.listPets/call", json={})).status_code == 200
     assert upstream.seen[-1][2]["X-Key"] == ROTATED
-    # A new one must be said by the owner.
-    said = await put(owner, ROTATED, allowed_origins=[elsewhere.url])
-    assert said.json()["allowed_origins"] == [elsewhere.url]
+    # A new origin needs the owner's consent.
+    allowed = await put(owner, ROTATED, allowed_origins=[elsewhere.url])
+    assert allowed.json()["allowed_origins"] == [elsewhere.url]
     assert (await put(owner, CANARY)).json()["allowed_origins"] == [elsewhere.url]
 
 
-async def test_a_rotation_keeps_the_token_url(admin, owner, upstream, elsewhere):
+async def test_a_rotation_retains_the_token_url(admin, owner, upstream, elsewhere):
     document = openapi(upstream.url, token_url=f"{upstream.url}/token")
     document["security"] = [{"oauth": []}]
     upstream.pages["/openapi.json"] = document
     source = {"url": f"{upstream.url}/openapi.json"}
     assert (await admin.post("/providers", json={"name": "pets", "source": source})).status_code == 201
     body = {"kind": "oauth2", "client_id": "a", "client_secret": CANARY}
-    given = {**body, "token_url": f"{elsewhere.url}/t"}
-    first = await owner.put("/providers/pets/credentials/oauth", json=given)
+    with_token_url = {**body, "token_url": f"{elsewhere.url}/t"}
+    first = await owner.put("/providers/pets/credentials/oauth", json=with_token_url)
     assert first.status_code == 201, first.text
     assert (await destination(owner, "oauth"))["token_url"] == f"{elsewhere.url}/t"
     again = await owner.put("/providers/pets/credentials/oauth", json=body)
@@ -105,8 +105,8 @@ async def test_a_rotation_keeps_the_token_url(admin, owner, upstream, elsewhere)
     assert again.json()["allowed_origins"] == [upstream.url]
 
 
-async def test_the_first_credential_goes_where_the_registration_said(
-    admin, writer, owner, upstream, elsewhere
+async def test_the_first_credential_goes_to_the_registered_origin(
+    admin, writer, owner, approver, upstream, elsewhere
 ):
     """What a key without the scope changed before the owner came does not count."""
     await registered(admin, upstream)
@@ -124,7 +124,7 @@ async def test_the_first_credential_goes_where_the_registration_said(
         await owner.post("/tools/pets.mine/call", json={})
         await owner.post("/tools/pets.listPets/call", json={})
         assert (await owner.post("/providers/pets/refresh")).status_code == 200
-        await owner.post("/providers/pets/approve")
+        await approver.post("/providers/pets/approve")
     assert CANARY.encode() not in texts(elsewhere)
 
 
@@ -154,10 +154,10 @@ async def test_a_foreign_tool_is_no_default_of_a_provider_without_a_source(
     # Not even where it is the only one.
     assert (await writer.delete("/tools/pets.a")).status_code == 204
     assert (await destination(owner, "default"))["origins"] == []
-    refused = await put(owner, slot="default")
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == "/allowed_origins"
-    # An owner's tool at the place confirms it.
+    rejected = await put(owner, slot="default")
+    assert rejected.status_code == 422, rejected.text
+    assert rejected.json()["errors"][0]["pointer"] == "/allowed_origins"
+    # An owner's tool at that origin confirms it.
     assert (await add(owner, f"{elsewhere.url}/c", name="c")).status_code == 201
     assert (await put(owner, slot="default")).json()["allowed_origins"] == [elsewhere.url]
 
@@ -170,7 +170,7 @@ async def test_a_new_operation_at_a_foreign_tools_origin_waits_for_approval(
     await add(writer, f"{elsewhere.url}/b")
     upstream.pages["/utcp"] = manual(tool("near", f"{upstream.url}/n"), tool("far", f"{elsewhere.url}/f"))
     refreshed = await writer.post("/providers/pets/refresh")
-    assert refreshed.json()["difference"]["held"] == ["far"]
+    assert refreshed.json()["difference"]["pending_approval"] == ["far"]
     denied_ = await writer.post("/providers/pets/approve")
     assert denied_.status_code == 403
     assert (await admin.post("/providers/pets/approve")).status_code == 200
@@ -179,7 +179,7 @@ async def test_a_new_operation_at_a_foreign_tools_origin_waits_for_approval(
 async def test_a_provider_with_secrets_is_deleted_by_those_who_may_delete_them(
     admin, writer, owner, upstream
 ):
-    """Else the next rotation would go to whoever registers the name again."""
+    """Otherwise the next rotation would go to another client that registers the name again."""
     await registered(admin, upstream)
     await put(owner)
     denied(await writer.delete("/providers/pets"))
@@ -254,7 +254,7 @@ async def test_an_export_confirms_no_foreign_tool(owner, admin, writer, upstream
         called = await owner.post(f"/tools/pets.{name}/call", json={})
         assert called.status_code == 200, called.text
     again = await owner.post("/import", json=export)
-    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged"]
+    assert [one["outcome"] for one in again.json()["entries"]] == ["unchanged"]
     confirmed = {**export["providers"][0], "unconfirmed_origins": []}
     other = await owner.post("/import", json={**export, "providers": [confirmed]})
     assert [one["status"] for one in other.json()["entries"]] == [409]

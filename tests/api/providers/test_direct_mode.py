@@ -1,4 +1,4 @@
-"""`/utcp?mode=direct`: what clients may call by themselves, and that no secret and no credential leaves."""
+"""`/utcp?mode=direct`: what clients may call directly; no secret and no credential is in it."""
 
 import pytest
 
@@ -17,6 +17,7 @@ DOCUMENT = {
                 {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}},
                 {"name": "X-Trace", "in": "header", "schema": {"type": "string"}},
                 {"name": "tag", "in": "query", "schema": {"type": "array", "items": {"type": "string"}}},
+                {"name": "filter", "in": "query", "style": "deepObject", "explode": True, "schema": {"type": "object"}},
             ],
         }},
         "/pets": {
@@ -28,7 +29,7 @@ DOCUMENT = {
             "get": {
                 "operationId": "odd", "security": [{"basic": []}], "responses": {"200": {"description": "ok"}},
                 "parameters": [{
-                    "name": "f", "in": "query", "style": "deepObject", "explode": True,
+                    "name": "f", "in": "query", "style": "deepObject", "explode": True, "required": True,
                     "schema": {"type": "object"},
                 }],
             },
@@ -58,15 +59,17 @@ async def direct(client, **query):
 
 async def test_templates_of_a_document_are_utcps_own(admin, upstream):
     await registered(admin, upstream)
-    tools, answer = await direct(admin)
+    tools, response = await direct(admin)
     assert sorted(tools) == ["pets_addPet", "pets_getPet", "pets_purge"]
     # deepObject, and two schemes at once, are nothing that UTCP could say.
-    assert answer.headers["x-tools-left-out"] == "2"
+    assert response.headers["x-tools-left-out"] == "2"
     assert tools["pets_getPet"]["tool_call_template"] == {
         "call_template_type": "http", "name": "pets", "http_method": "GET",
         "url": f"{upstream.url}/pets/{{id}}", "content_type": "application/json", "header_fields": ["X-Trace"],
         "auth": {"auth_type": "api_key", "api_key": "${PETS_KEY}", "var_name": "X-Pets", "location": "header"},
     }  # fmt: skip
+    # The optional deepObject parameter is left out alone.
+    assert sorted(tools["pets_getPet"]["inputs"]["properties"]) == ["X-Trace", "id", "tag"]
     add = tools["pets_addPet"]["tool_call_template"]
     assert (add["body_field"], add["auth"]["api_key"], add["auth"]["var_name"]) == (
         "body", "Bearer ${PETS_BEARER}", "Authorization",
@@ -77,7 +80,7 @@ async def test_templates_of_a_document_are_utcps_own(admin, upstream):
     assert "body" in tools["pets_addPet"]["inputs"]["properties"]
 
 
-async def test_the_older_generation_has_its_own_spelling(admin, upstream):
+async def test_utcp_0_has_its_own_field_names(admin, upstream):
     await registered(admin, upstream)
     template = {"provider_type": "http_stream", "url": f"{upstream.url}/lines"}
     made = await admin.post("/tools", json={"provider": "s", "name": "lines", "call_template": template})
@@ -92,25 +95,25 @@ async def test_the_older_generation_has_its_own_spelling(admin, upstream):
 async def test_a_provider_with_a_credential_is_called_through_the_gateway_only(admin, upstream):
     credential = {"kind": "api_key", "value": CANARY}
     await registered(admin, upstream, credentials={"key": credential})
-    tools, answer = await direct(admin)
+    tools, response = await direct(admin)
     assert tools == {}
-    for refused in (
+    for denied in (
         await admin.get("/utcp", params={"mode": "direct", "provider": "pets"}),
         await admin.get("/providers/pets/utcp", params={"mode": "direct"}),
     ):
-        assert refused.status_code == 403
-        assert "options.direct" in refused.json()["detail"]
+        assert denied.status_code == 403
+        assert "options.direct" in denied.json()["detail"]
     etag = (await admin.get("/providers/pets")).headers["etag"]
     patched = await admin.patch(
         "/providers/pets", json={"options": {"direct": True}}, headers={"If-Match": etag}
     )
     assert patched.status_code == 200, patched.text
-    tools, answer = await direct(admin)
+    tools, response = await direct(admin)
     assert "pets_getPet" in tools
-    assert CANARY not in answer.text
+    assert CANARY not in response.text
 
 
-async def test_a_registrar_may_keep_a_provider_without_credentials_to_the_gateway(admin, upstream):
+async def test_a_registrar_may_exclude_a_provider_without_credentials_from_direct_mode(admin, upstream):
     await registered(admin, upstream, options={"direct": False})
     assert (await direct(admin))[0] == {}
 
@@ -121,19 +124,19 @@ async def test_values_of_a_template_become_variables_and_open_variables_are_writ
         "headers": {"X-Key": "${SECRET}", "Accept": "text/plain"}, "body_field": None,
     }  # fmt: skip
     body = {
-        "provider": "hand", "name": "get", "call_template": template,
+        "provider": "custom", "name": "get", "call_template": template,
         "variables": {"REGION": {"value": "eu", "secret": False}, "SECRET": {"value": CANARY}},
     }  # fmt: skip
     made = await admin.post("/tools", json=body)
     assert made.status_code == 201, made.text
-    etag = (await admin.get("/providers/hand")).headers["etag"]
-    await admin.patch("/providers/hand", json={"options": {"direct": True}}, headers={"If-Match": etag})
-    tools, answer = await direct(admin)
-    found = tools["hand_get"]["tool_call_template"]
-    assert found["url"] == f"{upstream.url}/eu/x?key=${{HAND_STATIC_1_KEY}}"
-    assert found["headers"] == {"Accept": "text/plain", "X-Key": "${HAND_STATIC_1_X_KEY}"}
+    etag = (await admin.get("/providers/custom")).headers["etag"]
+    await admin.patch("/providers/custom", json={"options": {"direct": True}}, headers={"If-Match": etag})
+    tools, response = await direct(admin)
+    found = tools["custom_get"]["tool_call_template"]
+    assert found["url"] == f"{upstream.url}/eu/x?key=${{CUSTOM_STATIC_1_KEY}}"
+    assert found["headers"] == {"Accept": "text/plain", "X-Key": "${CUSTOM_STATIC_1_X_KEY}"}
     assert None not in found.values()
-    assert CANARY not in answer.text
+    assert CANARY not in response.text
 
 
 async def test_what_a_plugin_would_take_otherwise_is_left_out_or_named_for_it(admin, upstream):
@@ -150,12 +153,12 @@ async def test_what_a_plugin_would_take_otherwise_is_left_out_or_named_for_it(ad
         made = await admin.post("/tools", json={"provider": "x", "name": name, "call_template": template})
         assert made.status_code == 201, made.text
     assert (await admin.patch("/providers/x", json={"options": {"direct": True}})).status_code == 200
-    tools, answer = await direct(admin, protocol="mcp,graphql")
+    tools, response = await direct(admin, protocol="mcp,graphql")
     assert sorted(tools) == ["tools.add", "x_plain"]
     server = tools["tools.add"]["tool_call_template"]["config"]["mcpServers"]["tools"]
     variable = "${X_STATIC_1_CONFIG_MCPSERVERS_TOOLS_QUERY_KEY}"
     assert (server["url"], "query" in server) == (f"{upstream.url}/mcp?key={variable}", False)
-    assert answer.headers["x-tools-left-out"] == "1"
+    assert response.headers["x-tools-left-out"] == "1"
 
 
 @pytest.mark.parametrize("protocol", ["file", "cli", "http,nonsense"])

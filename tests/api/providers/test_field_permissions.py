@@ -1,5 +1,5 @@
 """Every field that a registrar may send is classified by what it does to credentials, and is tried by a key
-without `credentials:write`: a new field that stands in no table fails here.
+without `credentials:write`: a new field that is in no table fails here.
 
 owner      only a key with `credentials:write` may send it; tried, and denied
 moves      it names an address on a provider that is there; tried, and no stored secret ever arrives there
@@ -15,26 +15,43 @@ from typing import get_args
 
 import pytest
 
+from app.approvals_api.schemas import ApprovalDecision
 from app.credentials import input_models as credential_inputs
-from app.credentials import permissions as reach
+from app.credentials import permissions
 from app.credentials.input_models import CredentialInput
-from app.http_requests.templates import BodySpec, EncodingSpec, ParameterSpec
-from app.keys.schemas import KeyCreate
+from app.http_requests.templates import BodySpec, EncodingSpec, ParameterSpec, PartHeader, ResponseSpec
+from app.keys.schemas import KeyCreate, KeyPatch, KeyRotation
 from app.protocols.cli.template import CliCommand
 from app.protocols.mcp.template import McpConfig, McpServer
 from app.protocols.registry import PROTOCOLS
-from app.providers import export
+from app.providers import export, request_bodies
+from app.providers.schemas_check import CheckRequest
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
 from app.schemas import RateLimitInput, StrictModel
 from app.tools.schemas import ToolPatch
-from app.utcp.auth import ApiKeyAuth, BasicAuth, OAuth2Auth
+from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.utcp.auth import (
+    ApiKeyAuth,
+    AwsSigV4Auth,
+    BasicAuth,
+    DigestAuth,
+    GoogleServiceAccountAuth,
+    HmacAuth,
+    OAuth2Auth,
+)
+from app.xml.shape import XmlNode, XmlShape
 from tests.harness.certificates import certificate
 
 from .documents import manual, openapi, tool
 
 CANARY = "canary-of-the-owner-9"
 WRITER = ("providers:read", "providers:write", "tools:read", "tools:call")
+GRANT = "grant_type token_endpoint_auth_method key_id signing_algorithm issuer subject assertion_audience"
+RECIPE = (
+    "header header_value headers string_to_sign algorithm encoding body_hash_encoding secret_encoding "
+    "timestamp_format"
+)
 KINDS = ("owner", "moves", "registers", "nested", "harmless")
 
 TEMPLATE = {"owner": "auth", "harmless": "name call_template_type allowed_communication_protocols"}
@@ -45,9 +62,9 @@ LOCAL_DOCUMENT = {"owner": "auth auth_tools", "harmless": "base_url"}
 FIELDS = {
     inputs.ProviderPatch: {"nested": "limits options", "harmless": "description tags enabled"},
     inputs.OptionsInput: {
-        "owner": " ".join(reach.CREDENTIALS_WRITE_OPTIONS),
-        "moves": " ".join(reach.DESTINATION_OPTIONS),
-        "harmless": " ".join(reach.HARMLESS_OPTIONS),
+        "owner": " ".join(permissions.CREDENTIALS_WRITE_OPTIONS),
+        "moves": " ".join(permissions.DESTINATION_OPTIONS),
+        "harmless": " ".join(permissions.HARMLESS_OPTIONS),
     },
     inputs.LimitsInput: {
         "nested": "rate cache",
@@ -57,6 +74,7 @@ FIELDS = {
     inputs.CacheInput: {"harmless": "seconds default_seconds stale_if_error tools"},
     RateLimitInput: {"harmless": "requests per_seconds burst"},
     inputs.VariableInput: {"owner": "value secret"},
+    inputs.VariablesInput: {"owner": "variables"},
     inputs.RegistrationFields: {
         "owner": "credentials variables", "nested": "limits options", "harmless": "description tags",
     },
@@ -64,6 +82,19 @@ FIELDS = {
         "owner": "credentials variables", "nested": "limits options source",
         "registers": "name", "harmless": "description tags",
     },
+    inputs.UrlRegistrationInput: {
+        "owner": "credentials variables", "nested": "limits options",
+        "registers": "name url", "harmless": "description tags",
+    },
+    request_bodies.UploadForm: {
+        "owner": "credentials variables", "nested": "limits options",
+        "registers": "name file root overlay", "harmless": "description tags",
+    },
+    request_bodies.McpServersBody: {
+        "owner": "credentials variables", "nested": "limits options",
+        "registers": "name mcp_servers", "harmless": "description tags",
+    },
+    request_bodies.ExportBody: {"nested": "providers", "harmless": "format"},
     inputs.DocumentOptionsInput: {"registers": "root overlay"},
     inputs.SourceInput: {
         "owner": "headers auth auth_tools",
@@ -73,7 +104,15 @@ FIELDS = {
         "owner": "variables", "nested": "call_template",
         "harmless": "provider name description inputs outputs tags",
     },
-    ToolPatch: {"harmless": "description tags enabled"},
+    ToolPatch: {"harmless": "description tags enabled requires_approval"},
+    ApprovalDecision: {"harmless": "comment"},
+    ToolBatch: {"nested": "operations", "harmless": "atomic dry_run"},
+    ToolOperation: {
+        "nested": "filter patch",
+        "harmless": "tool add_tags remove_tags adopt_source_tags if_match",
+    },
+    ToolFilter: {"harmless": "provider tag q state"},
+    CheckRequest: {"harmless": "probe tool"},
     export.ExportDocument: {"nested": "providers", "harmless": "format"},
     export.ExportedProvider: {
         "nested": "limits options tools slots overrides",
@@ -81,7 +120,7 @@ FIELDS = {
         "call_template",
         "harmless": "title description tags enabled variables unconfirmed_origins",
     },
-    export.ExportedOverride: {"harmless": "description tags enabled"},
+    export.ExportedOverride: {"harmless": "description tags enabled requires_approval"},
     exported.ToolForm: {
         "nested": "security", "registers": "call_template",
         "harmless": "source_key name description inputs outputs tags custom",
@@ -97,15 +136,28 @@ FIELDS = {
     credential_inputs.BearerInput: {"owner": "kind token allowed_origins"},
     credential_inputs.OAuth2Input: {
         "owner": "kind client_id client_secret token_url scope audience resource allowed_origins "
-        "token_endpoint_auth_method",
+        f"refresh_token private_key {GRANT}",
     },
+    credential_inputs._PasswordInput: {"owner": "username password allowed_origins"},
+    credential_inputs.DigestInput: {"owner": "kind username password allowed_origins"},
+    credential_inputs.AwsSigV4Input: {
+        "owner": "kind access_key_id secret_access_key session_token region service allowed_origins"
+    },
+    credential_inputs.HmacInput: {"owner": f"kind secret key_id allowed_origins {RECIPE}"},
+    credential_inputs.GoogleServiceAccountInput: {"owner": "kind key scope subject allowed_origins"},
     credential_inputs.StaticInput: {"nested": "values", "owner": "kind allowed_origins"},
     credential_inputs.StaticValue: {"owner": "location name value"},
     credential_inputs._CredentialInput: {"owner": "allowed_origins"},
-    KeyCreate: {"harmless": "name scopes providers tags expires_at rate_limit"},
+    KeyCreate: {
+        "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
+    },
+    KeyPatch: {
+        "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
+    },
+    KeyRotation: {"harmless": "overlap_seconds expires_at"},
     PROTOCOLS["http"].template: {
-        **OVER_URL, "owner": "auth headers auth_tools", "nested": "parameters body",
-        "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} gateways",
+        **OVER_URL, "owner": "auth headers auth_tools", "nested": "parameters body response",
+        "harmless": f"{TEMPLATE['harmless']} {HTTP_FIELDS} gateways accept",
     },
     PROTOCOLS["sse"].template: {
         **OVER_URL,
@@ -117,7 +169,7 @@ FIELDS = {
     PROTOCOLS["graphql"].template: {
         **OVER_URL,
         "harmless": f"{TEMPLATE['harmless']} header_fields operation_type operation_name query "
-        "variable_types",
+        "variable_types fields_argument",
     },
     PROTOCOLS["websocket"].template: {
         **OVER_URL,
@@ -126,7 +178,7 @@ FIELDS = {
     },
     PROTOCOLS["grpc"].template: {
         "owner": "auth headers", "moves": "host port use_ssl",
-        "harmless": f"{TEMPLATE['harmless']} service_name method_name descriptors",
+        "harmless": f"{TEMPLATE['harmless']} service_name method_name descriptors server_streaming",
     },
     PROTOCOLS["webrtc"].template: {
         # The peer gets the arguments; credentials go to the signalling server.
@@ -156,10 +208,24 @@ FIELDS = {
     PROTOCOLS["text"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url content"},
     PROTOCOLS["file"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url file_path"},
     ParameterSpec: {
-        "harmless": "input name location style explode allow_reserved content_type required",
+        "nested": "encoding",
+        "harmless": "input name location style explode allow_reserved content_type required item_styles",
     },
-    BodySpec: {"nested": "encoding", "harmless": "input content_type required"},
-    EncodingSpec: {"harmless": "content_type style explode allow_reserved text"},
+    BodySpec: {
+        "nested": "encoding other_fields xml item_encoding prefix_encoding", "harmless": "input content_type required single_part",
+    },
+    EncodingSpec: {
+        "nested": "headers xml item_encoding prefix_encoding",
+        "harmless": "content_type style explode allow_reserved text file nested_files item_styles",
+    },
+    PartHeader: {"harmless": "value required"},
+    ResponseSpec: {"nested": "xml", "harmless": "status content_type json_schema"},
+    XmlShape: {"nested": "node types", "harmless": "root"},
+    XmlNode: {
+        "nested": "properties items additional all_of any_of",
+        "harmless": "ref name namespace prefix node_type wrapped order",
+    },
+    inputs.ResponsesInput: {"harmless": "decode validate_outputs tools"},
     McpConfig: {"nested": "servers"},
     McpServer: {
         "owner": "env headers query", "moves": "url command",
@@ -168,7 +234,14 @@ FIELDS = {
     CliCommand: {"moves": "command", "harmless": "append_to_final_output"},
     ApiKeyAuth: {"owner": "auth_type api_key var_name location"},
     BasicAuth: {"owner": "auth_type username password"},
-    OAuth2Auth: {"owner": "auth_type token_url client_id client_secret scope audience resource"},
+    OAuth2Auth: {
+        "owner": "auth_type token_url client_id client_secret scope audience resource refresh_token "
+        f"private_key {GRANT}"
+    },
+    DigestAuth: {"owner": "auth_type username password"},
+    AwsSigV4Auth: {"owner": "auth_type access_key_id secret_access_key session_token region service"},
+    HmacAuth: {"owner": f"auth_type secret key_id {RECIPE}"},
+    GoogleServiceAccountAuth: {"owner": "auth_type key scope subject"},
 }  # fmt: skip
 
 
@@ -186,7 +259,7 @@ def test_every_model_that_a_registrar_sends_is_classified():
     assert inputs_of(StrictModel) - {StrictModel} <= FIELDS.keys()
     assert {
         *(record.template for record in PROTOCOLS.values()),
-        *get_args(get_args(CredentialInput)[0]),
+        *get_args(get_args(CredentialInput.__value__)[0]),
     } <= FIELDS.keys()
 
 
@@ -204,12 +277,13 @@ VALUES = {
     "ca_bundle": AUTHORITY[0],
     "client_certificate": PAIR[0],
     "client_key": PAIR[1],
+    "unix_socket": "/run/another.sock",
 }
 
 
 def another(name):
     """A value of the option that is not what holds without it."""
-    default = reach.CREDENTIALS_WRITE_OPTIONS[name]
+    default = permissions.CREDENTIALS_WRITE_OPTIONS[name]
     return VALUES.get(name, not default)
 
 
@@ -220,7 +294,7 @@ async def writer(gateway_app):
 
 @pytest.fixture
 async def owned(admin, upstream):
-    """A provider with credentials for its own tools and for those that are written by hand."""
+    """A provider with credentials for its own tools and for its custom tools."""
     upstream.pages["/openapi.json"] = openapi(upstream.url)
     source = {"url": f"{upstream.url}/openapi.json"}
     made = await admin.post("/providers", json={"name": "pets", "source": source})
@@ -244,15 +318,15 @@ def denied(response, *pointers):
     assert [error["pointer"] for error in response.json().get("errors", ())][: len(pointers)] == [*pointers]
 
 
-async def test_options_that_take_the_scope_are_denied_wherever_they_stand(owned, writer, upstream):
+async def test_options_that_need_the_scope_are_denied_in_every_request(owned, writer, upstream):
     for name in fields_of(inputs.OptionsInput, "owner"):
         options = {name: another(name)}
         secret = name in ("proxy_url", "client_key")
-        told = () if secret else (f"/options/{name}",)
-        denied(await writer.patch("/providers/pets", json={"options": options}), *told)
+        pointers = () if secret else (f"/options/{name}",)
+        denied(await writer.patch("/providers/pets", json={"options": options}), *pointers)
         for path in ("/providers", "/providers/preview"):
             body = {"name": "new", "source": {"document": openapi(upstream.url)}, "options": options}
-            denied(await writer.post(path, json=body), *told)
+            denied(await writer.post(path, json=body), *pointers)
             assert (await writer.post(path, json=[body])).json()["entries"][0]["status"] == 403
         if not secret:
             entry = {"name": "new", "document": "{}", "options": options}
@@ -262,26 +336,26 @@ async def test_options_that_take_the_scope_are_denied_wherever_they_stand(owned,
     assert (await owned.get("/providers/pets")).json()["options"] == {}
 
 
-async def test_what_the_owner_set_is_taken_back_by_nobody_else(owned, writer):
+async def test_only_the_owner_removes_what_the_owner_set(owned, writer):
     names = [name for name in fields_of(inputs.OptionsInput, "owner") if name != "proxy_url"]
     options = {name: another(name) for name in names}
     assert (await owned.patch("/providers/pets", json={"options": options})).status_code == 200
     for name in names:
-        told = () if name == "client_key" else (f"/options/{name}",)
-        denied(await writer.patch("/providers/pets", json={"options": {name: None}}), *told)
-        if told:
+        pointers = () if name == "client_key" else (f"/options/{name}",)
+        denied(await writer.patch("/providers/pets", json={"options": {name: None}}), *pointers)
+        if pointers:
             same = await writer.patch("/providers/pets", json={"options": {name: options[name]}})
             assert same.status_code == 200, same.text
 
 
-async def test_an_option_in_no_table_takes_the_scope(gateway_app):
-    with pytest.raises(reach.Forbidden):
-        reach.RegistrationPermissions(
+async def test_an_option_in_no_table_needs_the_scope(gateway_app):
+    with pytest.raises(permissions.Forbidden):
+        permissions.RegistrationPermissions(
             may_write_credentials=False, may_use_shared_secrets=True
         ).require_options_write({"brand_new": 1}, at="/options")
 
 
-async def test_harmless_changes_lead_no_secret_away(owned, writer, upstream, elsewhere):
+async def test_harmless_changes_move_no_secret(owned, writer, upstream, elsewhere):
     limits = {
         "connect": 5, "first_byte": 5, "idle": 5, "total": 9, "response_bytes": 9_999, "concurrency": 9,
         "breaker_failures": 0, "attempts": 1, "retry_idempotent": True, "idempotency_header": "Idempotency-Key",
@@ -289,6 +363,7 @@ async def test_harmless_changes_lead_no_secret_away(owned, writer, upstream, els
     }  # fmt: skip
     assert sorted(limits) == sorted(inputs.LimitsInput.model_fields)
     options = dict.fromkeys(fields_of(inputs.OptionsInput, "harmless"), True)
+    options |= {"responses": {"decode": True, "validate_outputs": True}, "http_version": "1.1"}
     patch = {
         "limits": limits,
         "options": options,
@@ -306,15 +381,16 @@ async def test_harmless_changes_lead_no_secret_away(owned, writer, upstream, els
     assert elsewhere.seen == []
 
 
-@pytest.mark.parametrize("field_name", fields_of(inputs.OptionsInput, "moves"))
-async def test_options_that_name_a_destination_are_denied_where_secrets_are(
+@pytest.mark.parametrize("field_name", sorted(fields_of(inputs.OptionsInput, "moves")))
+async def test_options_that_name_a_destination_are_denied_for_providers_with_secrets(
     owned, writer, field_name, elsewhere
 ):
-    patch = {"options": {field_name: elsewhere.url}}
+    value = {"host": elsewhere.url} if field_name == "server_variables" else elsewhere.url
+    patch = {"options": {field_name: value}}
     denied(await writer.patch("/providers/pets", json=patch), f"/options/{field_name}")
 
 
-async def test_secrets_of_templates_are_the_owners(owned, writer, upstream):
+async def test_secrets_in_templates_need_the_scope(owned, writer, upstream):
     key = {"auth_type": "api_key", "api_key": "mine"}
     urls = {"url": upstream.url, "signaling_server": upstream.url}
     for protocol, record in PROTOCOLS.items():
@@ -340,7 +416,7 @@ async def test_secrets_of_templates_are_the_owners(owned, writer, upstream):
                 made = await writer.post(
                     "/tools", json={"provider": "pets", "name": "t", "call_template": template}
                 )
-            # Protocols of this machine are closed to everybody here.
+            # Local protocols are disabled here.
             assert made.status_code in ((422, 403) if model in LOCAL else (403,)), (protocol, name, made.text)
     for name in fields_of(McpServer, "owner"):
         server = {"url": upstream.url, name: {"X": "mine"}}
@@ -470,11 +546,11 @@ async def test_a_tool_at_another_address_gets_no_secret(owned, writer, upstream,
         assert CANARY in repr(upstream.seen)
 
 
-async def test_a_source_that_moves_takes_no_secret_along(owned, writer, upstream, elsewhere):
+async def test_a_source_that_moves_moves_no_secret(owned, writer, upstream, elsewhere):
     """Of a refresh by a key without the scope, nothing that moves is put to use."""
     upstream.pages["/openapi.json"] = openapi(elsewhere.url, paths=("/pets", "/more"))
     refreshed = await writer.post("/providers/pets/refresh")
-    assert sorted(refreshed.json()["difference"]["held"]) == ["GET /more", "GET /pets"]
+    assert sorted(refreshed.json()["difference"]["pending_approval"]) == ["GET /more", "GET /pets"]
     denied(await writer.post("/providers/pets/approve"))
     await rotate(owned)
     assert (await owned.post("/tools/pets.listPets/call", json={})).status_code == 200
@@ -484,7 +560,7 @@ async def test_a_source_that_moves_takes_no_secret_along(owned, writer, upstream
     assert elsewhere.seen == []
 
 
-async def test_a_registration_takes_no_name_that_is_there(owned, writer, elsewhere):
+async def test_a_registration_takes_no_existing_name(owned, writer, elsewhere):
     key = {"call_template_type": "http", "name": "pets", "url": elsewhere.url}
     entry = {
         "name": "pets",

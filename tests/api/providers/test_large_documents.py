@@ -1,4 +1,4 @@
-"""Large bodies are rejected soon where they are too large, and read without delaying other requests."""
+"""Large bodies are rejected early if they are too large, and read without delaying other requests."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ import orjson
 import pytest
 
 from .conftest import served
-from .documents import manual, tool
+from .documents import manual, openapi, tool
 
 
 @pytest.fixture(scope="module")
 async def client(servers):
-    async with served(servers, max_document_bytes=64 << 20) as running:
+    async with served(servers, max_document_bytes=128 << 20) as running:
         made = await running.client("admin")
         made.timeout = 60
         yield made
@@ -47,15 +47,15 @@ HOSTILE = [
 
 @pytest.mark.parametrize("path", ["/providers", "/providers/preview", "/import"])
 @pytest.mark.parametrize("body", HOSTILE, ids=["canonical", "manual", "export"])
-async def test_too_many_values_are_rejected_soon(client, path, body):
+async def test_too_many_values_are_rejected_early(client, path, body):
     # What is parsed whole takes minutes, and the client waits for half of one.
-    answer = await client.post(path, content=body, headers={"Content-Type": "application/json"})
-    assert answer.status_code == 413, answer.text
+    response = await client.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert response.status_code == 413, response.text
 
 
 @pytest.mark.parametrize("path", ["/providers", "/providers/preview"])
 @pytest.mark.parametrize("canonical", [True, False])
-async def test_a_large_manual_holds_nobody_up(client, path, canonical):
+async def test_a_large_manual_delays_no_other_request(client, path, canonical):
     tools = [
         {**tool(f"tool{n}", f"https://api.example.com/t{n}"), "description": "Does a little. " * 30}
         for n in range(5_000)
@@ -67,11 +67,26 @@ async def test_a_large_manual_holds_nobody_up(client, path, canonical):
     while not stalls or (min(stalls) > 0.1 and len(stalls) < 3):
         gc.collect()
         async with longest_stall() as stall:
-            answer = await client.post(
+            response = await client.post(
                 f"{path}?name=m", content=content, headers={"Content-Type": "application/json"}
             )
         stalls.append(stall[0])
-        assert answer.status_code in (200, 201), answer.text[:500]
+        assert response.status_code in (200, 201), response.text[:500]
         await client.delete("/providers/m")
     # 40 ms on a quiet machine; it was 740 ms. The test's own client shares the loop.
     assert min(stalls) < 0.2, stalls
+
+
+async def test_a_document_of_more_than_64_mib_is_registered_whole(client):
+    document = openapi("https://api.example.com", paths=())
+    document["paths"] = {
+        f"/things/{n}": {"get": {"operationId": f"thing{n}", "description": "What it is. " * 8_000}}
+        for n in range(800)
+    }
+    body = orjson.dumps(document)
+    assert len(body) > 64 << 20
+    made = await client.post(
+        "/providers?name=things", content=body, headers={"Content-Type": "application/json"}
+    )
+    assert made.status_code == 201, made.text[:1000]
+    assert made.json()["report"]["counts"]["accepted"] == 800

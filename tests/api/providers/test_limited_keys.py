@@ -1,4 +1,4 @@
-"""What a key that is limited to providers or tags learns of all others: nothing, not even their names."""
+"""What a key that is limited to providers or tags learns about all others: nothing, not even their names."""
 
 import asyncio
 
@@ -44,7 +44,7 @@ async def test_a_provider_is_seen_through_the_tag_of_a_tool(two, gateway_app):
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-async def test_no_list_and_no_error_tells_of_another_provider(two, gateway_app, limits):
+async def test_no_list_and_no_error_names_another_provider(two, gateway_app, limits):
     limited = await gateway_app.client(*SCOPES, **limits)
     for path in (
         "/providers", "/tools", "/tools/search?q=echo", "/tools/search", "/utcp", "/utcp?mode=direct", "/export",
@@ -56,10 +56,10 @@ async def test_no_list_and_no_error_tells_of_another_provider(two, gateway_app, 
 
     async def both(method, path, **body):
         """The same request for a provider of others and for one that does not exist."""
-        found = [await limited.request(method, path.format(name), **body) for name in ("hidden", "nobody")]
+        found = [await limited.request(method, path.format(name), **body) for name in ("hidden", "absent")]
         return [
             (one.status_code, one.text.replace(name, "?"))
-            for one, name in zip(found, ("hidden", "nobody"), strict=True)
+            for one, name in zip(found, ("hidden", "absent"), strict=True)
         ]
 
     for method, path, body in (
@@ -80,7 +80,7 @@ async def test_no_list_and_no_error_tells_of_another_provider(two, gateway_app, 
     ):
         one, other = await both(method, path, json=body)
         assert one == other, (method, path)
-    for name in ("hidden", "nobody"):
+    for name in ("hidden", "absent"):
         template = {"url": "https://x.example/x"}
         made = await limited.post("/tools", json={"provider": name, "name": "x", "call_template": template})
         assert made.status_code == 403, made.text
@@ -88,7 +88,9 @@ async def test_no_list_and_no_error_tells_of_another_provider(two, gateway_app, 
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-async def test_a_tool_of_others_that_cannot_be_called_does_not_say_so(two, gateway_app, upstream, limits):
+async def test_a_tool_of_others_that_cannot_be_called_looks_like_an_absent_one(
+    two, gateway_app, upstream, limits
+):
     limited = await gateway_app.client(*SCOPES, **limits)
     body = {
         "provider": "hidden",
@@ -124,7 +126,7 @@ async def test_variables_in_the_namespace_of_others_are_not_listed(two, gateway_
     assert len((await two.get("/variables")).json()["items"]) == 6
 
 
-async def test_an_import_of_others_is_for_admins_without_limits(two, gateway_app, upstream):
+async def test_an_import_of_another_key_is_visible_to_unlimited_admins_only(two, gateway_app, upstream):
     started = await two.post(
         "/providers?name=hidden2", json=openapi(upstream.url), headers={"Prefer": "respond-async"}
     )

@@ -16,13 +16,13 @@ async def writer(gateway_app):
     return await gateway_app.client(*SCOPES)
 
 
-def denied(answer):
-    assert answer.status_code == 403, answer.text
-    assert answer.json()["missing_scopes"] == ["credentials:write"]
-    assert answer.json()["errors"][0]["pointer"].endswith("/options/mask_responses")
+def denied(response):
+    assert response.status_code == 403, response.text
+    assert response.json()["missing_scopes"] == ["credentials:write"]
+    assert response.json()["errors"][0]["pointer"].endswith("/options/mask_responses")
 
 
-async def test_to_turn_masking_off_takes_the_scope(admin, writer, upstream):
+async def test_turning_masking_off_needs_the_scope(admin, writer, upstream):
     body = {"name": "pets", "source": {"manual": manual(tool("echo", f"{upstream.url}/e"))}}
     off = {"options": {"mask_responses": False}}
     denied(await writer.post("/providers", json={**body, **off}))
@@ -37,17 +37,17 @@ async def test_to_turn_masking_off_takes_the_scope(admin, writer, upstream):
     denied(await writer.patch("/providers/pets", json={"options": {"mask_responses": None}}))
 
 
-async def test_the_option_holds_from_the_next_call_on(admin, upstream):
+async def test_the_option_applies_from_the_next_call_on(admin, upstream):
     async def reflect():
-        return web.json_response({"told": upstream.seen[-1][2]["X-S"]})
+        return web.json_response({"reflected": upstream.seen[-1][2]["X-S"]})
 
     upstream.pages["/e"] = reflect
     one = tool("echo", f"{upstream.url}/e", headers={"X-S": KEY})
     assert (await admin.post("/providers?name=m", json=manual(one))).status_code == 201
-    for option, told in ((True, "***"), (False, KEY), (None, "***")):
+    for option, expected in ((True, "***"), (False, KEY), (None, "***")):
         changed = await admin.patch("/providers/m", json={"options": {"mask_responses": option}})
         assert changed.status_code == 200, changed.text
-        assert (await admin.post("/tools/m.echo/call", json={})).json() == {"told": told}
+        assert (await admin.post("/tools/m.echo/call", json={})).json() == {"reflected": expected}
 
 
 async def test_a_discovery_shows_nothing_of_the_key_that_it_was_made_with(admin, upstream):
@@ -65,9 +65,9 @@ async def test_a_discovery_shows_nothing_of_the_key_that_it_was_made_with(admin,
             "call_template": {"call_template_type": "http", "url": f"{upstream.url}{path}", "auth": auth}
         }
         for where in ("/providers/preview", "/providers"):
-            answer = await admin.post(where, json={"name": name, "source": source})
-            assert answer.status_code in (200, 201), answer.text
-            shown.append(answer.text)
+            response = await admin.post(where, json={"name": name, "source": source})
+            assert response.status_code in (200, 201), response.text
+            shown.append(response.text)
     for where in (
         "/providers/doc",
         "/providers/man",
@@ -85,7 +85,7 @@ async def test_a_discovery_shows_nothing_of_the_key_that_it_was_made_with(admin,
     assert upstream.seen[-1][2]["X-Key"] == KEY
 
 
-async def test_a_short_password_makes_no_holes_into_what_is_discovered(admin, upstream):
+async def test_a_short_password_is_not_masked_in_what_is_discovered(admin, upstream):
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/e"))
     auth = {"auth_type": "basic", "username": "me", "password": "echo"}
     source = {"call_template": {"call_template_type": "http", "url": f"{upstream.url}/utcp", "auth": auth}}
@@ -94,13 +94,13 @@ async def test_a_short_password_makes_no_holes_into_what_is_discovered(admin, up
     assert (await admin.get("/tools/man.echo")).status_code == 200
 
 
-async def test_a_discovery_that_fails_shows_nothing_of_it_either(admin, upstream):
-    async def refuse():
+async def test_a_discovery_that_fails_shows_nothing_of_its_key_either(admin, upstream):
+    async def reject():
         return web.json_response({"key": KEY}, status=400, headers={"X-Request-Id": KEY})
 
-    upstream.pages["/utcp"] = refuse
+    upstream.pages["/utcp"] = reject
     auth = {"auth_type": "api_key", "api_key": KEY, "var_name": "X-Key"}
     source = {"call_template": {"call_template_type": "http", "url": f"{upstream.url}/utcp", "auth": auth}}
-    answer = await admin.post("/providers", json={"name": "bad", "source": source})
-    assert answer.status_code == 502, answer.text
-    assert KEY not in json.dumps([answer.text, dict(answer.headers)])
+    response = await admin.post("/providers", json={"name": "bad", "source": source})
+    assert response.status_code == 502, response.text
+    assert KEY not in json.dumps([response.text, dict(response.headers)])

@@ -1,4 +1,4 @@
-"""Whose secrets a registration may use: those that its key may store, and those that it may share."""
+"""Whose secrets a registration may use: those that its key may store, and those that are shared."""
 
 import orjson
 import pytest
@@ -29,9 +29,9 @@ def at(template, upstream):
     return {**template, "url": url}
 
 
-def refused(answer, scope="credentials:write"):
-    assert answer.status_code == 403, answer.text
-    assert answer.json()["missing_scopes"] == [scope]
+def assert_denied(response, scope="credentials:write"):
+    assert response.status_code == 403, response.text
+    assert response.json()["missing_scopes"] == [scope]
 
 
 @pytest.mark.parametrize("template", SEALED)
@@ -40,7 +40,7 @@ async def test_credentials_of_any_template_need_their_scope(admin, writer, upstr
     discovery = {"call_template_type": "http", **at(template, upstream)}
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/e"))
     for path in ("/providers", "/providers/preview"):
-        for answer in (
+        for response in (
             await writer.post(f"{path}?name=leak", json=manual(one)),
             await writer.post(f"{path}?name=leak", json=discovery),
             await writer.post(path, json={"name": "leak", "source": {"manual": manual(one)}}),
@@ -50,9 +50,9 @@ async def test_credentials_of_any_template_need_their_scope(admin, writer, upstr
             ),
         ):
             if "${" in str(template):
-                assert answer.status_code == 403, answer.text
+                assert response.status_code == 403, response.text
             else:
-                refused(answer)
+                assert_denied(response)
     body = {"provider": "leak", "name": "x", "call_template": at(template, upstream)}
     assert (await writer.post("/tools", json=body)).status_code == 403
     assert upstream.seen == []
@@ -62,7 +62,7 @@ async def test_credentials_of_any_template_need_their_scope(admin, writer, upstr
 async def test_auth_for_the_tools_needs_the_scope_before_anything_is_fetched(writer, upstream):
     auth = {"auth_type": "api_key", "api_key": "literal", "var_name": "X-Key"}
     source = {"url": f"{upstream.url}/openapi.json", "auth_tools": auth}
-    refused(await writer.post("/providers", json={"name": "leak", "source": source}))
+    assert_denied(await writer.post("/providers", json={"name": "leak", "source": source}))
     assert upstream.seen == []
 
 
@@ -72,17 +72,21 @@ async def test_a_fetched_manual_with_credentials_needs_the_scope_at_a_refresh_to
     assert made.status_code == 201, made.text
     assert (await writer.post("/providers/leak/refresh")).status_code == 200
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/e", headers={"X-Any": "v"}))
-    refused(await writer.post("/providers/leak/refresh"))
+    assert_denied(await writer.post("/providers/leak/refresh"))
 
 
-async def test_each_entry_of_a_list_gets_its_verdict(writer, upstream):
+async def test_each_entry_of_a_list_gets_its_status(writer, upstream):
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/e"))
     plain = {"name": "leak", "call_template_type": "http", "url": f"{upstream.url}/utcp"}
     keyed = {**plain, "name": "leak2", "headers": {"X-Any": "literal"}}
-    given = {"name": "leak3", "source": {"url": f"{upstream.url}/utcp"}, "variables": {"A": {"value": "x"}}}
-    answer = await writer.post("/providers", json={"manual_call_templates": [plain, keyed, given]})
-    assert answer.status_code == 207, answer.text
-    assert [one["status"] for one in answer.json()["entries"]] == [201, 403, 403]
+    with_variable = {
+        "name": "leak3",
+        "source": {"url": f"{upstream.url}/utcp"},
+        "variables": {"A": {"value": "x"}},
+    }
+    response = await writer.post("/providers", json={"manual_call_templates": [plain, keyed, with_variable]})
+    assert response.status_code == 207, response.text
+    assert [one["status"] for one in response.json()["entries"]] == [201, 403, 403]
 
 
 async def test_headers_that_are_no_credential_need_no_scope(writer, upstream):
@@ -91,7 +95,7 @@ async def test_headers_that_are_no_credential_need_no_scope(writer, upstream):
     assert (await writer.post("/providers?name=leak2", json=openapi(upstream.url))).status_code == 201
 
 
-async def test_a_limited_key_does_not_lend_the_secrets_of_all(admin, gateway_app, upstream):
+async def test_a_limited_key_cannot_use_shared_secrets(admin, gateway_app, upstream):
     await admin.put("/variables/TENANT_SECRET", json={"value": "the-tenants-own"})
     await admin.put("/variables/REGION", json={"value": "eu", "secret": False})
     limited = await gateway_app.client(*SCOPES, "credentials:write", providers=("leak",))
@@ -109,12 +113,12 @@ async def test_a_limited_key_does_not_lend_the_secrets_of_all(admin, gateway_app
     put = await limited.put("/providers/leak/credentials/default",
                             json={"kind": "bearer", "token": "${TENANT_SECRET}"})  # fmt: skip
     assert put.status_code == 403, put.text
-    # Without its own, the name would mean that of all.
+    # Without the provider's own variable, the name would refer to the shared one.
     assert (await limited.delete("/providers/leak/variables/OWN")).status_code == 409
     assert (await admin.delete("/providers/leak/variables/OWN")).status_code == 204
 
 
-async def test_a_limited_key_refreshes_what_others_let_use_the_secrets_of_all(admin, gateway_app, upstream):
+async def test_a_limited_key_refreshes_a_provider_that_may_use_shared_secrets(admin, gateway_app, upstream):
     await admin.put("/variables/TENANT_SECRET", json={"value": "the-tenants-own"})
     keyed = {"auth": {"auth_type": "api_key", "api_key": "${TENANT_SECRET}"}}
     made = await admin.post("/providers?name=leak", json=manual(tool("echo", f"{upstream.url}/e", **keyed)))
@@ -135,8 +139,8 @@ async def test_a_fetched_manual_shows_no_environment_value_and_sends_it_nowhere_
     )
     made = await admin.post("/providers", json={"name": "gw", "source": {"url": f"{upstream.url}/utcp"}})
     assert made.status_code == 201, made.text
-    verdicts = {one["source_key"]: one["verdict"] for one in made.json()["report"]["operations"]}
-    assert verdicts == {"path": "skipped", "query": "accepted", "near": "accepted"}
+    outcomes = {one["source_key"]: one["outcome"] for one in made.json()["report"]["operations"]}
+    assert outcomes == {"path": "skipped", "query": "accepted", "near": "accepted"}
     for name in ("query", "near"):
         shown = await admin.post(f"/tools/gw.{name}/call?dry_run=true", json={})
         assert "the-operators-own" not in shown.text
@@ -156,17 +160,17 @@ async def test_a_fetched_manual_reaches_no_environment_value_behind_a_deleted_va
     assert (await admin.post("/tools/gw.path/call", json={})).status_code == 200
     monkeypatch.setenv("gw_KEY", "the-operators-own")
     assert (await admin.delete("/variables/gw_KEY")).status_code == 204
-    refused = await admin.post("/tools/gw.path/call", json={})
-    assert refused.status_code == 422, refused.text
+    rejected = await admin.post("/tools/gw.path/call", json={})
+    assert rejected.status_code == 422, rejected.text
     assert [path for _, path, _, _ in upstream.seen] == ["/utcp", "/v1"]
 
 
-async def test_an_environment_value_is_for_those_who_may_store_credentials(
+async def test_an_environment_value_needs_the_scope_to_store_credentials(
     admin, writer, gateway_app, upstream, monkeypatch
 ):
     monkeypatch.setenv("GATEWAY_TEST_REGION", "eu")
     body = manual(tool("echo", f"{upstream.url}/${{GATEWAY_TEST_REGION}}"))
-    refused(await writer.post("/providers?name=leak", json=body))
+    assert_denied(await writer.post("/providers?name=leak", json=body))
     limited = await gateway_app.client(*SCOPES, "credentials:write", providers=("leak",))
     assert (await limited.post("/providers?name=leak", json=body)).status_code == 403
     assert (await admin.post("/providers?name=leak", json=body)).status_code == 201

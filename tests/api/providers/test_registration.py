@@ -43,8 +43,8 @@ async def test_a_registered_tool_is_called_with_its_credential(admin, upstream):
     assert made.status_code == 201, made.text
     assert made.json()["missing_slots"] == []
     assert made.json()["credentials"][0]["allowed_origins"] == [upstream.url]
-    answer = await admin.post("/tools/pets.listPets/call", json={})
-    assert answer.status_code == 200, answer.text
+    response = await admin.post("/tools/pets.listPets/call", json={})
+    assert response.status_code == 200, response.text
     assert upstream.seen[-1][2]["X-Key"] == "s3cret-value"
     assert "s3cret-value" not in made.text
 
@@ -67,8 +67,8 @@ async def test_a_utcp_template_is_discovered_with_its_auth_and_headers(admin, up
     assert {one["slot"] for one in made.json()["credentials"]} == {"discovery", "discovery-static"}
     # The discovery's auth is not inherited by the tools.
     upstream.guard = None
-    answer = await admin.post("/tools/my_gw.echo/call", json={"q": "x"})
-    assert answer.status_code == 200, answer.text
+    response = await admin.post("/tools/my_gw.echo/call", json={"q": "x"})
+    assert response.status_code == 200, response.text
     assert "X-Auth" not in upstream.seen[-1][2]
     assert "X-More" not in upstream.seen[-1][2]
     upstream.guard = lambda request: request.headers.get("X-Auth") == "abc"
@@ -87,6 +87,24 @@ async def test_auth_tools_fills_the_matching_slot_of_an_openapi_document(admin, 
     assert {name.lower(): value for name, value in upstream.seen[-1][2].items()}["x-key"] == "tools-key"
 
 
+async def test_auth_tools_is_not_sent_to_operations_of_a_document_that_declares_no_security(admin, upstream):
+    document = openapi(upstream.url)
+    document["components"].pop("securitySchemes")
+    document.pop("security", None)
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation.pop("security", None)
+    upstream.pages["/openapi.json"] = document
+    made = await admin.post("/providers", json={
+        "name": "pets", "provider_type": "http", "url": f"{upstream.url}/openapi.json",
+        "auth_tools": {"auth_type": "api_key", "api_key": "tools-key", "var_name": "x-key"},
+    })  # fmt: skip
+    assert made.status_code == 201, made.text
+    assert any("auth_tools" in one["detail"] for one in made.json()["report"]["warnings"])
+    assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 200
+    assert "tools-key" not in str(upstream.seen[-1])
+
+
 async def test_auth_tools_serves_the_tools_of_a_manual(admin, upstream):
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo"))
     made = await admin.post("/providers?name=m", json={
@@ -99,7 +117,7 @@ async def test_auth_tools_serves_the_tools_of_a_manual(admin, upstream):
 
 
 @pytest.mark.parametrize("send", ["json", "yaml", "multipart", "document", "text"])
-async def test_a_document_may_come_in_any_way(admin, upstream, send):
+async def test_a_document_may_be_sent_in_any_form(admin, upstream, send):
     document = openapi(upstream.url)
     if send == "json":
         made = await admin.post("/providers?name=pets", json=document)
@@ -139,8 +157,12 @@ async def test_an_uploaded_manual_retains_its_inline_auth_and_one_bad_tool_loses
     assert headers["X-Inline"] == "inline-secret"
     assert "key=query-secret" in path
     for secret in ("query-secret", "static-secret", "inline-secret"):
-        for answer in (made.text, (await admin.get("/providers/m")).text, (await admin.get("/export")).text):
-            assert secret not in answer
+        for response in (
+            made.text,
+            (await admin.get("/providers/m")).text,
+            (await admin.get("/export")).text,
+        ):
+            assert secret not in response
 
 
 async def test_a_tool_that_the_database_cannot_store_loses_no_other(admin, upstream):
@@ -160,7 +182,7 @@ async def test_a_tool_that_the_database_cannot_store_loses_no_other(admin, upstr
     assert "cannot store" in report["operations"][3]["reason"]
 
 
-async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, upstream):
+async def test_a_list_has_an_outcome_per_entry_and_may_be_repeated(admin, upstream):
     upstream.pages["/openapi.json"] = openapi(upstream.url)
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo"))
     entries = [
@@ -173,24 +195,24 @@ async def test_a_list_gets_one_verdict_per_entry_and_again_is_harmless(admin, up
     made = await admin.post("/providers", json=entries)
     assert made.status_code == 207, made.text
     body = made.json()
-    verdicts = [(one["name"], one["verdict"], one["status"]) for one in body["entries"]]
-    assert verdicts == [("a", "registered", 201), ("b", "registered", 201), ("c", "failed", 422),
+    outcomes = [(one["name"], one["outcome"], one["status"]) for one in body["entries"]]
+    assert outcomes == [("a", "registered", 201), ("b", "registered", 201), ("c", "failed", 422),
                         ("d", "failed", 422), ("a", "failed", 409)]  # fmt: skip
     problem = body["entries"][2]["problem"]
     assert problem["detail"] == "The protocol is not known"
     assert problem["errors"][0]["pointer"] == "/2/provider_type"
-    asked = len(upstream.seen)
+    requests_before = len(upstream.seen)
     again = await admin.post("/providers", json={"manual_call_templates": entries[:2]})
     assert again.status_code == 200, again.text
-    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
-    assert len(upstream.seen) == asked
+    assert [one["outcome"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
+    assert len(upstream.seen) == requests_before
 
 
 async def test_a_concurrent_double_registration_gives_one_201_and_one_409(admin, upstream):
     upstream.pages["/openapi.json"] = openapi(upstream.url, paths=tuple(f"/p{n}" for n in range(30)))
     body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}}
-    answers = await asyncio.gather(*(admin.post("/providers", json=body) for _ in range(4)))
-    assert sorted(one.status_code for one in answers) == [201, 409, 409, 409]
+    responses = await asyncio.gather(*(admin.post("/providers", json=body) for _ in range(4)))
+    assert sorted(one.status_code for one in responses) == [201, 409, 409, 409]
     assert len(await tools_of(admin, "pets")) == 30
 
 
@@ -206,22 +228,24 @@ async def test_a_preview_changes_nothing(admin, upstream):
     assert (await admin.get("/providers")).json()["items"] == []
 
 
-async def test_an_import_may_run_beside_the_request(admin, upstream):
+async def test_an_import_may_run_in_the_background(admin, upstream):
     upstream.pages["/openapi.json"] = openapi(upstream.url)
     body = {"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"}}
-    asked = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
-    assert asked.status_code == 202, asked.text
-    place = asked.headers["location"]
-    for _ in range(200):
-        state = (await admin.get(place)).json()
-        if state["state"] != "running":
-            break
-        await asyncio.sleep(0.05)
+
+    async def finished_import():
+        started = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
+        assert started.status_code == 202, started.text
+        async with asyncio.timeout(15):
+            while True:
+                state = (await admin.get(started.headers["location"])).json()
+                if state["state"] != "running":
+                    return state
+                await asyncio.sleep(0.02)
+
+    state = await finished_import()
     assert (state["state"], state["status"]) == ("done", 201)
     assert state["result"]["name"] == "pets"
-    asked = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
-    await asyncio.sleep(0.3)
-    state = (await admin.get(asked.headers["location"])).json()
+    state = await finished_import()
     assert (state["state"], state["status"]) == ("failed", 409)
     assert state["result"]["type"].endswith("conflict")
 
@@ -266,25 +290,25 @@ async def test_an_unreachable_source_is_a_502_and_a_forbidden_one_a_403(admin, u
 
 
 async def test_a_custom_tool_makes_its_provider_and_stays_until_it_is_deleted(admin, upstream):
-    body = {"provider": "hand", "name": "echo", "description": "d", "tags": ["t"],
+    body = {"provider": "custom", "name": "echo", "description": "d", "tags": ["t"],
             "inputs": {"type": "object", "properties": {"q": {"type": "string"}}},
             "call_template": {"url": f"{upstream.url}/echo",
-                              "auth": {"auth_type": "api_key", "api_key": "hand-key", "var_name": "X-H"}}}  # fmt: skip
+                              "auth": {"auth_type": "api_key", "api_key": "custom-key", "var_name": "X-H"}}}  # fmt: skip
     made = await admin.post("/tools", json=body)
     assert made.status_code == 201, made.text
-    assert made.json()["name"] == "hand.echo"
-    assert "hand-key" not in made.text
-    assert (await admin.post("/tools/hand.echo/call", json={"q": "1"})).status_code == 200
-    assert upstream.seen[-1][2]["X-H"] == "hand-key"
+    assert made.json()["name"] == "custom.echo"
+    assert "custom-key" not in made.text
+    assert (await admin.post("/tools/custom.echo/call", json={"q": "1"})).status_code == 200
+    assert upstream.seen[-1][2]["X-H"] == "custom-key"
     assert (await admin.post("/tools", json=body)).status_code == 409
     assert (await admin.post("/tools", json={**body, "name": "two"})).status_code == 201
-    provider = (await admin.get("/providers/hand")).json()
+    provider = (await admin.get("/providers/custom")).json()
     assert (provider["kind"], provider["tool_count"], provider["version"]) == ("custom", 2, 2)
     assert len(provider["credentials"]) == 1
-    assert (await admin.post("/providers/hand/refresh")).status_code == 409
+    assert (await admin.post("/providers/custom/refresh")).status_code == 409
 
 
-async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
+async def test_an_export_is_imported_again_without_any_secret(admin, upstream):
     upstream.pages["/openapi.json"] = openapi(upstream.url)
     await admin.post("/providers", json={"name": "pets", "source": {"url": f"{upstream.url}/openapi.json"},
         "credentials": {"key": {"kind": "api_key", "value": "s3cret-value"}}, "tags": ["x"]})  # fmt: skip
@@ -292,9 +316,9 @@ async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
         "/providers?name=m", json=manual(tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-one"}))
     )
     await admin.post(
-        "/tools", json={"provider": "pets", "name": "hand", "call_template": {"url": f"{upstream.url}/h"}}
+        "/tools", json={"provider": "pets", "name": "custom", "call_template": {"url": f"{upstream.url}/h"}}
     )
-    await admin.patch("/tools/pets.listPets", json={"description": "changed by hand"})
+    await admin.patch("/tools/pets.listPets", json={"description": "edited"})
     export = (await admin.get("/export")).content
     assert b"s3cret-value" not in export
     assert b"hidden-one" not in export
@@ -304,10 +328,10 @@ async def test_an_export_comes_in_again_without_any_secret(admin, upstream):
     back = await admin.post("/import", content=export, headers={"Content-Type": "application/json"})
     assert back.status_code == 200, back.text
     assert {name: await tools_of(admin, name) for name in ("pets", "m")} == before
-    assert (await admin.get("/tools/pets.listPets")).json()["description"] == "changed by hand"
-    assert (await admin.get("/tools/pets.hand")).json()["custom"] is True
+    assert (await admin.get("/tools/pets.listPets")).json()["description"] == "edited"
+    assert (await admin.get("/tools/pets.custom")).json()["custom"] is True
     again = await admin.post("/import", content=export, headers={"Content-Type": "application/json"})
-    assert [one["verdict"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
+    assert [one["outcome"] for one in again.json()["entries"]] == ["unchanged", "unchanged"]
     first, second = orjson.loads(export), orjson.loads((await admin.get("/export")).content)
     for one, other in zip(first["providers"], second["providers"], strict=True):
         for key in one:
@@ -318,17 +342,17 @@ async def test_an_import_stores_a_proxy_and_needs_the_scope_for_it(admin, gatewa
     entry = {"name": "m", "tools": [], "options": {"proxy_url": "http://user:hidden-one@127.0.0.1:9"}}
     body = {"format": "utcp-gateway/1", "providers": [entry]}
     writer = await gateway_app.client("providers:read", "providers:write")
-    refused = await writer.post("/import", json=body)
-    assert [one["status"] for one in refused.json()["entries"]] == [403]
+    rejected = await writer.post("/import", json=body)
+    assert [one["status"] for one in rejected.json()["entries"]] == [403]
     assert (await admin.post("/import", json=body)).status_code == 200
     body = {"provider": "m", "name": "echo", "call_template": {"url": f"{upstream.url}/e"}}
     assert (await admin.post("/tools", json=body)).status_code == 201
-    # The proxy, where nobody listens, is used.
+    # The proxy is used, and no server listens there.
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 502
     assert "hidden-one" not in (await admin.get("/export")).text
 
 
-async def test_an_import_names_the_variables_that_its_tools_lack(admin, upstream):
+async def test_an_import_names_the_variables_that_are_missing(admin, upstream):
     one = tool("echo", f"{upstream.url}/${{PV}}")
     body = {
         "name": "m",
@@ -346,12 +370,12 @@ async def test_an_import_names_the_variables_that_its_tools_lack(admin, upstream
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
     await admin.delete("/providers/m")
     await admin.put("/variables/PV", json={"value": "secret"})
-    refused = (await admin.post("/import", json=export)).json()["entries"][0]
-    assert refused["status"] == 422
-    assert refused["problem"]["errors"][0]["pointer"] == "/providers/0/tools/0/call_template/url"
+    rejected = (await admin.post("/import", json=export)).json()["entries"][0]
+    assert rejected["status"] == 422
+    assert rejected["problem"]["errors"][0]["pointer"] == "/providers/0/tools/0/call_template/url"
 
 
-async def test_the_time_of_a_discovery_holds_for_getting_its_token_too(admin, upstream):
+async def test_the_total_timeout_of_a_discovery_includes_fetching_its_token(admin, upstream):
     opened = asyncio.Event()
 
     async def never():
@@ -365,16 +389,14 @@ async def test_the_time_of_a_discovery_holds_for_getting_its_token_too(admin, up
         "client_id": "id",
         "client_secret": "of-the-client",
     }
-    began = asyncio.get_running_loop().time()
-    answer = await admin.post(
-        "/providers",
-        json={
-            "name": "pets",
-            "source": {"url": f"{upstream.url}/openapi.json", "auth": auth},
-            "limits": {"total": 1},
-        },
-    )
+    body = {
+        "name": "pets",
+        "source": {"url": f"{upstream.url}/openapi.json", "auth": auth},
+        "limits": {"total": 2},
+    }
+    # The token would never come.
+    async with asyncio.timeout(15):
+        response = await admin.post("/providers", json=body)
     opened.set()
-    assert asyncio.get_running_loop().time() - began < 5
-    assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
+    assert (response.status_code, response.json()["type"].rpartition(":")[2]) == (504, "upstream-timeout")
     assert [path for _, path, _, _ in upstream.seen] == ["/token"]

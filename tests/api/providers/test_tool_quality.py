@@ -53,15 +53,15 @@ async def test_tools_of_manuals_and_custom_tools_are_slimmed_too(admin, upstream
     assert made.status_code == 201, made.text
     assert made.json()["report"]["operations"][0]["slimmed"][-1] == STEP
     template = {"call_template_type": "http", "http_method": "POST", "url": f"{upstream.url}/x"}
-    by_hand = await admin.post(
-        "/tools", json={"provider": "m", "name": "hand", "inputs": inputs, "call_template": template}
+    custom = await admin.post(
+        "/tools", json={"provider": "m", "name": "custom", "inputs": inputs, "call_template": template}
     )
-    assert by_hand.status_code == 201, by_hand.text
-    for name in ("m.big", "m.hand"):
+    assert custom.status_code == 201, custom.text
+    for name in ("m.big", "m.custom"):
         assert (await admin.get(f"/tools/{name}")).json()["slimmed"][-1] == STEP
 
 
-async def test_what_written_out_would_be_huge_is_small_in_a_manual_of_0x(admin, upstream):
+async def test_a_schema_that_would_be_huge_without_references_is_small_in_a_manual_of_utcp_0(admin, upstream):
     document = large(upstream.url)
     schemas = {f"L{n}": {"type": "object", "properties": {f"p{m}": {"$ref": f"#/components/schemas/L{n + 1}"}
                                                           for m in range(6)}} for n in range(6)}  # fmt: skip
@@ -72,7 +72,7 @@ async def test_what_written_out_would_be_huge_is_small_in_a_manual_of_0x(admin, 
     assert 1_000 < len(orjson.dumps(entry)) <= LARGEST
 
 
-async def test_the_report_says_what_makes_tools_hard_for_a_model(admin, upstream):
+async def test_the_report_lists_what_makes_tools_hard_for_a_model(admin, upstream):
     document = openapi(upstream.url, paths=("/pet", "/pets"))
     document["paths"]["/pets"]["get"]["summary"] = "All pets that are for sale"
     document["paths"]["/pet"]["get"]["deprecated"] = True

@@ -16,23 +16,25 @@ OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("template", "place"), BAD)
-async def test_a_tool_that_could_never_be_called_is_skipped_with_its_reason(admin, upstream, template, place):
+@pytest.mark.parametrize(("template", "pointer"), BAD)
+async def test_a_tool_that_could_never_be_called_is_skipped_with_its_reason(
+    admin, upstream, template, pointer
+):
     bad = tool("bad", f"{upstream.url}/b", **template)
     made = await admin.post("/providers?name=m", json=manual(bad, tool("good", f"{upstream.url}/g")))
     assert made.status_code == 201, made.text
-    verdict, good = made.json()["report"]["operations"]
-    assert (verdict["verdict"], verdict["pointer"]) == ("skipped", f"/tools/0/tool_call_template{place}")
-    assert "never be called" in verdict["reason"]
-    assert good["verdict"] == "accepted"
+    skipped, good = made.json()["report"]["operations"]
+    assert (skipped["outcome"], skipped["pointer"]) == ("skipped", f"/tools/0/tool_call_template{pointer}")
+    assert "never be called" in skipped["reason"]
+    assert good["outcome"] == "accepted"
     body = {"provider": "m", "name": "x", "call_template": bad["tool_call_template"]}
-    refused = await admin.post("/tools", json=body)
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == f"/call_template{place}"
+    rejected = await admin.post("/tools", json=body)
+    assert rejected.status_code == 422, rejected.text
+    assert rejected.json()["errors"][0]["pointer"] == f"/call_template{pointer}"
 
 
-@pytest.mark.parametrize(("template", "place"), BAD)
-async def test_such_a_tool_of_an_export_is_skipped_too(admin, upstream, template, place):
+@pytest.mark.parametrize(("template", "pointer"), BAD)
+async def test_a_tool_of_an_export_that_could_never_be_called_is_skipped(admin, upstream, template, pointer):
     made = await admin.post(
         "/providers?name=m", json=manual(tool("a", f"{upstream.url}/a"), tool("b", f"{upstream.url}/b"))
     )
@@ -43,21 +45,21 @@ async def test_such_a_tool_of_an_export_is_skipped_too(admin, upstream, template
     back = await admin.post("/import", json=export)
     assert back.status_code == 200, back.text
     operations = back.json()["entries"][0]["report"]["operations"]
-    assert [one["verdict"] for one in operations] == ["accepted", "skipped"]
-    assert place in operations[1]["reason"]
+    assert [one["outcome"] for one in operations] == ["accepted", "skipped"]
+    assert pointer in operations[1]["reason"]
     assert (await admin.get("/tools?provider=m")).json()["items"][0]["name"] == "m.a"
 
 
-@pytest.mark.parametrize(("options", "place"), OPTIONS)
-async def test_outbound_options_that_cannot_work_are_rejected(admin, upstream, options, place):
+@pytest.mark.parametrize(("options", "pointer"), OPTIONS)
+async def test_outbound_options_that_cannot_work_are_rejected(admin, upstream, options, pointer):
     body = {"name": "pets", "source": {"document": openapi(upstream.url)}, "options": options}
     for path in ("/providers", "/providers/preview"):
-        refused = await admin.post(path, json=body)
-        assert refused.status_code == 422, refused.text
-        assert refused.json()["errors"][0]["pointer"] == place
+        rejected = await admin.post(path, json=body)
+        assert rejected.status_code == 422, rejected.text
+        assert rejected.json()["errors"][0]["pointer"] == pointer
     assert (await admin.post("/providers", json={**body, "options": {}})).status_code == 201
-    refused = await admin.patch("/providers/pets", json={"options": options})
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == place
+    rejected = await admin.patch("/providers/pets", json={"options": options})
+    assert rejected.status_code == 422, rejected.text
+    assert rejected.json()["errors"][0]["pointer"] == pointer
     found = (await admin.get("/providers/pets")).json()
     assert (found["version"], found["options"]) == (1, {})

@@ -17,8 +17,8 @@ async def registered(admin, upstream, **more):
     return made
 
 
-def changed(answer):
-    difference = answer.json()["difference"]
+def changed(response):
+    difference = response.json()["difference"]
     return {what: difference[what] for what in ("added", "changed", "unchanged", "removed")}
 
 
@@ -29,16 +29,16 @@ async def test_a_refresh_returns_the_difference_and_retains_names_and_overrides(
     document["paths"]["/a"]["get"]["operationId"] = "renamedUpstream"
     document["paths"]["/a"]["get"]["summary"] = "New words"
     upstream.pages["/openapi.json"] = document
-    answer = await admin.post("/providers/pets/refresh")
-    assert answer.status_code == 200, answer.text
-    assert changed(answer) == {
+    response = await admin.post("/providers/pets/refresh")
+    assert response.status_code == 200, response.text
+    assert changed(response) == {
         "added": ["GET /c"],
         "changed": ["GET /a"],
         "unchanged": [],
         "removed": ["GET /b"],
     }
-    kept = (await admin.get("/tools/pets.listA")).json()
-    assert (kept["description"], kept["tags"], kept["enabled"]) == ("mine", ["my"], False)
+    stored = (await admin.get("/tools/pets.listA")).json()
+    assert (stored["description"], stored["tags"], stored["enabled"]) == ("mine", ["my"], False)
     assert (await admin.get("/tools/pets.listB")).status_code == 404
     assert (await admin.get("/tools/pets.listC")).status_code == 200
     again = changed(await admin.post("/providers/pets/refresh"))
@@ -48,56 +48,58 @@ async def test_a_refresh_returns_the_difference_and_retains_names_and_overrides(
 async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, upstream):
     secret = tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-one"})
     assert (await admin.post("/providers?name=m", json=manual(secret))).status_code == 201
-    answer = await admin.post("/providers/m/refresh")
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["difference"]["unchanged"] == ["echo"]
-    assert len(answer.json()["credentials"]) == 1
+    response = await admin.post("/providers/m/refresh")
+    assert response.status_code == 200, response.text
+    assert response.json()["difference"]["unchanged"] == ["echo"]
+    assert len(response.json()["credentials"]) == 1
     assert (await admin.post("/tools/m.echo/call", json={})).status_code == 200
     assert upstream.seen[-1][2]["X-S"] == "hidden-one"
 
 
-async def test_a_report_says_renamed_of_what_has_another_name_here(admin, upstream):
-    """The name that was given first stays, whatever the source has for it later."""
+async def test_a_report_marks_tools_with_another_name_as_renamed(admin, upstream):
+    """The first name of a tool stays, whatever the source calls it later."""
 
-    def verdicts(answer):
-        operations = answer.json()["report"]["operations"]
-        return {one["source_key"]: (one["verdict"], one["name"]) for one in operations}
+    def outcomes(response):
+        operations = response.json()["report"]["operations"]
+        return {one["source_key"]: (one["outcome"], one["name"]) for one in operations}
 
     pages = [tool(name, f"{upstream.url}/e") for name in ("a.b", "a_b", "ov.c", "plain")]
     upstream.pages["/utcp"] = manual(*pages)
     made = await admin.post("/providers", json={"name": "ov", "source": {"url": f"{upstream.url}/utcp"}})
     assert made.status_code == 201, made.text
-    first = verdicts(made)
+    first = outcomes(made)
     assert first["a.b"] == ("renamed", "ov.a_b")
     assert first["a_b"][0] == "renamed"
     assert first["ov.c"] == ("accepted", "ov.c")
     upstream.pages["/utcp"] = manual(*pages[1:])
     again = await admin.post("/providers/ov/refresh")
     assert again.json()["report"]["counts"]["renamed"] == 1
-    assert verdicts(again) == {key: first[key] for key in ("a_b", "ov.c", "plain")}
+    assert outcomes(again) == {key: first[key] for key in ("a_b", "ov.c", "plain")}
     await admin.post(
         "/tools", json={"provider": "ov", "name": "x", "call_template": {"url": f"{upstream.url}/x"}}
     )
     export = (await admin.get("/export")).json()
     await admin.delete("/providers/ov")
     back = (await admin.post("/import", json=export)).json()["entries"][0]["report"]
-    assert {one["verdict"] for one in back["operations"]} == {"accepted"}
+    assert {one["outcome"] for one in back["operations"]} == {"accepted"}
     assert back["counts"] == {"operations": 4, "accepted": 4, "renamed": 0, "skipped": 0}
 
 
-async def test_what_a_person_changed_comes_back_with_its_tool(admin, upstream):
+async def test_an_override_is_restored_with_its_tool(admin, upstream):
     await registered(admin, upstream)
-    changed = {"enabled": False, "tags": ["kept"]}
+    changed = {"enabled": False, "tags": ["mine"]}
     assert (await admin.patch("/tools/pets.listA", json=changed)).status_code == 200
     for _ in range(2):
         upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/b",))
         assert (await admin.post("/providers/pets/refresh")).json()["difference"]["removed"] == ["GET /a"]
         export = (await admin.get("/export")).json()
-        assert export["providers"][0]["overrides"] == {"GET /a": {**changed, "description": None}}
+        assert export["providers"][0]["overrides"] == {
+            "GET /a": {**changed, "description": None, "requires_approval": None}
+        }
         upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))
         assert (await admin.post("/providers/pets/refresh")).json()["difference"]["added"] == ["GET /a"]
         found = (await admin.get("/tools/pets.listA")).json()
-        assert (found["enabled"], found["tags"]) == (False, ["kept"])
+        assert (found["enabled"], found["tags"]) == (False, ["mine"])
     await admin.delete("/providers/pets")
     assert (await admin.post("/import", json=export)).status_code == 200
     assert (await admin.post("/providers/pets/refresh")).status_code == 200
@@ -122,7 +124,7 @@ async def test_a_refresh_retains_auth_tools_that_a_tool_of_the_manual_has_too(ad
         assert again.json()["difference"]["changed"] == []
 
 
-async def test_a_failing_refresh_leaves_everything_as_it_was(admin, upstream):
+async def test_a_failing_refresh_changes_nothing(admin, upstream):
     await registered(admin, upstream)
     upstream.pages["/openapi.json"] = {"nothing": True}
     assert (await admin.post("/providers/pets/refresh")).status_code == 422
@@ -161,7 +163,7 @@ async def test_a_deleted_provider_leaves_only_its_records(admin, upstream, gatew
     assert (await admin.delete("/providers/pets", headers={"If-Match": '"5"'})).status_code == 412
     assert (await admin.delete("/providers/pets")).status_code == 204
     assert (await admin.get("/providers/pets")).status_code == 404
-    async with gateway_app.services.database.reading() as session:
+    async with gateway_app.services.database.read_session() as session:
         for table in ("providers", "sources", "revisions", "tools", "overrides", "credentials", "variables"):
             count = (await session.execute(text(f"SELECT count(*) FROM {table}"))).scalar_one()
             assert (table, count) == (table, 0)
@@ -172,11 +174,11 @@ async def test_a_deleted_provider_leaves_only_its_records(admin, upstream, gatew
 async def test_a_registration_with_an_unset_variable_is_rejected_and_names_it(admin, upstream):
     one = tool("echo", "https://${HOST}/e", auth={"auth_type": "api_key", "api_key": "Bearer $TOKEN"},
                headers={"X-A": "${HEADER}"})  # fmt: skip
-    refused = await admin.post("/providers?name=m", json=manual(one))
-    assert refused.status_code == 422
-    body = refused.json()
+    rejected = await admin.post("/providers?name=m", json=manual(one))
+    assert rejected.status_code == 422
+    body = rejected.json()
     assert body["type"].endswith("unset-variable")
-    assert {fault["pointer"] for fault in body["errors"]} >= {"/tools/0/tool_call_template/url"}
+    assert {error["pointer"] for error in body["errors"]} >= {"/tools/0/tool_call_template/url"}
     assert (await admin.get("/providers")).json()["items"] == []
 
 
@@ -212,23 +214,23 @@ async def test_a_fetched_manual_never_reaches_a_variable_of_the_tenant(admin, up
     auth = {"auth_type": "api_key", "api_key": "$KEY", "var_name": "X-Auth"}
     upstream.pages["/utcp"] = manual(tool("echo", f"{upstream.url}/echo", auth=auth))
     template = {"name": "gw", "call_template_type": "http", "url": f"{upstream.url}/utcp"}
-    refused = await admin.post("/providers", json=template)
-    assert (refused.status_code, refused.json()["variables"]) == (422, ["KEY"])
+    rejected = await admin.post("/providers", json=template)
+    assert (rejected.status_code, rejected.json()["variables"]) == (422, ["KEY"])
     body = {"name": "gw", "source": {"call_template": template}, "variables": {"KEY": {"value": "own"}}}
     made = await admin.post("/providers", json=body)
     assert made.status_code == 201, made.text
     assert (await admin.post("/tools/gw.echo/call", json={})).status_code == 200
     assert upstream.seen[-1][2]["X-Auth"] == "own"
-    kept = await admin.delete("/providers/gw/variables/KEY")
-    assert kept.status_code == 409, kept.text
+    rejected = await admin.delete("/providers/gw/variables/KEY")
+    assert rejected.status_code == 409, rejected.text
     assert not [one for one in upstream.seen if "tenant-secret" in str(one)]
 
 
-async def test_a_secret_variable_stands_in_no_open_field(admin, upstream):
+async def test_a_secret_variable_is_allowed_in_no_public_field(admin, upstream):
     await admin.put("/variables/HIDDEN", json={"value": "x"})
-    refused = await admin.post("/providers?name=m", json=manual(tool("echo", "https://${HIDDEN}.example/e")))
-    assert refused.status_code == 422, refused.text
-    assert refused.json()["errors"][0]["pointer"] == "/tools/0/tool_call_template/url"
+    rejected = await admin.post("/providers?name=m", json=manual(tool("echo", "https://${HIDDEN}.example/e")))
+    assert rejected.status_code == 422, rejected.text
+    assert rejected.json()["errors"][0]["pointer"] == "/tools/0/tool_call_template/url"
 
 
 async def test_variables_are_write_only_and_come_from_a_dotenv_file(admin):
@@ -263,7 +265,7 @@ async def test_no_connection_is_held_while_the_upstream_is_awaited(admin, upstre
         return web.json_response(openapi(upstream.url))
 
     upstream.pages["/openapi.json"] = slow
-    asked = [
+    registrations = [
         asyncio.create_task(
             admin.post(
                 "/providers", json={"name": f"p{n}", "source": {"url": f"{upstream.url}/openapi.json"}}
@@ -272,14 +274,14 @@ async def test_no_connection_is_held_while_the_upstream_is_awaited(admin, upstre
         for n in range(20)
     ]
     async with asyncio.timeout(20):
-        while len(upstream.seen) < 20:  # noqa: ASYNC110 - the upstream counts, and tells nobody.
+        while len(upstream.seen) < 20:  # noqa: ASYNC110 - the upstream's counter has no event.
             await asyncio.sleep(0.01)
     assert gateway_app.services.database.engine.pool.checkedout() == 0
     gate.set()
-    assert {(await one).status_code for one in asked} == {201}
+    assert {(await one).status_code for one in registrations} == {201}
 
 
-async def test_pages_go_on_where_they_ended(admin, upstream):
+async def test_pages_continue_where_the_last_one_ended(admin, upstream):
     for name in ("b", "A", "c", "B"):
         assert (await admin.post(f"/providers?name={name}", json=openapi(upstream.url))).status_code == 201
     seen, cursor = [], None

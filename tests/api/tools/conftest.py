@@ -7,10 +7,11 @@ import pytest
 from aiohttp import web
 
 from app.catalog.feed import ChangeNotice, record_change
-from app.models import Credential, Variable, new_id
+from app.models import Credential, Variable
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.vault import KeyRing
 from app.settings import Settings
+from app.uuid7 import uuid7
 from tests.harness.application import Application, run_application
 from tests.harness.beside import web_server
 from tests.stored import clear, store_provider, store_tool
@@ -45,12 +46,12 @@ class Api:
     async def credential(self, provider, slot, kind, fields, *, origins, public=None, variables=()):
         sealed = seal_credential(
             SealedCredential(
-                new_id(), provider.tenant_id, provider.id, slot, 1, kind, public or {}, tuple(origins), b""
+                uuid7(), provider.tenant_id, provider.id, slot, 1, kind, public or {}, tuple(origins), b""
             ),
             vault=self.services.vault,
             fields=fields,
         )
-        async with self.services.database.writing() as session:
+        async with self.services.database.transaction() as session:
             session.add(
                 Credential(
                     id=sealed.id,
@@ -71,11 +72,11 @@ class Api:
     async def variable(self, name, value, *, provider=None, secret=True):
         owner = None if provider is None else provider.id
         made = seal_variable(
-            SealedVariable(new_id(), Variable(name="x").tenant_id, name, secret, None, None, 1, owner),
+            SealedVariable(uuid7(), Variable(name="x").tenant_id, name, secret, None, None, 1, owner),
             vault=self.services.vault,
             value=value,
         )
-        async with self.services.database.writing() as session:
+        async with self.services.database.transaction() as session:
             session.add(
                 Variable(
                     id=made.id,
@@ -95,6 +96,13 @@ class Api:
         await self.services.call_log.flush()
         reader = await self.client("calls:read")
         return (await reader.get("/calls")).json()["items"]
+
+    async def recorded_call(self):
+        """The newest call record, once there is one."""
+        async with asyncio.timeout(10):
+            while not (calls := await self.calls()):  # noqa: ASYNC110 - a record has no event.
+                await asyncio.sleep(0.02)
+        return calls[0]
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +141,13 @@ async def api(served):
 
 @dataclass
 class Upstream:
-    """An upstream that remembers what came, and what it was told of leaving callers."""
+    """An upstream that records its requests; `left` is set once a client has disconnected early."""
 
     url: str = ""
     requests: list = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
+    second_part: asyncio.Event = field(default_factory=asyncio.Event)
     tokens: int = 0
     accepted: str = "token-1"
 
@@ -146,16 +156,17 @@ class Upstream:
         self.requests.append((request.method, request.raw_path, dict(request.headers), body))
         return web.json_response({"method": request.method, "path": request.raw_path, "body": body.decode()})
 
-    async def answer(self, request):
-        """`/answer/{status}/{kind}`"""
+    async def respond(self, request):
+        """`/respond/{status}/{kind}`"""
         kind = request.match_info["kind"]
-        media, body = ANSWERS[kind]
+        media, body = RESPONSES[kind]
         headers = {"ETag": '"1"', "Set-Cookie": "a=b", "Link": '</next>; rel="next"'}
         if media:
             headers["Content-Type"] = media
         return web.Response(status=int(request.match_info["status"]), body=body, headers=headers)
 
     async def slow(self, request):
+        self.arrived.set()
         try:
             await asyncio.sleep(30)
         except asyncio.CancelledError:
@@ -189,6 +200,15 @@ class Upstream:
             await asyncio.sleep(0.001)
         return response
 
+    async def in_two_parts(self, request):
+        """10 bytes, and 20 more once `second_part` is set."""
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await response.write(b"x" * 10)
+        await self.second_part.wait()
+        await response.write(b"x" * 20)
+        return response
+
     async def broken(self, request):
         length = request.query.get("length")
         response = web.StreamResponse(headers={"Content-Length": length} if length else {})
@@ -210,7 +230,7 @@ class Upstream:
         return await self.echo(request)
 
 
-ANSWERS = {
+RESPONSES = {
     "json": ("application/json", b'{"a": 1}'),
     "hal": ("application/hal+json; charset=utf-8", b'{"a": 1}'),
     "problem": ("application/problem+json", b'{"detail": "no"}'),
@@ -228,12 +248,14 @@ ANSWERS = {
 async def upstream():
     site = Upstream()
     application = web.Application()
-    application.router.add_route("*", "/answer/{status}/{kind}", site.answer)
+    application.router.add_route("*", "/respond/{status}/{kind}", site.respond)
     application.router.add_get("/slow", site.slow)
     application.router.add_get("/drip", site.drip)
     application.router.add_get("/pieces", site.pieces)
+    application.router.add_get("/in-two-parts", site.in_two_parts)
     application.router.add_get("/broken", site.broken)
     application.router.add_post("/slow-token", site.slow)
+    application.router.add_post("/slow-post", site.slow)
     application.router.add_post("/token", site.token)
     application.router.add_route("*", "/guarded", site.guarded)
     application.router.add_route("*", "/{rest:.*}", site.echo)

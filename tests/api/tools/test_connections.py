@@ -1,4 +1,4 @@
-"""Connections belong to a provider and its credentials, and a call is sent as often as its provider says."""
+"""Connections belong to a provider and its credentials, and a call is attempted as often as its provider allows."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\
 
 
 class Site:
-    """Notes on which connection each request came; `carries` are the responses that one connection gives."""
+    """Records on which connection each request arrived; a connection is closed after `carries` responses."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -25,20 +25,20 @@ class Site:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        mine, given = self.connections, 0
+        number, sent = self.connections, 0
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 self.closing += b"Connection: close" in head
-                self.requests.append((head.split(b" ")[1].decode(), mine))
-                if given >= self.carries:
+                self.requests.append((head.split(b" ")[1].decode(), number))
+                if sent >= self.carries:
                     break
-                given += 1
+                sent += 1
                 writer.write(OK)
         writer.close()
 
     def connections_of(self, path: str) -> set[int]:
-        """Those on which a path was asked for."""
+        """Those on which a path was requested."""
         return {number for found, number in self.requests if re.match(f"{path}(\\?|$)", found)}
 
 
@@ -100,7 +100,7 @@ async def test_a_new_version_of_a_credential_has_connections_of_its_own(api, sit
     await called(client, path, 2)
     before = (await api.services.catalog.plan("one.key")).scope
     provider_id = (await api.services.catalog.plan("one.key")).provider_id
-    async with api.services.database.writing() as session:
+    async with api.services.database.transaction() as session:
         await session.execute(
             text("UPDATE credentials SET version = 2, sealed = sealed WHERE provider_id = :id"),
             {"id": provider_id},
@@ -132,7 +132,7 @@ async def test_a_stale_connection_and_the_number_of_attempts(api, site, attempts
     assert newest["attempts"] == sent
 
 
-async def test_what_was_sent_twice_counts_as_two_attempts(api, site):
+async def test_a_request_that_was_sent_twice_counts_as_two_attempts(api, site):
     # The first request of each connection is responded to; every other breaks it.
     site.carries = 1
     provider = await api.provider("one", limits={"attempts": 2})

@@ -23,9 +23,9 @@ async def library(api):
 
 
 async def listed(client, path="/utcp", **query):
-    answer = await client.get(path, params=query)
-    assert answer.status_code == 200, answer.text
-    return [tool["name"] for tool in answer.json()["tools"]]
+    response = await client.get(path, params=query)
+    assert response.status_code == 200, response.text
+    return [tool["name"] for tool in response.json()["tools"]]
 
 
 async def test_the_manual_names_every_enabled_tool_with_its_call_url(api, library):
@@ -51,9 +51,9 @@ async def test_filters(api, library):
     assert await listed(client, tag="internal") == ["weather_now"]
     assert await listed(client, q="rain") == ["weather_now"]
     assert await listed(client, q="tool c a b") == ["library_a", "library_b", "library_c"]
-    assert await listed(client, provider="nobody") == []
+    assert await listed(client, provider="absent") == []
     assert await listed(client, "/providers/library/utcp", tag="c") == ["library_c"]
-    assert (await client.get("/providers/nobody/utcp")).status_code == 404
+    assert (await client.get("/providers/absent/utcp")).status_code == 404
     for wrong in ("version=2", "version=", "provider=%00", "tag="):
         assert (await client.get(f"/utcp?{wrong}")).status_code == 422
 
@@ -77,8 +77,8 @@ async def test_a_matching_etag_gets_304(api, library):
     tag = first.headers["etag"]
     assert first.headers["cache-control"] == "private, no-cache"
     assert {"Accept-Encoding", "Authorization"} <= set(first.headers["vary"].split(", "))
-    for held in (tag, f"W/{tag}", f'"x", {tag}', "*"):
-        again = await client.get("/utcp", headers={"Accept-Encoding": "identity", "If-None-Match": held})
+    for value in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        again = await client.get("/utcp", headers={"Accept-Encoding": "identity", "If-None-Match": value})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     other = await client.get("/utcp?version=0", headers={"Accept-Encoding": "identity", "If-None-Match": tag})
     assert other.status_code == 200
@@ -96,8 +96,8 @@ async def test_compression_has_its_own_etag_and_the_same_content(api, library):
     assert zipped.headers["content-encoding"] == "gzip"
     assert gzip.decompress(raw) == plain.content
     assert zipped.headers["etag"] != plain.headers["etag"]
-    refused = await client.get("/utcp", headers={"Accept-Encoding": "gzip;q=0"})
-    assert "content-encoding" not in refused.headers
+    rejected = await client.get("/utcp", headers={"Accept-Encoding": "gzip;q=0"})
+    assert "content-encoding" not in rejected.headers
 
 
 async def test_changes_are_shown_at_once(api, library):

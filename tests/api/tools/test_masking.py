@@ -23,7 +23,7 @@ SECRETS = (KEY, PASSWORD, STATIC, TOKEN, CLIENT_SECRET, VARIABLE)
 
 
 def traces(body: bytes) -> list[str]:
-    """Which secrets can be read in a body, in the forms that a reader would try."""
+    """The secrets found in a body, in every encoding that a reader would try."""
     found = []
     for secret in SECRETS:
         raw = secret.encode()
@@ -65,13 +65,15 @@ class Site:
         self.calls += 1
         seen = {"url": str(request.url), "headers": dict(request.headers), "args": dict(request.query)}
         coded = base64.b64encode(json.dumps(seen).encode()).decode()
-        told = json.dumps({**seen, "coded": coded, "hex": request.headers.get("X-Key", "").encode().hex()})
+        reflected = json.dumps(
+            {**seen, "coded": coded, "hex": request.headers.get("X-Key", "").encode().hex()}
+        )
         headers = {"ETag": '"1"', "Content-Digest": "sha-256=:abc=:", **self.headers}
         match request.match_info["way"]:
             case "json":
-                return web.Response(text=told, content_type="application/json", headers=headers)
+                return web.Response(text=reflected, content_type="application/json", headers=headers)
             case "gzip":
-                body = gzip.compress(told.encode())
+                body = gzip.compress(reflected.encode())
                 return web.Response(
                     body=body, headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
                 )
@@ -79,26 +81,26 @@ class Site:
                 link = f"<{request.url}>; rel=next"
                 return web.json_response({}, headers={"Link": link, "X-Request-Id": request.headers["X-Key"]})
             case "untyped":
-                return web.Response(body=told.encode(), headers={"Content-Type": ""})
+                return web.Response(body=reflected.encode(), headers={"Content-Type": ""})
             case "wide":
                 return web.Response(
-                    body=told.encode("utf-16"), headers={"Content-Type": "text/plain; charset=utf-16"}
+                    body=reflected.encode("utf-16"), headers={"Content-Type": "text/plain; charset=utf-16"}
                 )
             case "binary":
-                return web.Response(body=told.encode(), content_type="image/png", headers=headers)
+                return web.Response(body=reflected.encode(), content_type="image/png", headers=headers)
             case "reject":
                 return web.json_response(seen, status=409, headers={"X-Request-Id": request.headers["X-Key"]})
             case "sse":
                 return await self._stream(
-                    request, [f"id: {coded}\ndata: {told}\n\n".encode()] * 3, "text/event-stream"
+                    request, [f"id: {coded}\ndata: {reflected}\n\n".encode()] * 3, "text/event-stream"
                 )
             case "lines":
-                return await self._stream(request, [told.encode() + b"\n"] * 3, "application/x-ndjson")
+                return await self._stream(request, [reflected.encode() + b"\n"] * 3, "application/x-ndjson")
             case "late":
                 # The secret comes long after the head of the response.
-                return await self._stream(request, [b"x" * 70_000, told.encode()], "text/plain")
+                return await self._stream(request, [b"x" * 70_000, reflected.encode()], "text/plain")
             case "split":
-                body = told.encode()
+                body = reflected.encode()
                 return await self._stream(
                     request, [body[at : at + 5] for at in range(0, len(body), 5)], "text/plain"
                 )
@@ -146,12 +148,12 @@ async def tool(api, site, way, *, method="GET", **fields):
 
 async def with_static(api, row) -> None:
     """The tool needs the slot `s`, too."""
-    async with api.services.database.writing() as session:
+    async with api.services.database.transaction() as session:
         await session.execute(
             text('UPDATE tools SET security = \'[[{"slot": "k"}, {"slot": "s"}]]\' WHERE provider_id = :id'),
             {"id": row.id},
         )
-    async with api.services.database.writing() as session:
+    async with api.services.database.transaction() as session:
         await record_change(session, kind="provider", provider_id=row.id)
     await api.services.feed.catch_up()
 
@@ -163,27 +165,27 @@ async def test_what_an_upstream_reflects_is_masked(api, site, way, accept):
     client = await api.client()
     got = await client.post(f"/tools/{name}/call", json={}, headers={"Accept": accept})
     assert got.status_code == 200, got.text
-    told = read(got.content)
-    assert b"X-Static" in told
-    assert traces(told) == []
+    reflected = read(got.content)
+    assert b"X-Static" in reflected
+    assert traces(reflected) == []
     assert traces(got.content) == []
     assert traces(repr(got.headers).encode()) == []
-    assert b"***" in told
+    assert b"***" in reflected
 
 
 async def test_wide_text_is_masked_in_its_own_charset(api, site):
     name = await tool(api, site, "wide")
     got = await (await api.client()).post(f"/tools/{name}/call", json={})
-    told = got.content.decode("utf-16")
-    assert traces(told.encode()) == []
-    assert json.loads(told)["headers"]["X-Key"] == "***"
+    reflected = got.content.decode("utf-16")
+    assert traces(reflected.encode()) == []
+    assert json.loads(reflected)["headers"]["X-Key"] == "***"
 
 
-async def test_a_changed_body_says_so_and_loses_what_described_it(api, site):
+async def test_a_masked_body_is_marked_and_loses_its_validators(api, site):
     name = await tool(api, site, "json")
     got = await (await api.client()).post(f"/tools/{name}/call", json={})
-    told = got.json()
-    assert told["headers"]["X-Key"] == told["headers"]["X-Static"] == "***"
+    reflected = got.json()
+    assert reflected["headers"]["X-Key"] == reflected["headers"]["X-Static"] == "***"
     assert got.headers["x-masked"] == "body"
     assert "etag" not in got.headers
     assert int(got.headers["content-length"]) == len(got.content)
@@ -199,7 +201,7 @@ async def test_headers_are_masked(api, site):
 
 
 @pytest.mark.parametrize("way", ["clean", "binary"])
-async def test_what_holds_no_secret_or_is_binary_is_left_as_it_is(api, site, way):
+async def test_a_response_without_secrets_or_of_binary_data_is_unchanged(api, site, way):
     name = await tool(api, site, way)
     got = await (await api.client()).post(f"/tools/{name}/call", json={})
     assert "x-masked" not in got.headers
@@ -239,7 +241,7 @@ async def test_a_token_and_its_client_secret_are_masked_also_when_it_is_renewed(
     assert traces(got.content) == []
 
 
-async def test_a_cached_response_is_masked_and_stays_so_when_it_is_revalidated(api, site):
+async def test_a_cached_response_is_masked_and_stays_masked_when_it_is_revalidated(api, site):
     site.headers = {"Cache-Control": "max-age=60"}
     name = await tool(api, site, "json", limits={"cache": {"seconds": 60}})
     client = await api.client()
@@ -268,7 +270,7 @@ async def test_a_replayed_response_is_masked_and_the_store_holds_no_secret(api, 
     assert first.content == second.content
     assert first.headers["x-masked"] == second.headers["x-masked"] == "body"
     assert traces(first.content) == []
-    async with api.services.database.reading() as session:
+    async with api.services.database.read_session() as session:
         tables = (
             await session.execute(text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
         ).scalars()
@@ -291,13 +293,13 @@ async def test_masking_can_be_turned_off_for_a_provider(api, site):
     assert "x-masked" not in got.headers
 
 
-async def test_a_response_that_was_cached_unmasked_is_not_given_once_masking_is_on(api, site):
+async def test_a_response_that_was_cached_unmasked_is_not_served_once_masking_is_on(api, site):
     site.headers = {"Cache-Control": "max-age=60"}
     name = await tool(api, site, "json", limits={"cache": {"seconds": 60}}, options={"mask_responses": False})
     client = await api.client()
     first = await client.post(f"/tools/{name}/call", json={})
     assert KEY.encode() in first.content
-    async with api.services.database.writing() as session:
+    async with api.services.database.transaction() as session:
         await session.execute(text("UPDATE providers SET options = '{}' WHERE name = 'pjson'"))
         provider_id = (
             await session.execute(text("SELECT id FROM providers WHERE name = 'pjson'"))
@@ -309,7 +311,7 @@ async def test_a_response_that_was_cached_unmasked_is_not_given_once_masking_is_
     assert traces(second.content) == []
 
 
-async def test_a_tool_without_credentials_is_not_looked_at(api, site):
+async def test_a_tool_without_credentials_is_not_masked(api, site):
     row = await api.provider("bare")
     await api.tool(row, "t", {"url": f"{site.url}/json", "http_method": "GET"})
     got = await (await api.client()).post("/tools/bare.t/call", json={})
@@ -317,8 +319,8 @@ async def test_a_tool_without_credentials_is_not_looked_at(api, site):
     assert got.headers["etag"] == '"1"'
 
 
-async def test_what_is_no_secret_by_its_looks_stays(api, site):
-    """A locale or a list of fields in a template must not make holes into every response."""
+async def test_values_that_do_not_look_like_secrets_are_unchanged(api, site):
+    """A locale or a list of fields in a template must not be masked in every response."""
     row = await api.provider("plain")
     await api.tool(row, "t", {"url": f"{site.url}/json"}, security=[[{"slot": "s"}]])
     await api.credential(
@@ -326,7 +328,7 @@ async def test_what_is_no_secret_by_its_looks_stays(api, site):
         {"headers": {"X-Locale": "english-british", "X-Token": "plain-words-only"}, "query": {"fields": ["id,name,description"]}},
         origins=[site.url],
     )  # fmt: skip
-    told = (await (await api.client()).post("/tools/plain.t/call", json={})).json()
-    assert told["headers"]["X-Locale"] == "english-british"
-    assert told["args"]["fields"] == "id,name,description"
-    assert told["headers"]["X-Token"] == "***"
+    reflected = (await (await api.client()).post("/tools/plain.t/call", json={})).json()
+    assert reflected["headers"]["X-Locale"] == "english-british"
+    assert reflected["args"]["fields"] == "id,name,description"
+    assert reflected["headers"]["X-Token"] == "***"

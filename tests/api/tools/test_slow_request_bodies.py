@@ -21,20 +21,13 @@ async def beginning(api, upstream):
     writer.close()
 
 
-async def recorded(api):
-    async with asyncio.timeout(10):
-        while not (calls := await api.calls()):  # noqa: ASYNC110 - a record has no event.
-            await asyncio.sleep(0.02)
-    return calls
-
-
 async def test_a_client_that_stops_sending_gets_408(api, upstream, monkeypatch):
     monkeypatch.setattr(api.services.streams, "stall", 0.2)
     async with beginning(api, upstream) as (reader, _):
-        answer = await asyncio.wait_for(reader.read(), 10)
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert b"client-timeout" in answer
-    [call] = await recorded(api)
+        response = await asyncio.wait_for(reader.read(), 10)
+    assert response.startswith(b"HTTP/1.1 408 ")
+    assert b"client-timeout" in response
+    call = await api.recorded_call()
     assert (call["outcome"], call["status"]) == ("client-timeout", 408)
     assert upstream.requests == []
 
@@ -42,7 +35,7 @@ async def test_a_client_that_stops_sending_gets_408(api, upstream, monkeypatch):
 async def test_a_client_that_disconnects_while_sending_is_recorded_as_cancelled(api, upstream):
     async with beginning(api, upstream) as (_, writer):
         writer.transport.abort()
-        [call] = await recorded(api)
+        call = await api.recorded_call()
     assert (call["outcome"], call["status"]) == ("cancelled", 499)
 
 

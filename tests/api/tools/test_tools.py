@@ -14,7 +14,7 @@ async def library(api):
     for name in ("b", "a", "C"):
         await api.tool(books, name, {"url": "https://x.example/a"}, description=f"Tool {name}.", tags=["own"])
     weather = await api.provider("weather", tags=["internal"])
-    async with api.services.database.writing() as session:
+    async with api.services.database.transaction() as session:
         revision = Revision(provider_id=weather.id)
         session.add(revision)
     await api.tool(
@@ -29,9 +29,9 @@ async def library(api):
 
 
 async def names(client, **query):
-    answer = await client.get("/tools", params=query)
-    assert answer.status_code == 200, answer.text
-    return [tool["name"] for tool in answer.json()["items"]]
+    response = await client.get("/tools", params=query)
+    assert response.status_code == 200, response.text
+    return [tool["name"] for tool in response.json()["items"]]
 
 
 async def test_pages_hold_every_tool_once_in_one_order(api, library):
@@ -64,17 +64,17 @@ async def test_filters(api, library):
     "query",
     ["limit=0", "limit=201", "limit=x", "cursor=!!", "cursor=AAAA", "provider=a%00", "tag=%00", "enabled=2"],
 )
-async def test_senseless_queries_are_rejected(api, query):
-    answer = await (await api.client()).get(f"/tools?{query}")
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
+async def test_invalid_queries_are_rejected(api, query):
+    response = await (await api.client()).get(f"/tools?{query}")
+    assert response.status_code == 422
+    assert response.headers["content-type"] == "application/problem+json"
 
 
 async def test_one_tool_by_name_and_alias(api, library):
     client = await api.client()
-    answer = await client.get("/tools/library_a")
-    tool = answer.json()
-    assert answer.headers["etag"] == '"1"'
+    response = await client.get("/tools/library_a")
+    tool = response.json()
+    assert response.headers["etag"] == '"1"'
     assert (tool["name"], tool["call_url"]) == ("library.a", "https://gateway.example/tools/library_a/call")
     assert tool["custom"] is True
     assert (await client.get("/tools/library.a")).json() == tool
@@ -82,7 +82,7 @@ async def test_one_tool_by_name_and_alias(api, library):
     assert (await client.get("/tools/%00")).status_code == 422
 
 
-async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
+async def test_an_override_replaces_the_source_until_it_is_removed(api, library):
     client = await api.client("admin")
     changed = (await client.patch("/tools/weather.now", json={"description": "Sun.", "tags": ["x"]})).json()
     assert (changed["description"], changed["tags"], changed["version"]) == ("Sun.", ["x"], 2)
@@ -91,7 +91,7 @@ async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
     await client.patch("/tools/weather.now", json={"description": None})
     tool = (await client.get("/tools/weather.now")).json()
     assert (tool["description"], tool["tags"], tool["enabled"]) == ("Rain.", ["sky"], True)
-    async with api.services.database.reading() as session:
+    async with api.services.database.read_session() as session:
         assert (await session.execute(text("SELECT count(*) FROM overrides"))).scalar_one() == 0
         actions = (await session.execute(text("SELECT action, object_name, detail FROM events"))).all()
     assert ("updated", "weather.now", {"changed": ["tags"]}) in [tuple(row) for row in actions]
@@ -100,7 +100,7 @@ async def test_a_change_is_laid_over_the_source_and_taken_back(api, library):
 @pytest.mark.parametrize(
     "body", [{"name": "x"}, {"tags": ["a\x00"]}, {"tags": [""]}, {"enabled": 1}, {"description": "\x00"}, []]
 )
-async def test_senseless_changes_are_rejected(api, library, body):
+async def test_invalid_changes_are_rejected(api, library, body):
     client = await api.client("admin")
     assert (await client.patch("/tools/weather.now", json=body)).status_code == 422
     assert (await client.get("/tools/weather.now")).json()["version"] == 1
@@ -112,22 +112,22 @@ async def test_a_lost_update_is_rejected(api, library):
     first = await client.patch("/tools/library.a", json={"description": "1"}, headers={"If-Match": tag})
     second = await client.patch("/tools/library.a", json={"description": "2"}, headers={"If-Match": tag})
     assert (first.status_code, second.status_code) == (200, 412)
-    gone = await client.delete("/tools/library.a", headers={"If-Match": tag})
-    assert gone.status_code == 412
+    deleted = await client.delete("/tools/library.a", headers={"If-Match": tag})
+    assert deleted.status_code == 412
     assert (
         await client.delete("/tools/library.a", headers={"If-Match": first.headers["etag"]})
     ).status_code == 204
 
 
-async def test_of_concurrent_changes_with_one_etag_one_wins(api, library):
+async def test_one_of_concurrent_changes_with_the_same_etag_succeeds(api, library):
     client = await api.client("admin")
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         *(
             client.patch("/tools/library.b", json={"description": str(n)}, headers={"If-Match": '"1"'})
             for n in range(5)
         )
     )
-    assert sorted(answer.status_code for answer in answers) == [200, 412, 412, 412, 412]
+    assert sorted(response.status_code for response in responses) == [200, 412, 412, 412, 412]
 
 
 async def test_only_custom_tools_can_be_deleted(api, library):
@@ -151,7 +151,7 @@ async def test_a_limited_key_neither_sees_nor_changes_the_rest(api, library):
         assert found == []
 
 
-async def test_search_gives_hits_with_what_a_call_needs(api, library):
+async def test_search_hits_have_what_a_call_needs(api, library):
     client = await api.client()
     hit = (await client.get("/tools/search", params={"q": "rain"})).json()["items"][0]
     assert set(hit) == {"score", "name", "alias", "provider", "description", "inputs", "tags", "call_url"}
@@ -175,9 +175,9 @@ async def test_calls_are_filtered_and_paged(api, library):
     reader = await api.client("calls:read")
 
     async def found(**query):
-        answer = await reader.get("/calls", params=query)
-        assert answer.status_code == 200, answer.text
-        return [call["tool"] for call in answer.json()["items"]]
+        response = await reader.get("/calls", params=query)
+        assert response.status_code == 200, response.text
+        return [call["tool"] for call in response.json()["items"]]
 
     assert await found() == ["library.nothing", "library.a", "library.a"]
     assert await found(tool="library.a", outcome="invalid-arguments") == ["library.a"] * 2
@@ -201,10 +201,10 @@ async def test_calls_are_filtered_and_paged(api, library):
         assert (await reader.get(f"/calls?{wrong}")).status_code == 422
 
 
-async def test_calls_are_found_by_how_they_went(api, library, upstream):
+async def test_calls_are_found_by_their_outcome(api, library, upstream):
     client, reader = await api.client(), await api.client("calls:read")
-    await api.tool(library["library"], "get", {"url": f"{upstream.url}/answer/200/json"})
-    post = {"url": f"{upstream.url}/answer/404/problem", "http_method": "POST"}
+    await api.tool(library["library"], "get", {"url": f"{upstream.url}/respond/200/json"})
+    post = {"url": f"{upstream.url}/respond/404/problem", "http_method": "POST"}
     await api.tool(library["library"], "post", post)
     found = (await client.post("/tools/library.get/call", json={})).headers["x-call-id"]
     missing = (await client.post("/tools/library.post/call", json={})).headers["x-call-id"]
@@ -212,9 +212,9 @@ async def test_calls_are_found_by_how_they_went(api, library, upstream):
     await api.services.call_log.flush()
 
     async def ids(**query):
-        answer = await reader.get("/calls", params=query)
-        assert answer.status_code == 200, answer.text
-        return {call["id"] for call in answer.json()["items"]} & {found, missing, nothing}
+        response = await reader.get("/calls", params=query)
+        assert response.status_code == 200, response.text
+        return {call["id"] for call in response.json()["items"]} & {found, missing, nothing}
 
     assert await ids(status=404) == {missing, nothing}
     assert await ids(upstream_status=404) == {missing}

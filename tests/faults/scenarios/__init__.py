@@ -1,49 +1,49 @@
-"""One file a scenario; each gives rows of what was tried, expected and found."""
+"""One file for each scenario; each returns rows of what was tried, expected and found."""
 
 from types import ModuleType
 
 from tests.faults.scenarios import (
     backlog,
-    cancels,
-    edge,
+    black_holed_upstream,
+    cancelled_calls,
     foreign_responses,
     fuzzing,
+    http_attacks,
+    invalid_keys,
+    key_rotation,
     kills,
-    limiter,
-    neighbours,
     overload,
-    postgres_away,
-    redis_away,
-    rolling,
-    rotation,
-    stampede,
-    strangers,
+    postgres_unavailable,
+    rate_limits,
+    redis_unavailable,
+    rolling_restart,
     streams,
+    token_stampede,
     toxics,
 )
 
 SCENARIOS: dict[str, ModuleType] = {
-    "H": stampede,
-    "M": cancels,
+    "H": token_stampede,
+    "M": cancelled_calls,
     "L": toxics,
-    "N": limiter,
-    "S": strangers,
-    "E": redis_away,
-    "X": neighbours,
+    "N": rate_limits,
+    "S": invalid_keys,
+    "E": redis_unavailable,
+    "X": black_holed_upstream,
     "Y": overload,
     "R": foreign_responses,
     "A": fuzzing,
-    "Q": edge,
-    "I": rolling,
-    "O": rotation,
+    "Q": http_attacks,
+    "I": rolling_restart,
+    "O": key_rotation,
     "G": streams,
-    "F": postgres_away,
+    "F": postgres_unavailable,
     "D": kills,
     "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
-dead upstream beside nine, Y: overload, A: schemathesis, Q: attacks on the edge, R: foreign responses, S: made-up keys,
-W: a backlog of calls with an Idempotency-Key."""
+black-holed upstream of ten, Y: overload, A: schemathesis, Q: attacks on the HTTP server, R: foreign responses, S: invalid
+keys, W: a backlog of calls with an Idempotency-Key."""
 
 SLICE = ("H", "M", "L", "E", "Q", "I", "G", "F", "D")
-"""What `make faults-slice` runs in the short form; the others need minutes to mean anything."""
+"""The scenarios that `make faults-slice` runs in the short form; the others need minutes to be meaningful."""

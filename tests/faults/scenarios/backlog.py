@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tests.faults.gateways import Replica
-from tests.faults.load import Caller, Outcome
+from tests.faults.load import Client, Outcome
 from tests.faults.report import Row
 from tests.faults.rig import Rig
 
@@ -19,23 +19,23 @@ _RETRY_SECONDS = 0.5
 _KILL_SECONDS = 5.0
 _WRITERS = 16
 _RECOVERY_SECONDS = 10
-"""Once all replicas are ready again; nginx leaves one that was killed alone for two seconds more."""
+"""Once all replicas are ready again; nginx does not retry a killed one for two seconds more."""
 _ENDS = frozenset({"idempotency-unknown", "idempotency-not-stored"})
-"""Problems after which a caller does not retry with the same key."""
+"""Problems after which a client does not retry with the same key."""
 _REJECTED = frozenset({"overloaded", "unavailable", "call-log-unavailable", "origin-busy"})
 
 
 @dataclass(slots=True)
 class Backlog:
-    """Clients that make calls one after the other, and retry each with its key until they have its response.
+    """Clients that make calls one after the other, and retry each with its key until it has a response.
 
-        async with Backlog(caller, "provider", clients=600) as backlog: ...
+        async with Backlog(client, "provider", clients=600) as backlog: ...
 
     `succeeded` are the times (`time.monotonic()`) of successful calls, `others` times and names of all other responses,
-    `wrong` those that should not be: a response of another call, 500, or a rejection without Retry-After.
+    `wrong` those that must not occur: a response to another call, 500, or a rejection without Retry-After.
     """
 
-    caller: Caller
+    client: Client
     provider: str
     clients: int
     succeeded: list[float] = field(default_factory=list)
@@ -53,11 +53,11 @@ class Backlog:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def goodput(self, since: float, until: float) -> float:
-        """Successful calls a second in this time."""
+        """Return the successful calls a second between two times."""
         return sum(1 for at in self.succeeded if since <= at < until) / (until - since)
 
     async def measured(self, seconds: float) -> float:
-        """The goodput of the next `seconds`."""
+        """Return the goodput of the next `seconds`."""
         began = time.monotonic()
         await asyncio.sleep(seconds)
         return self.goodput(began, time.monotonic())
@@ -68,16 +68,16 @@ class Backlog:
         number = 0
         while True:
             number += 1
-            await self._until_answered(tool, f"{self.provider}-{self.clients}-{client}-{number}")
+            await self._until_response(tool, f"{self.provider}-{self.clients}-{client}-{number}")
 
-    async def _until_answered(self, tool: str, name: str) -> None:
+    async def _until_response(self, tool: str, name: str) -> None:
         arguments = {"body": {"id": name, "wait": 0.02}}
         while True:
-            outcome = await self.caller.call(tool, arguments, **{"Idempotency-Key": name})
+            outcome = await self.client.call(tool, arguments, **{"Idempotency-Key": name})
             if outcome.ok:
                 self.succeeded.append(time.monotonic())
                 return
-            self.others.append((time.monotonic(), outcome.word))
+            self.others.append((time.monotonic(), outcome.label))
             if outcome.status in {200, 500} or (outcome.slug in _REJECTED and not outcome.retry_after):
                 self.wrong.append(outcome)
                 return
@@ -87,16 +87,16 @@ class Backlog:
 
 
 async def run(rig: Rig) -> list[Row]:
-    """400 clients and 30 s of kills; in the slice 100 and one kill."""
+    """400 clients and 30 s of kills; in the slice 100 clients and one kill."""
     clients, kills, seconds = (400, 6, 10.0) if rig.full else (100, 1, 3.0)
     await rig.use(CALL_LOG_MODE="strict")
     await rig.register("w", rig.stub.url, writers=_WRITERS, limits={"concurrency": 1000})
     await rig.warm("w.write0", {"body": {"id": "warm"}})
-    async with rig.caller() as caller:
-        async with Backlog(caller, "w", clients=_FEW) as few:
+    async with rig.client() as client:
+        async with Backlog(client, "w", clients=_FEW) as few:
             await asyncio.sleep(1)
             usual = await few.measured(seconds / 2)
-        async with Backlog(caller, "w", clients=clients) as many:
+        async with Backlog(client, "w", clients=clients) as many:
             await asyncio.sleep(2)
             crowded = await many.measured(seconds)
             supervisor = asyncio.create_task(rig.replicas.supervise())
@@ -111,23 +111,23 @@ async def run(rig: Rig) -> list[Row]:
     recorded = await rig.servers.primary.query(
         "SELECT count(*) FROM calls WHERE provider = 'w' AND outcome IN ('ok', 'running', 'unknown')"
     )
-    told = len(few.succeeded) + len(many.succeeded)
+    succeeded = len(few.succeeded) + len(many.succeeded)
     return [
-        Row("W", f"{clients} clients that retry every {_RETRY_SECONDS} s, strict audit ({_FEW} clients: {usual:.0f} calls a second)",
-            "goodput >= 50 % of that of the few", f"{crowded:.0f} a second; {_words(many)}", crowded >= 0.5 * usual),
+        Row("W", f"{clients} clients that retry every {_RETRY_SECONDS} s, strict call log ({_FEW} clients: {usual:.0f} calls a second)",
+            "goodput >= 50 % of that of the few", f"{crowded:.0f} a second; {_summary(many)}", crowded >= 0.5 * usual),
         Row("W", f"the same, with {kills} kills of a replica, one each {_KILL_SECONDS:.0f} s",
             f"goodput >= 50 % within {_RECOVERY_SECONDS} s after all replicas are ready again, and from then on",
             f"after {recovered:.0f} s, then {after:.0f} a second", recovered <= _RECOVERY_SECONDS and after >= 0.5 * usual),
-        Row("W", "the same: what the upstream saw", "no call twice; a record for every success",
-            f"{len(seen)} calls, {len(twice)} twice; {told} successes, {recorded[0][0]} on record",
-            not twice and recorded[0][0] >= told),
-        Row("W", "the same: what clients were told", "their own response, or an error that says what to do",
-            f"{len(many.wrong) + len(few.wrong)} else", not many.wrong and not few.wrong),
+        Row("W", "the same: what the upstream received", "no call twice; a record for every success",
+            f"{len(seen)} calls, {len(twice)} twice; {succeeded} successes, {recorded[0][0]} recorded",
+            not twice and recorded[0][0] >= succeeded),
+        Row("W", "the same: responses to clients", "their own response, or an error with Retry-After where a retry is useful",
+            f"{len(many.wrong) + len(few.wrong)} others", not many.wrong and not few.wrong),
     ]  # fmt: skip
 
 
 async def _kill(rig: Rig, kills: int) -> float:
-    """Kills one replica after the other, while two are ready; when all of them are ready again."""
+    """Kill one replica after the other, while two are ready; return the time when all of them are ready again."""
     for _ in range(kills):
         await asyncio.sleep(_KILL_SECONDS)
         ready: list[Replica] = []
@@ -140,12 +140,12 @@ async def _kill(rig: Rig, kills: int) -> float:
 
 
 async def _is_ready(rig: Rig, replica: Replica) -> bool:
-    async with rig.caller(replica.url) as caller:
-        return (await caller.request("GET", "/health/ready"))[0] == 200
+    async with rig.client(replica.url) as client:
+        return (await client.request("GET", "/health/ready"))[0] == 200
 
 
 async def _recovery(backlog: Backlog, last: float, usual: float, seconds: float) -> tuple[float, float]:
-    """Seconds from `last` to the first one with half of the usual goodput, and the goodput after."""
+    """Return the seconds from `last` to the first with half of the usual goodput, and the goodput afterwards."""
     recovered = float("inf")
     while time.monotonic() - last < 2 * _RECOVERY_SECONDS:
         if await backlog.measured(1.0) >= 0.5 * usual:
@@ -154,6 +154,6 @@ async def _recovery(backlog: Backlog, last: float, usual: float, seconds: float)
     return recovered, await backlog.measured(seconds)
 
 
-def _words(backlog: Backlog) -> str:
+def _summary(backlog: Backlog) -> str:
     found = Counter(word for _, word in backlog.others)
-    return ", ".join(f"{number} {word}" for word, number in found.most_common(4)) or "nothing else"
+    return ", ".join(f"{number} {word}" for word, number in found.most_common(4)) or "no others"

@@ -1,4 +1,4 @@
-"""schemathesis while Redis and PostgreSQL come and go: 429, 503 and 504 are added to its answers, never a 500."""
+"""A: schemathesis while Redis and PostgreSQL are interrupted: 429, 503 and 504 are allowed in addition, never a 500."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from tests.faults.proxy import Toxic
 from tests.faults.report import Row
 from tests.faults.rig import Rig
 
-TITLE = "schemathesis while servers come and go"
+TITLE = "schemathesis while servers are interrupted"
 _CONFIGURATION = """
 checks.not_a_server_error.expected-statuses = ["2xx", "3xx", "4xx", 502, 503, 504]
 """
@@ -19,14 +19,14 @@ _CHECKS = "not_a_server_error,content_type_conformance,status_code_conformance,r
 
 
 async def run(rig: Rig) -> list[Row]:
-    """Only the checks that hold while a part is away: a 503 is no verdict about data."""
-    # What is generated may point at any port of this machine.
+    """Only the checks that hold while a server is unavailable: a 503 does not tell whether the data was valid."""
+    # Generated URLs may refer to any port of this machine.
     await rig.use(TOTAL_TIMEOUT="3", CONNECT_TIMEOUT="1")
     configuration = rig.folder / "schemathesis.toml"
     configuration.write_text(_CONFIGURATION)
     before = len(rig.replicas.tracebacks())
     stop = asyncio.Event()
-    chaos = asyncio.create_task(_come_and_go(rig, stop))
+    interruptions = asyncio.create_task(_interrupt(rig, stop))
     command = [
         str(Path(sys.executable).with_name("st")), "--config-file", str(configuration), "run", f"{rig.replicas.all[0].url}/openapi.json",
         "--header", f"Authorization: Bearer {rig.replicas.key}", "--checks", _CHECKS, "--mode", "all",
@@ -42,7 +42,7 @@ async def run(rig: Rig) -> list[Row]:
     async with child_process(*command, env=os.environ, cwd=str(rig.folder), stderr=merged) as process:
         output = (await process.communicate())[0].decode(errors="replace")
     stop.set()
-    faults = await chaos
+    faults = await interruptions
     (rig.folder / "schemathesis.txt").write_text(output)
     cases = re.search(r"(\d+) generated", output)
     failures = re.findall(r"^- (.+)$", output, re.MULTILINE)[:5]
@@ -57,8 +57,8 @@ async def run(rig: Rig) -> list[Row]:
     ]  # fmt: skip
 
 
-async def _come_and_go(rig: Rig, stop: asyncio.Event) -> int:
-    """The number of faults, one after the other, until it is told to stop."""
+async def _interrupt(rig: Rig, stop: asyncio.Event) -> int:
+    """Inject one fault after the other until `stop` is set; return their number."""
     number = 0
     while not stop.is_set():
         link = (rig.database, rig.redis)[number % 2]

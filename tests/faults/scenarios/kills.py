@@ -6,18 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from tests.faults.load import Load, Outcome, counted
+from tests.faults.load import Load, Outcome, counts
 from tests.faults.report import Row
 from tests.faults.rig import Rig, until
 
-TITLE = "SIGKILL at random under load, strict audit"
+TITLE = "SIGKILL at random under load, strict call log"
 
 _WORKERS = 16
-_REFUSED = frozenset(
+_REJECTED = frozenset(
     {"call-log-unavailable", "unavailable", "overloaded", "circuit-open", "origin-busy", "rate-limited", "unauthenticated",
      "stopping"}
 )  # fmt: skip
-"""Problems that promise that nothing was sent."""
+"""Problems which guarantee that nothing was sent."""
 _RECORDS = "SELECT id::text, tool FROM calls WHERE provider = $1"
 
 
@@ -35,14 +35,14 @@ async def _mode(rig: Rig, mode: str, calls: int, *, gateways: int, servers: int)
     await rig.warm(f"{provider}.read")
     supervisor = asyncio.create_task(rig.replicas.supervise())
     try:
-        async with rig.caller() as caller:
+        async with rig.client() as client:
 
             def make(worker: int, number: int) -> tuple[str, dict[str, Any]]:
-                # A tool per worker, one call at a time each: its records can be matched with what was seen.
+                # A tool for each worker, with one call at a time: its records can be matched with the requests received.
                 wait = random.random() * 0.02
                 return f"{provider}.write{worker}", {"body": {"id": f"{provider}-{number}", "wait": wait}}
 
-            async with Load(caller, make, concurrency=_WORKERS, calls=calls, rest=0.2) as load:
+            async with Load(client, make, concurrency=_WORKERS, calls=calls, failure_pause=0.2) as load:
                 killed = await _kill(rig, load, calls, gateways=gateways, servers=servers)
                 await load.finished()
     finally:
@@ -51,17 +51,17 @@ async def _mode(rig: Rig, mode: str, calls: int, *, gateways: int, servers: int)
     seen = {name: times for name, times in rig.stub.seen.items() if name.startswith(f"{provider}-")}
     lost: list[str] = []
 
-    async def all_there() -> bool:
+    async def all_recorded() -> bool:
         records = await rig.servers.primary.query(_RECORDS, provider)
         lost[:] = _lost(load.outcomes, seen, [(row[0], row[1]) for row in records])
         return not lost
 
-    await until(all_there, 30, every=0.5)
+    await until(all_recorded, 30, every=0.5)
     return _rows(mode, load.outcomes, seen, lost, killed)
 
 
 async def _kill(rig: Rig, load: Load, calls: int, *, gateways: int, servers: int) -> Counter[str]:
-    """Kills spread over the run, in random order; the next one only when two replicas are there."""
+    """Kill servers and replicas throughout the run, in random order, always while two replicas are ready."""
     plan = ["gateway"] * gateways + ["PostgreSQL", "Redis"] * servers
     random.shuffle(plan)
     killed: Counter[str] = Counter()
@@ -84,24 +84,24 @@ async def _two_are_ready(rig: Rig) -> None:
     async def enough() -> bool:
         found = 0
         for replica in rig.replicas.all:
-            async with rig.caller(replica.url) as caller:
-                found += (await caller.request("GET", "/health/ready"))[0] == 200
+            async with rig.client(replica.url) as client:
+                found += (await client.request("GET", "/health/ready"))[0] == 200
         return found >= 2
 
     await until(enough, 60)
 
 
 def _lost(outcomes: Iterable[Outcome], seen: dict[str, int], records: list[tuple[str, str]]) -> list[str]:
-    """Ids that the upstream saw and that have no record.
+    """Return the ids of calls that the upstream received and that have no record.
 
-    Where the caller learned the call's id, that record must be there. Where it did not, the tool must have a record
-    that belongs to no other call.
+    Where the client got the call's id, that record must exist. Where it did not, the tool must have a record that
+    belongs to no other call.
     """
     known = {record for record, _ in records}
     spare: defaultdict[str, int] = defaultdict(int)
-    answered = {one.call_id for one in outcomes if one.call_id}
+    known_to_clients = {one.call_id for one in outcomes if one.call_id}
     for record, tool in records:
-        if record not in answered:
+        if record not in known_to_clients:
             spare[tool] += 1
     lost = []
     for one in outcomes:
@@ -122,23 +122,23 @@ def _rows(
 ) -> list[Row]:
     twice = [name for name, times in seen.items() if times > 1]
     good = [one for one in outcomes if one.ok]
-    refused = [one for one in outcomes if one.slug in _REFUSED]
-    lied = [one for one in refused if one.id in seen]
-    unknown = [one for one in outcomes if not one.ok and one.slug not in _REFUSED]
-    odd = [one for one in unknown if one.status not in (0, 502, 504)]
-    untrue = [one for one in good if one.id not in seen]
-    # The others are nginx's own: for two seconds it leaves alone who has just been killed, sometimes all of them.
-    done = [one for one in unknown if one.id in seen]
-    tried = f"{len(outcomes)} writes, {mode} audit, SIGKILL: " + ", ".join(
+    rejected = [one for one in outcomes if one.slug in _REJECTED]
+    wrongly_rejected = [one for one in rejected if one.id in seen]
+    unknown = [one for one in outcomes if not one.ok and one.slug not in _REJECTED]
+    unexpected = [one for one in unknown if one.status not in (0, 502, 504)]
+    wrongly_ok = [one for one in good if one.id not in seen]
+    # The others are nginx's own responses: it does not retry a killed replica for two seconds, sometimes none is left.
+    executed = [one for one in unknown if one.id in seen]
+    tried = f"{len(outcomes)} writes, {mode} call log, SIGKILL: " + ", ".join(
         f"{n} {what}" for what, n in killed.items()
     )
-    most = _WORKERS * killed.total()
+    limit = _WORKERS * killed.total()
     return [
-        Row("D", tried, "0 calls that the upstream saw without a record", f"{len(seen)} seen, {len(lost)} lost", not lost),
-        Row("D", "the same: what is not idempotent", "0 seen twice", f"{len(twice)} seen twice", not twice),
-        Row("D", "the same: what callers were told",
-            f"success, refused (nothing sent) or unknown; carried out all the same <= {most} (under way at a kill)",
-            f"{len(good)} success, {len(refused)} refused ({len(lied)} of them sent), {len(unknown)} unknown"
-            f" ({counted(unknown)}; {len(done)} of them carried out), {len(odd)} else",
-            not lied and not odd and not untrue and len(done) <= most),
+        Row("D", tried, "0 calls that the upstream received without a record", f"{len(seen)} received, {len(lost)} lost", not lost),
+        Row("D", "the same: calls that are not idempotent", "0 received twice", f"{len(twice)} received twice", not twice),
+        Row("D", "the same: responses to clients",
+            f"success, rejected (nothing sent) or unknown; executed nevertheless <= {limit} (in progress at a kill)",
+            f"{len(good)} success, {len(rejected)} rejected ({len(wrongly_rejected)} of them sent), {len(unknown)} unknown"
+            f" ({counts(unknown)}; {len(executed)} of them executed), {len(unexpected)} others",
+            not wrongly_rejected and not unexpected and not wrongly_ok and len(executed) <= limit),
     ]  # fmt: skip

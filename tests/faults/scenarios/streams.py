@@ -1,4 +1,4 @@
-"""G: a thousand callers read streams slowly, and upstreams send bombs. Memory stays bounded, and is used again."""
+"""G: a thousand clients read streams slowly, and upstreams send decompression bombs. Memory stays bounded, and is reused."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Any
 
-from tests.faults.load import Caller, Outcome
+from tests.faults.load import Client, Outcome
 from tests.faults.report import Row
 from tests.faults.rig import Rig, until
 
@@ -16,7 +16,7 @@ _GROWTH = 200 * _MEGABYTE
 
 
 async def run(rig: Rig) -> list[Row]:
-    """Streams of 100 MB each that nobody reads to the end, then 10 GB of zeros in 10 MB of gzip."""
+    """Streams of 100 MB each that are not read to the end, then 10 GB of zeros in 10 MB of gzip."""
     await rig.use()
     limits = {"concurrency": 1000, "response_bytes": 16 * _MEGABYTE, "total": 60}
     await rig.register("g", rig.stub.url, limits=limits)
@@ -27,48 +27,48 @@ async def run(rig: Rig) -> list[Row]:
 
 
 async def _slow(rig: Rig) -> list[Row]:
-    """Twice in the long form: what an allocator keeps is used by the second wave, what leaks is added by it."""
+    """Twice in the long form: memory that the allocator retains is reused by the second wave, a leak adds up."""
     number = 1000 if rig.full else 60
     seconds = 30.0 if rig.full else 2.0
     before = _resident(rig)
-    served, most, peak, other = await _wave(rig, number, seconds)
-    gone = await until(lambda: _none_stream(rig), 20)
+    served, streams, peak, other = await _wave(rig, number, seconds)
+    closed = await until(lambda: _none_stream(rig), 20)
     after = await _settled(rig)
     rows = [
-        Row("G", f"{number} callers read streams of 100 MB at some 16 kB/s for {seconds:.0f} s",
+        Row("G", f"{number} clients read streams of 100 MB at some 16 kB/s for {seconds:.0f} s",
             f"all are served; resident memory of 3 replicas + <= {_GROWTH // _MEGABYTE} MB; another call works",
-            f"{served} served, {most} streams at once; + {(peak - before) // _MEGABYTE} MB; other call: {other.word}",
+            f"{served} served, {streams} streams at once; + {(peak - before) // _MEGABYTE} MB; other call: {other.label}",
             served == number and peak - before <= _GROWTH and other.ok),
-        Row("G", "the callers leave", f"upstreams are let go within 3 s; memory + <= {_GROWTH // _MEGABYTE} MB",
-            f"no stream left after {gone:.1f} s; + {(after - before) // _MEGABYTE} MB", gone <= 3 and after - before <= _GROWTH),
+        Row("G", "the clients disconnect", f"upstream connections are closed within 3 s; memory + <= {_GROWTH // _MEGABYTE} MB",
+            f"no stream left after {closed:.1f} s; + {(after - before) // _MEGABYTE} MB", closed <= 3 and after - before <= _GROWTH),
     ]  # fmt: skip
     if rig.full:
         await _wave(rig, number, 5.0)
         await until(lambda: _none_stream(rig), 20)
         again = await _settled(rig)
         rows.append(
-            Row("G", f"{number} more callers come and leave", "memory + <= 60 MB: the rest was kept, not lost",
+            Row("G", f"{number} more clients connect and disconnect", "memory + <= 60 MB: it is reused, not leaked",
                 f"+ {(again - after) // _MEGABYTE} MB", again - after <= 60 * _MEGABYTE)
         )  # fmt: skip
     return rows
 
 
 async def _wave(rig: Rig, number: int, seconds: float) -> tuple[int, int, int, Outcome]:
-    """Callers that were served, most streams at once, the peak of memory, and another call beside them."""
-    peak, most = _resident(rig), 0
+    """Return the clients served, the most streams at once, the peak of memory, and the outcome of a concurrent call."""
+    peak, streams = _resident(rig), 0
     stop = asyncio.Event()
     readers = [asyncio.create_task(_read_slowly(rig, index, stop)) for index in range(number)]
     began = time.monotonic()
-    # A busy machine may take longer until all of them are there.
-    while time.monotonic() - began < seconds or (most < number and time.monotonic() - began < 60):
+    # On a busy machine it may take longer until all streams are open.
+    while time.monotonic() - began < seconds or (streams < number and time.monotonic() - began < 60):
         await asyncio.sleep(0.5)
         peak = max(peak, _resident(rig))
-        most = max(most, rig.stub.streaming)
-    async with rig.caller() as caller:
-        other = await caller.call("g.read", {"id": "beside"})
+        streams = max(streams, rig.stub.streaming)
+    async with rig.client() as client:
+        other = await client.call("g.read", {"id": "beside"})
     stop.set()
     got = await asyncio.gather(*readers)
-    return sum(1 for one in got if one > 0), most, peak, other
+    return sum(1 for one in got if one > 0), streams, peak, other
 
 
 async def _settled(rig: Rig) -> int:
@@ -77,7 +77,7 @@ async def _settled(rig: Rig) -> int:
 
 
 async def _read_slowly(rig: Rig, index: int, stop: asyncio.Event) -> int:
-    """The bytes that were taken, 0 where no stream came."""
+    """Return the bytes read, 0 without a stream."""
     replica = rig.replicas.all[index % 3]
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
@@ -89,7 +89,7 @@ async def _read_slowly(rig: Rig, index: int, stop: asyncio.Event) -> int:
         f"POST /tools/gs.stream/call HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {rig.replicas.key}\r\n"
         f"Accept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    taken = 0
+    received = 0
     try:
         writer.write(head.encode() + body)
         status = await reader.readline()
@@ -97,14 +97,14 @@ async def _read_slowly(rig: Rig, index: int, stop: asyncio.Event) -> int:
             data = await reader.read(8192)
             if not data:
                 break
-            taken += len(data)
+            received += len(data)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), 0.5)
     except OSError:
         pass
     finally:
         writer.transport.abort()
-    return taken
+    return received
 
 
 async def _none_stream(rig: Rig) -> bool:
@@ -117,8 +117,8 @@ async def _bombs(rig: Rig) -> Row:
     peak = before
 
     async def one(index: int) -> Outcome:
-        async with Caller(rig.replicas.all[index % 3].url, rig.replicas.key) as caller:
-            return await caller.call("g.bomb", {"bytes": 10_000 * _MEGABYTE})
+        async with Client(rig.replicas.all[index % 3].url, rig.replicas.key) as client:
+            return await client.call("g.bomb", {"bytes": 10_000 * _MEGABYTE})
 
     tasks = [asyncio.create_task(one(index)) for index in range(number)]
     while not all(task.done() for task in tasks):
@@ -127,8 +127,8 @@ async def _bombs(rig: Rig) -> Row:
     outcomes: list[Any] = [task.result() for task in tasks]
     whole = [one for one in outcomes if one.status == 200]
     return Row(
-        "G", f"{number} answers of 10 MB gzip that hold 10 GB, limit 16 MB", "each refused or visibly cut; memory + <= 100 MB",
-        f"{len(whole)} taken for whole, slowest {max(one.seconds for one in outcomes):.1f} s; + {(peak - before) // _MEGABYTE} MB",
+        "G", f"{number} responses of 10 MB gzip that decompress to 10 GB, limit 16 MB", "each rejected or visibly truncated; memory + <= 100 MB",
+        f"{len(whole)} accepted as complete, slowest {max(one.seconds for one in outcomes):.1f} s; + {(peak - before) // _MEGABYTE} MB",
         not whole and peak - before <= 100 * _MEGABYTE,
     )  # fmt: skip
 

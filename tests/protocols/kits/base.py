@@ -15,17 +15,17 @@ from app.security.secret import Secret
 
 Template = dict[str, Any]
 
-# Bytes that the case `huge` answers with at least; the suite's limit is a third of it.
-HUGE = 3 << 20
+# The bytes of the response of the case `huge`, at least; the limit of the contract suite is a third.
+HUGE = 1 << 20
 
 
 @dataclass
 class Upstream:
-    """A running upstream. It answers, by case (which `Kit.template` puts into the template):
+    """A running upstream. It responds by case (`Kit.template` puts the case into the template):
 
-    - echo: the arguments, as JSON, in the way of its protocol
-    - silent: nothing, until the caller leaves
-    - breaks: the beginning of an answer, then it is gone
+    - echo: the arguments, as JSON, as its protocol encodes them
+    - silent: nothing, until the client disconnects
+    - breaks: the beginning of a response, then the connection ends
     - huge: more than HUGE bytes
     - rejects: an error of the protocol
     - stream: the arguments `{"n": 0}`, `{"n": 1}`, `{"n": 2}`, 50 ms apart
@@ -38,7 +38,7 @@ class Upstream:
     sent: int = 0
     """Pieces that `endless` has handed to its transport."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the caller of `silent`, `stream` or `endless` has left."""
+    """Set when the client of `silent`, `stream` or `endless` has disconnected."""
 
 
 class Kit(ABC):
@@ -51,6 +51,8 @@ class Kit(ABC):
     """What the protocol can do; `unreachable` is a template at a place where nobody listens."""
     places: ClassVar[tuple[str, ...]] = ("header",)
     """Where its credentials may stand: header, query, cookie, or the JSON pointer of a sealed field."""
+    peer_members: ClassVar[frozenset[str]] = frozenset()
+    """Members of a template without which this peer would not understand the call, although others would."""
     text_only: ClassVar[bool] = False
     """Whether arguments reach the upstream as text, so that types are lost."""
 
@@ -70,13 +72,13 @@ class Kit(ABC):
     def serve(self) -> AbstractAsyncContextManager[Upstream]:
         """A running upstream on loopback."""
 
-    def anew(self, kept: AsyncExitStack) -> AbstractAsyncContextManager[Upstream]:
-        """One that nobody has called yet. What is dear to start may stay, until `kept` ends."""
+    def anew(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Upstream]:
+        """Return an upstream without earlier calls. A server that is slow to start may run until `stack` ends."""
         return self.serve()
 
     @abstractmethod
     def template(self, upstream: Upstream, case: str) -> Template:
-        """The call template of a tool, in 1.x spelling, that has the upstream answer in this way."""
+        """The call template of a tool, in 1.x spelling, that has the upstream respond by this case."""
 
     @abstractmethod
     def discovery(self, upstream: Upstream) -> Template:
@@ -91,7 +93,7 @@ class Kit(ABC):
         return {"word": "wörd \"'\\ <&>", "number": 7, "yes": True, "list": [1, "b"], "deep": {"a": None}}
 
     def echoed(self, body: bytes) -> Any:
-        """The arguments out of the answer to `echo`."""
+        """Return the arguments in the response of `echo`."""
         return orjson.loads(body)
 
     def placed(self, place: str, value: str) -> WireCredential:

@@ -13,7 +13,7 @@ from strawberry.schema.config import StrawberryConfig
 
 from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
-from tests.protocols.kits.http import answer
+from tests.protocols.kits.http import respond
 
 JSON = strawberry.scalar(name="JSON", serialize=lambda value: value, parse_value=lambda value: value)
 
@@ -97,7 +97,7 @@ class GraphqlKit(Kit):
 
         async def handle(request: web.Request) -> web.StreamResponse:
             if request.path == "/breaks":
-                return await answer(request, upstream)
+                return await respond(request, upstream)
             seen = {name.lower(): value for name, value in request.headers.items()}
             upstream.seen.append(
                 seen | {f"query:{name.lower()}": value for name, value in request.query.items()}

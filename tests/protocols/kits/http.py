@@ -22,7 +22,7 @@ class HttpKit(Kit):
         upstream = Upstream("")
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            return await answer(request, upstream)
+            return await respond(request, upstream)
 
         application = web.Application(client_max_size=HUGE)
         application.router.add_route("*", "/{case:.*}", handle)
@@ -46,10 +46,10 @@ class HttpKit(Kit):
         return {"body": orjson.loads(body)}
 
 
-async def answer(
+async def respond(
     request: web.Request, upstream: Upstream, *, media: str = "application/x-ndjson", end: str = "\n"
 ) -> web.StreamResponse:
-    """What every protocol over HTTP answers; `media`, `end`: how its stream is written."""
+    """Respond as every protocol over HTTP does; `media`, `end`: how its stream is written."""
     seen = {name.lower(): value for name, value in request.headers.items()}
     upstream.seen.append(seen | {f"query:{name.lower()}": value for name, value in request.query.items()})
     case = request.match_info["case"]

@@ -41,7 +41,7 @@ class McpUpstream(Upstream):
 
 @contextlib.asynccontextmanager
 async def mcp_server(kind: str) -> AsyncIterator[McpUpstream]:
-    """A running server; one of kind stdio is started by whoever calls it."""
+    """A running server; one of kind stdio is started by its client."""
     upstream = McpUpstream("")
     with tempfile.TemporaryDirectory() as folder:
         upstream.folder = Path(folder)
@@ -66,7 +66,7 @@ async def mcp_server(kind: str) -> AsyncIterator[McpUpstream]:
 
 
 async def listens(url: str) -> bool:
-    """Whether somebody does."""
+    """Whether a server accepts connections at the port of this URL."""
     with contextlib.suppress(OSError):
         _, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
         writer.close()
@@ -91,11 +91,11 @@ class McpKit(Kit):
         return mcp_server("http")  # type: ignore[return-value]
 
     @contextlib.asynccontextmanager
-    async def anew(self, kept: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
-        """The same process, which takes two seconds to start; another once a test has ended it."""
+    async def anew(self, stack: contextlib.AsyncExitStack) -> AsyncIterator[Upstream]:
+        """The same process, which takes two seconds to start; a new one after a test has ended it."""
         server = self.running
         if server is None or not await listens(server.place):
-            server = self.running = await kept.enter_async_context(mcp_server("http"))
+            server = self.running = await stack.enter_async_context(mcp_server("http"))
         for note in server.folder.iterdir():
             note.unlink()
         upstream = McpUpstream(server.place)

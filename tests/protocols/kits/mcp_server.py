@@ -14,6 +14,7 @@ import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel
 
 KIND, FOLDER = sys.argv[1], Path(sys.argv[2])
 server = MCPServer("kit")
@@ -43,7 +44,7 @@ async def silent(body: Any = None) -> str:
 
 @server.tool(structured_output=False)
 async def huge(body: Any = None) -> str:
-    return "x" * (3 << 20)
+    return "x" * (1 << 20)
 
 
 @server.tool(structured_output=False)
@@ -62,6 +63,15 @@ async def steps(context: Context, body: Any = None) -> str:
         await context.report_progress(n, 3, f"step {n}")
         await anyio.sleep(0.05)
     return '{"done": true}'
+
+
+class Answer(BaseModel):
+    name: str
+
+
+@server.tool(structured_output=False)
+async def elicits(context: Context) -> str:
+    return str(await context.elicit("Who?", Answer))
 
 
 @server.tool()

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
+from tests.protocols.peers.tcp import tcp_server
+from tests.protocols.peers.udp import is_bound, udp_server
 
 CASES = ("echo", "silent", "breaks", "huge", "stream", "endless", "utcp")
 MESSAGE = (
@@ -46,6 +48,7 @@ class SocketKit(Kit):
 
 class TcpKit(SocketKit):
     protocol = "tcp"
+    peer_members = frozenset({"framing_strategy"})
     cases = Kit.cases - {"rejects"}
 
     def template(self, upstream: Upstream, case: str) -> Template:
@@ -59,14 +62,11 @@ class TcpKit(SocketKit):
     @contextlib.asynccontextmanager
     async def serve(self) -> AsyncIterator[Upstream]:
         upstream = Upstream({})
-        servers = []
-        for case in CASES:
-            server = await asyncio.start_server(self._handler(upstream, case), "127.0.0.1", 0)
-            upstream.place[case] = server.sockets[0].getsockname()[1]
-            servers.append(server)
-        yield upstream
-        for server in servers:
-            server.close()
+        async with contextlib.AsyncExitStack() as stack:
+            for case in CASES:
+                server = tcp_server(self._handler(upstream, case))
+                upstream.place[case] = await stack.enter_async_context(server)
+            yield upstream
 
     def _handler(self, upstream: Upstream, case: str) -> Callable[..., Any]:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,8 +74,7 @@ class TcpKit(SocketKit):
                 await self._answer(upstream, case, reader, writer)
             except (ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError):
                 upstream.gone.set()
-            finally:
-                writer.close()
+                raise
 
         return handle
 
@@ -119,11 +118,11 @@ class UdpKit(SocketKit):
         upstream = Upstream({})
         async with contextlib.AsyncExitStack() as stack:
             for case in CASES:
-                answering = datagram_server(self._answering(upstream, case))
+                answering = udp_server(self._answering(upstream, case))
                 upstream.place[case] = await stack.enter_async_context(answering)
             yield upstream
 
-    def _answering(self, upstream: Upstream, case: str) -> "Answering":
+    def _answering(self, upstream: Upstream, case: str) -> Callable[..., Any]:
         async def answer(message: bytes, reply: Callable[[bytes], None], peer: tuple[str, int]) -> None:
             upstream.seen.append({"message": message.decode()})
             match case:
@@ -140,45 +139,8 @@ class UdpKit(SocketKit):
                         reply(b"x" * 50_000)
                         await asyncio.sleep(0.002)
                 case "silent":
-                    while not _is_free(peer):  # noqa: ASYNC110 - the kernel has no event for it.
+                    while is_bound(peer):  # noqa: ASYNC110 - the kernel has no event for it.
                         await asyncio.sleep(0.02)
                     upstream.gone.set()
 
         return answer
-
-
-Answering = Callable[[bytes, Callable[[bytes], None], tuple[str, int]], Any]
-
-
-@contextlib.asynccontextmanager
-async def datagram_server(answer: Answering) -> AsyncIterator[int]:
-    """The port at which `await answer(message, reply, peer)` is run for each datagram."""
-    tasks: set[asyncio.Task[Any]] = set()
-
-    class Server(asyncio.DatagramProtocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-
-        def datagram_received(self, data: bytes, addr: Any) -> None:
-            task = asyncio.create_task(answer(data, lambda reply: self.transport.sendto(reply, addr), addr))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(Server, local_addr=("127.0.0.1", 0))
-    try:
-        yield transport.get_extra_info("sockname")[1]
-    finally:
-        for task in tasks:
-            task.cancel()
-        transport.close()
-
-
-def _is_free(peer: tuple[str, int]) -> bool:
-    """Whether nobody has this address any more."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(peer)
-        except OSError:
-            return False
-        return True

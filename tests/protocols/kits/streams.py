@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tests.harness.beside import web_server
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
-from tests.protocols.kits.http import HttpKit, answer
+from tests.protocols.kits.http import HttpKit, respond
 
 FOLDER = Path(tempfile.mkdtemp(prefix="opened-"))
 
@@ -55,7 +55,7 @@ class SseKit(Kit):
                     return web.Response(text=f"data: {text}\n\n", content_type="text/event-stream")
                 case "huge":
                     return web.Response(text=f"data: {'x' * HUGE}\n\n", content_type="text/event-stream")
-            return await answer(request, upstream, media="text/event-stream", end="\n\n")
+            return await respond(request, upstream, media="text/event-stream", end="\n\n")
 
         application = web.Application(client_max_size=HUGE)
         application.router.add_route("*", "/{case:.*}", handle)

@@ -7,14 +7,16 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
+from tests.protocols.peers.websocket import websocket_server
 
 
 class WebsocketKit(Kit):
     protocol = "websocket"
+    peer_members = frozenset({"message"})
     places = ("header", "query", "cookie", "/message/key")
 
     @contextlib.asynccontextmanager
@@ -28,8 +30,7 @@ class WebsocketKit(Kit):
                 upstream.gone.set()
                 raise
 
-        async with serve(handle, "127.0.0.1", 0, ping_interval=None, close_timeout=1) as server:
-            upstream.place = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with websocket_server(handle) as upstream.place:
             yield upstream
 
     def template(self, upstream: Upstream, case: str) -> Template:

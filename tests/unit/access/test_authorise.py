@@ -5,7 +5,6 @@ import pytest
 from app.access import declared_scope
 from app.access.authorise import presented_key
 from app.errors import Unauthenticated
-from app.settings import Settings
 from tests.harness.keys import key_id_of
 
 KEY_HEADER = (b"authorization", b"Bearer abc")
@@ -20,7 +19,7 @@ async def test_either_header_carries_the_key(gateway):
     assert (await gateway.client.get("/tools", headers={"X-API-Key": key})).status_code == 200
 
 
-async def test_without_a_key_the_answer_says_how_to_send_one(gateway):
+async def test_without_a_key_the_response_says_how_to_send_one(gateway):
     response = await gateway.ask("GET", "/tools")
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
@@ -57,7 +56,7 @@ async def test_a_plain_route_asks_the_same_gate(gateway):
         [(b"x-api-key", b"abc"), (b"x-api-key", b"")],
     ],
 )
-def test_odd_oversized_and_several_headers_are_refused(headers):
+def test_odd_oversized_and_several_headers_are_rejected(headers):
     with pytest.raises(Unauthenticated):
         presented_key(headers)
 
@@ -69,11 +68,11 @@ def test_odd_oversized_and_several_headers_are_refused(headers):
         "ugw_日本".encode(), b"Bearer x", b"ugw_AAAAAAAAAAAA_" + b"A" * 38, b"ugw_AAAAAAAAAAAA_" + b"A" * 37,
     ],
 )  # fmt: skip
-async def test_what_is_not_a_key_is_refused_without_asking_the_database(gateway, value):
-    gateway.database.unplug()
+async def test_what_is_not_a_key_is_rejected_without_a_database_statement(gateway, value):
+    gateway.disconnect_database()
     for header in ({"X-API-Key": value}, {"Authorization": b"Bearer " + value}):
         assert (await gateway.client.get("/tools", headers=header)).status_code == 401
-    gateway.database.plug()
+    gateway.reconnect_database()
 
 
 async def test_what_is_open_needs_no_key_and_a_wrong_one_does_no_harm(gateway):
@@ -83,13 +82,13 @@ async def test_what_is_open_needs_no_key_and_a_wrong_one_does_no_harm(gateway):
 
 async def test_the_manual_opens_by_its_setting_only(gateway):
     assert (await gateway.ask("GET", "/manual")).status_code == 401
-    gateway.settings = Settings(_env_file=None, utcp_anonymous=True)
+    gateway.configure(utcp_anonymous=True)
     response = await gateway.ask("GET", "/manual")
     assert (response.status_code, response.json()) == (200, "anonymous")
 
 
-async def test_an_open_manual_still_refuses_wrong_keys_and_knows_right_ones(gateway):
-    gateway.settings = Settings(_env_file=None, utcp_anonymous=True)
+async def test_an_open_manual_still_rejects_wrong_keys_and_knows_right_ones(gateway):
+    gateway.configure(utcp_anonymous=True)
     key = await gateway.key("tools:read")
     assert (await gateway.ask("GET", "/manual", key)).json() == key_id_of(key)
     assert (await gateway.ask("GET", "/manual", key[:-1] + "x")).status_code == 401

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import event, text
 
-from app.access import KeyVerifier
+from app.access import KeyCachePolicy, KeyVerifier
 from app.access.failures import KeyFailureLimiter
 from app.access.key_ids import KeyIds
 from app.access.lookups import KeyLookups, LookupTimeout
@@ -20,6 +20,7 @@ from tests.harness.keys import key_id_of
 from tests.unit.database.test_unavailability import address_of
 
 _LIMIT = RateLimit.parse("1/60:3")
+_SHORT_CACHE = KeyCachePolicy(fresh_seconds=0.05, stale_seconds=60)
 
 
 class Statements:
@@ -42,7 +43,7 @@ def statements(gateway):
 
 
 async def revoked(gateway, key):
-    async with gateway.database.writing() as session:
+    async with gateway.database.transaction() as session:
         await revoke_key(session, await find_key(session, key_id_of(key)), actor="test")
 
 
@@ -52,7 +53,7 @@ async def refused(keys, **options) -> Unauthenticated:
     return caught.value
 
 
-async def test_strangers_share_statements(gateway, statements):
+async def test_unknown_keys_share_statements(gateway, statements):
     found = await asyncio.gather(
         *(gateway.keys.verify(mint().text.reveal()) for _ in range(300)), return_exceptions=True
     )
@@ -61,7 +62,8 @@ async def test_strangers_share_statements(gateway, statements):
     assert len(statements.ids) <= 7
 
 
-async def test_a_key_that_exists_overtakes_strangers(gateway, statements):
+@pytest.mark.slow
+async def test_a_key_that_exists_overtakes_unknown_keys(gateway, statements):
     keys = [await gateway.key() for _ in range(30)]
     await gateway.feed.catch_up()
     strangers = [asyncio.create_task(refused(gateway.keys)) for _ in range(1000)]
@@ -74,7 +76,8 @@ async def test_a_key_that_exists_overtakes_strangers(gateway, statements):
     await asyncio.gather(*strangers, return_exceptions=True)
 
 
-async def test_a_key_of_which_the_feed_tells_overtakes_too(gateway):
+@pytest.mark.slow
+async def test_a_key_of_which_the_feed_reports_overtakes_too(gateway):
     """Its look-up began among the strangers, before this worker knew that there is such a key."""
     strangers = [asyncio.create_task(refused(gateway.keys)) for _ in range(1000)]
     key = await gateway.key()
@@ -89,13 +92,14 @@ async def test_a_key_of_which_the_feed_tells_overtakes_too(gateway):
     await asyncio.gather(*strangers, return_exceptions=True)
 
 
-async def test_a_new_key_works_before_the_feed_tells_of_it(gateway):
+async def test_a_new_key_works_before_the_feed_reports_it(gateway):
     await gateway.keys.start()
     key = await gateway.key()
     assert await gateway.keys.verify(key, host="192.0.2.1")
 
 
-async def test_more_strangers_than_may_wait_are_rejected_without_a_word_about_the_database(gateway):
+@pytest.mark.slow
+async def test_more_unknown_keys_than_may_wait_are_rejected_without_a_word_about_the_database(gateway):
     found = await asyncio.gather(
         *(gateway.keys.verify(mint().text.reveal()) for _ in range(3000)), return_exceptions=True
     )
@@ -106,18 +110,19 @@ async def test_more_strangers_than_may_wait_are_rejected_without_a_word_about_th
     assert gateway.keys._is_database_down is False
 
 
+@pytest.mark.slow
 class TestAWaitInThisProcess:
     """A cached key whose time is over is read again; what keeps it waiting here is no absence of PostgreSQL."""
 
     async def test_a_crowded_pool_lets_no_revoked_key_live_on(self, gateway, own_database_url):
         database = Database(own_database_url, pool_size=1)
         database.engine.sync_engine.pool._timeout = 0.5
-        keys = KeyVerifier(database, gateway.vault, cache_seconds=0.05, stale_seconds=60)
+        keys = KeyVerifier(database, gateway.vault, cache_policy=_SHORT_CACHE)
         key = await gateway.key()
         assert await keys.verify(key)
         await revoked(gateway, key)
         await asyncio.sleep(0.1)
-        async with database.reading():
+        async with database.read_session():
             with pytest.raises(DatabasePoolExhausted):
                 await keys.verify(key)
             with pytest.raises(DatabasePoolExhausted):
@@ -128,8 +133,8 @@ class TestAWaitInThisProcess:
         await keys.aclose()
         await database.aclose()
 
-    async def test_nor_do_strangers_who_wait(self, gateway):
-        keys = KeyVerifier(gateway.database, gateway.vault, cache_seconds=0.05, stale_seconds=60)
+    async def test_waiting_unknown_keys_let_no_revoked_key_live_on(self, gateway):
+        keys = KeyVerifier(gateway.database, gateway.vault, cache_policy=_SHORT_CACHE)
         key = await gateway.key()
         assert await keys.verify(key)
         strangers = [asyncio.create_task(refused(keys)) for _ in range(1500)]
@@ -144,6 +149,7 @@ class TestAWaitInThisProcess:
         await keys.aclose()
 
 
+@pytest.mark.slow
 class TestAStatementThatWasSent:
     """Its silence is PostgreSQL's, and cached keys work on."""
 
@@ -151,7 +157,7 @@ class TestAStatementThatWasSent:
         target, dsn = address_of(own_database_url)
         async with proxied(target) as link:
             database = Database(dsn(link.address), pool_size=2)
-            keys = KeyVerifier(database, gateway.vault, cache_seconds=0.05, stale_seconds=60)
+            keys = KeyVerifier(database, gateway.vault, cache_policy=_SHORT_CACHE)
             key = await gateway.key()
             assert await keys.verify(key)
             link.poison(Toxic("timeout", "up"))
@@ -164,11 +170,11 @@ class TestAStatementThatWasSent:
             await database.aclose()
 
     async def test_a_statement_that_waits_for_a_lock_for_long(self, gateway):
-        keys = KeyVerifier(gateway.database, gateway.vault, cache_seconds=0.05, stale_seconds=60)
+        keys = KeyVerifier(gateway.database, gateway.vault, cache_policy=_SHORT_CACHE)
         key = await gateway.key()
         assert await keys.verify(key)
         await asyncio.sleep(0.1)
-        async with gateway.database.writing() as session:
+        async with gateway.database.transaction() as session:
             await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
             assert await keys.verify(key)
         await keys.aclose()
@@ -241,13 +247,13 @@ class TestLimit:
         assert "Retry-After" in caught.value.headers
         assert await keys.verify(key, host="192.0.2.1")
 
-    async def test_while_the_database_is_away_nobody_is_told_that_his_key_is_wrong(self, keys, gateway):
+    async def test_no_key_is_called_invalid_while_the_database_is_unavailable(self, keys, gateway):
         for _ in range(4):
             await refused(keys, host="192.0.2.1")
-        gateway.database.unplug()
+        gateway.disconnect_database()
         with pytest.raises(Unavailable):
             await keys.verify(mint().text.reveal(), host="192.0.2.1")
-        gateway.database.plug()
+        gateway.reconnect_database()
 
     async def test_the_response_has_retry_after(self, keys, gateway):
         gateway.keys._failures = KeyFailureLimiter(RateLimit.parse("1/60:1"))
@@ -294,7 +300,7 @@ class TestIds:
 
     async def test_they_are_read_again_when_too_much_was_missed(self, gateway):
         await gateway.keys.start()
-        async with gateway.database.writing() as session:
+        async with gateway.database.transaction() as session:
             minted = await create_key(session, gateway.vault, name="x", scopes=("admin",), actor="bootstrap")
         assert minted.key_id not in gateway.keys._ids
         await gateway.keys.on_changes([ChangeNotice("all")])
@@ -308,6 +314,7 @@ class TestIds:
         for _ in range(2):
             assert await gateway.keys.verify(await gateway.key(), host="192.0.2.1")
 
+    @pytest.mark.slow
     def test_a_set_of_many(self):
         ids, present, absent = (
             KeyIds(),
@@ -322,7 +329,7 @@ class TestIds:
 
 
 async def test_the_index_serves_a_look_up_by_ids_alone(gateway):
-    async with gateway.database.reading() as session:
+    async with gateway.database.read_session() as session:
         await session.execute(text("SET LOCAL enable_seqscan = off"))
         plan = (
             (
@@ -350,10 +357,10 @@ async def test_a_look_up_that_nobody_waits_for_is_not_made(gateway, statements):
 
 
 @pytest.mark.parametrize("lane", ["known", "unknown"])
-async def test_an_id_that_is_asked_for_again_is_found_for_both(gateway, statements, lane):
+async def test_an_id_that_is_requested_again_is_found_for_both(gateway, statements, lane):
     lookups = KeyLookups(gateway.database)
     key = await gateway.key()
-    async with gateway.database.writing() as session:
+    async with gateway.database.transaction() as session:
         await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
         # All statements of the lane are under way.
         others = []

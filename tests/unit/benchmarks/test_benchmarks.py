@@ -18,6 +18,7 @@ def run(*arguments):
     )
 
 
+@pytest.mark.long
 def test_the_table_of_calls_has_a_line_for_each_row():
     done = run(
         "benchmarks", "--calls", "20", "--warm-up", "5", "--rounds", "1", "--seconds", "0.2",
@@ -34,6 +35,7 @@ def test_a_row_that_cannot_run_is_left_out_by_name():
         Environment("none", ("nothing",), probe="raise SystemExit(1)", at_least=90).python()
 
 
+@pytest.mark.long
 def test_the_table_of_scale_has_figures_and_targets():
     done = run(
         "benchmarks.scale", "--tools", "60", "--providers", "2", "--manual-tools", "20", "--operations", "20",

@@ -50,6 +50,21 @@ def test_who_takes_events(accept, form):
 
 
 @pytest.mark.parametrize(
+    ("accept", "only"),
+    [
+        ("application/x-ndjson;form=values", True),
+        ("application/jsonl; q=0.5; form=values", True),
+        ("application/x-ndjson", False),
+        ("application/x-ndjson;form=other", False),
+        ("text/event-stream;form=values", False),
+        ("text/event-stream, application/x-ndjson;form=values;q=0.1", False),
+    ],
+)
+def test_who_takes_only_the_values_of_events(accept, only):
+    assert parse_accept(accept).only_values is only
+
+
+@pytest.mark.parametrize(
     ("accept", "media", "events"),
     [
         ("text/event-stream", "application/json", True),
@@ -64,5 +79,5 @@ def test_who_takes_events(accept, form):
         ("text/event-stream, text/plain", "image/png", True),
     ],
 )
-def test_what_is_no_stream_is_one_only_for_a_caller_that_takes_nothing_else(accept, media, events):
+def test_what_is_no_stream_is_one_only_for_a_client_that_takes_nothing_else(accept, media, events):
     assert parse_accept(accept).as_events(media) is events

@@ -11,7 +11,7 @@ from tests.harness.scaling import assert_linear
 @pytest.mark.parametrize(
     ("body", "media_type", "expected"),
     [
-        (b"", "text/plain", None),
+        (b"", "text/plain", ""),
         (b"plain", "", "plain"),
         (b"\xff\xfe\x00", "", {"media_type": "application/octet-stream", "base64": "//4A"}),
         (b"\xff", "text/plain; charset=nonsense", "\ufffd"),
@@ -24,6 +24,7 @@ from tests.harness.scaling import assert_linear
         (b"<a/>", "application/xml", "<a/>"),
         (b"a: 1", "application/yaml", "a: 1"),
         (b"x", "application/pdf", {"media_type": "application/pdf", "base64": "eA=="}),
+        (b'\x1e{"a":1}\n', "application/json-seq", '\x1e{"a":1}\n'),
         (b"\x00", "text/plain; charset=hex", "\x00"),
         ("日本".encode("shift_jis"), "text/plain; charset=Shift_JIS", "日本"),
         ("€".encode("cp1252"), "text/plain; charset=windows-1252", "€"),

@@ -3,7 +3,7 @@
 import pytest
 
 from app.database import Database
-from app.models import new_id
+from app.uuid7 import uuid7
 
 
 @pytest.fixture
@@ -22,4 +22,4 @@ async def database(own_database_url):
 
 @pytest.fixture
 def call_id():
-    return new_id
+    return uuid7

@@ -10,16 +10,17 @@ from sqlalchemy import text
 
 from app.call_log.batch_writer import BatchCallLog
 from app.call_log.entries import CallLogEntry
-from app.call_log.queries import CallFilters, list_calls
+from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
 from app.database import Database
-from app.models import TENANT, new_id
+from app.models import TENANT
+from app.uuid7 import uuid7
 
 AWAY = "postgresql://postgres@127.0.0.1:1/nothing"
 
 
 def entry(**changed):
     made = CallLogEntry(
-        id=new_id(),
+        id=uuid7(),
         at=datetime.now(UTC),
         tenant_id=TENANT,
         key_id="key1",
@@ -36,9 +37,9 @@ def entry(**changed):
 
 
 async def stored(database, **filters):
-    async with database.reading() as session:
-        rows, _ = await list_calls(session, filters=CallFilters(**filters), limit=200)
-    return rows
+    async with database.read_session() as session:
+        page = await list_calls(session, replace(NEWEST_CALLS, limit=200), filters=CallFilters(**filters))
+    return page.rows
 
 
 async def test_a_record_is_stored_as_it_was_made(database):
@@ -70,7 +71,7 @@ async def test_closing_stores_what_is_left(database):
     for _ in range(5_001):
         writer.record(entry())
     await writer.aclose()
-    async with database.reading() as session:
+    async with database.read_session() as session:
         assert await session.scalar(text("SELECT count(*) FROM calls")) == 5_001
 
 
@@ -83,7 +84,7 @@ async def test_a_record_that_is_sent_twice_is_stored_once(database):
     assert len(await stored(database)) == 1
 
 
-async def test_records_wait_while_the_database_is_away(database):
+async def test_records_wait_while_the_database_is_unavailable(database):
     writer = BatchCallLog(Database(AWAY))
     made = [entry() for _ in range(3)]
     for one in made:
@@ -131,7 +132,7 @@ async def test_text_that_postgres_cannot_store_does_not_stop_the_others(database
     assert {row.tool[:5] for row in await stored(database)} == {"ab", "?", "xxxxx", "libra"}
 
 
-async def test_a_row_that_is_refused_is_dropped_alone(database):
+async def test_a_row_that_is_rejected_is_dropped_alone(database):
     writer = BatchCallLog(database)
     writer.record(entry(status=1 << 40))
     good = entry()
@@ -147,13 +148,14 @@ async def test_pages_are_newest_first_complete_and_stable(database):
     for one in made:
         writer.record(one)
     await writer.flush()
-    seen, cursor = [], None
-    async with database.reading() as session:
+    seen, request = [], replace(NEWEST_CALLS, limit=10)
+    async with database.read_session() as session:
         while True:
-            rows, cursor = await list_calls(session, cursor=cursor, limit=10)
-            seen += [row.id for row in rows]
-            if cursor is None:
+            page = await list_calls(session, request)
+            seen += [row.id for row in page.rows]
+            if page.next_cursor is None:
                 break
+            request = replace(request, cursor=page.next_cursor)
             # What is written meanwhile stands before the first page.
             writer.record(entry())
             await writer.flush()
@@ -165,10 +167,10 @@ async def test_the_last_full_page_has_no_cursor(database):
     for _ in range(10):
         writer.record(entry())
     await writer.flush()
-    async with database.reading() as session:
-        rows, cursor = await list_calls(session, limit=10)
-    assert len(rows) == 10
-    assert cursor is None
+    async with database.read_session() as session:
+        page = await list_calls(session, replace(NEWEST_CALLS, limit=10))
+    assert len(page.rows) == 10
+    assert page.next_cursor is None
 
 
 @pytest.mark.parametrize(

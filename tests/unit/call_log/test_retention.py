@@ -7,14 +7,15 @@ from sqlalchemy import text
 
 from app.call_log.batch_writer import BatchCallLog
 from app.call_log.retention import maintain_partitions, partition_name
-from app.models import TENANT, new_id
+from app.models import TENANT
+from app.uuid7 import uuid7
 from tests.unit.call_log.test_calls import entry
 
 TODAY = date(2026, 11, 21)
 
 
 async def partitions(database):
-    async with database.reading() as session:
+    async with database.read_session() as session:
         found = await session.scalars(
             text(
                 "SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid"
@@ -25,7 +26,7 @@ async def partitions(database):
 
 
 async def places(database):
-    async with database.reading() as session:
+    async with database.read_session() as session:
         rows = await session.execute(text("SELECT tableoid::regclass::text, id FROM calls"))
         return {row.id: row.tableoid for row in rows}
 
@@ -82,7 +83,7 @@ async def test_two_workers_at_once_do_not_disturb_each_other(database):
 
 
 async def test_a_role_that_may_not_change_tables_still_stores_and_forgets(database, own_database_url):
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(
             text(
                 "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'gateway_plain')"
@@ -93,7 +94,7 @@ async def test_a_role_that_may_not_change_tables_still_stores_and_forgets(databa
             text("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO gateway_plain")
         )
     limited = type(database)(own_database_url, pool_size=1)
-    async with limited.writing() as session:
+    async with limited.transaction() as session:
         await session.execute(text("SET ROLE gateway_plain"))
         await session.commit()
     old, kept = entry(at=at(TODAY - timedelta(days=40))), entry(at=at(TODAY))
@@ -102,16 +103,16 @@ async def test_a_role_that_may_not_change_tables_still_stores_and_forgets(databa
     await limited.aclose()
     assert set(await places(database)) == {kept.id}
     assert await partitions(database) == set()
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(text("DROP OWNED BY gateway_plain"))
         await session.execute(text("DROP ROLE gateway_plain"))
 
 
 async def test_records_of_another_tenant_are_not_listed(database):
-    other = new_id()
+    other = uuid7()
     await write(database, entry(tenant_id=other))
     from app.call_log.queries import list_calls
 
-    async with database.reading() as session:
-        assert (await list_calls(session, tenant=TENANT))[0] == []
-        assert len((await list_calls(session, tenant=other))[0]) == 1
+    async with database.read_session() as session:
+        assert (await list_calls(session, tenant=TENANT)).rows == []
+        assert len((await list_calls(session, tenant=other)).rows) == 1

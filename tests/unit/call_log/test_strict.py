@@ -39,7 +39,7 @@ async def recorder(database, own_database_url):
 
 
 async def outcomes(database):
-    async with database.reading() as session:
+    async with database.read_session() as session:
         rows = await session.execute(text("SELECT id, outcome FROM calls"))
         return {row.id: row.outcome for row in rows}
 
@@ -72,6 +72,7 @@ async def test_calls_without_effects_are_not_waited_for(recorder, database):
     assert len(await outcomes(database)) == 1
 
 
+@pytest.mark.slow
 async def test_many_calls_at_once_share_commits(recorder, own_database_url):
     begun = [intent() for _ in range(200)]
     before = await transactions(own_database_url)
@@ -93,7 +94,7 @@ async def transactions(dsn):
     return found
 
 
-async def test_without_postgres_calls_with_effects_are_refused_at_once():
+async def test_without_postgres_calls_with_effects_are_rejected_at_once():
     recorder = StrictCallLog(BatchCallLog(Database(AWAY)), dsn=AWAY, wait_seconds=30)
     await recorder.start()
     for _ in range(3):
@@ -105,7 +106,8 @@ async def test_without_postgres_calls_with_effects_are_refused_at_once():
     await recorder.aclose()
 
 
-async def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_set(database):
+@pytest.mark.slow
+async def test_a_server_that_does_not_respond_is_waited_for_no_longer_than_set(database):
     async def silent(reader, writer):
         await reader.read()
         writer.close()
@@ -178,7 +180,7 @@ async def test_a_server_that_became_read_only_is_left(recorder, database, own_da
     assert len(await outcomes(database)) == 1
 
 
-async def test_a_row_that_is_refused_fails_its_own_call_only(recorder, database):
+async def test_a_row_that_is_rejected_fails_its_own_call_only(recorder, database):
     bad, good = intent(), intent()
     bad.status = 1 << 40
     results = await asyncio.gather(

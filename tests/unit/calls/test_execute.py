@@ -127,7 +127,7 @@ def request(tool="p.act", n=1, *, who=None, **fields) -> CallRequest:
 async def recorded(services, call_id):
     """The row of the call in the call log: outcome, status, interface's sizes."""
     await services.call_log.flush()
-    async with services.database.reading() as session:
+    async with services.database.read_session() as session:
         connection = await session.connection()
         found = await connection.exec_driver_sql(
             "SELECT outcome, status, request_bytes, response_bytes, attempts, key_id FROM calls WHERE id = $1",

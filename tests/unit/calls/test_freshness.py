@@ -64,7 +64,7 @@ def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
         {"cache-control": "max-age=60", "date": date(-100)},
     ],
 )
-def test_what_is_not_kept(headers) -> None:
+def test_what_is_not_cached(headers) -> None:
     assert freshness_of(headers, RULE) is None
 
 
@@ -144,7 +144,7 @@ def test_the_conditions() -> None:
 
 
 @pytest.mark.parametrize("value", ['"caf\udce9"', '"a\x01"', '"é"'])
-def test_nothing_is_asked_for_in_words_that_cannot_be_sent(value: str) -> None:
+def test_nothing_is_requested_in_words_that_cannot_be_sent(value: str) -> None:
     assert freshness_of({"etag": value, "last-modified": value}, RULE) is None
     freshness = freshness_of({"etag": value, "cache-control": "max-age=9"}, RULE)
     assert freshness is not None
@@ -159,7 +159,7 @@ def test_repeated_headers_are_one() -> None:
     assert relevant_headers(Repeated()) == {"cache-control": "max-age=5, private"}
 
 
-def test_what_callers_may_say() -> None:
+def test_what_clients_may_say() -> None:
     assert max_age(parse_cache_control("no-cache")) == 0
     assert max_age(parse_cache_control("max-age=0")) == 0
     assert max_age(parse_cache_control("max-age=7, foo")) == 7

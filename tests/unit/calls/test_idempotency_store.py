@@ -28,8 +28,8 @@ from app.errors import (
     Overloaded,
     Unavailable,
 )
-from app.models import new_id
 from app.security.vault import SealBroken
+from app.uuid7 import uuid7
 from tests.harness.servers import with_database
 
 TENANT = UUID(int=1)
@@ -56,7 +56,7 @@ def new_request(**fields) -> IdempotentRequest:
         "key_id": "caller",
         "text": uuid4().hex,
         "content": b"tool and arguments",
-        "call_id": new_id(),
+        "call_id": uuid7(),
         "seconds": 60.0,
         "safe": False,
     }
@@ -65,11 +65,11 @@ def new_request(**fields) -> IdempotentRequest:
 
 def sent_again(first: IdempotentRequest, **fields) -> IdempotentRequest:
     """The same, sent again: another call."""
-    return replace(first, call_id=new_id(), **fields)
+    return replace(first, call_id=uuid7(), **fields)
 
 
 async def run(database, statement, **parameters):
-    async with database.writing() as session:
+    async with database.transaction() as session:
         return (await session.execute(text(statement), parameters)).all()
 
 
@@ -119,14 +119,19 @@ async def unreachable(database):
 
 async def died(database, lease: IdempotencyLease) -> None:
     """As if the process had died and the call's time were over."""
-    async with database.writing() as session:
+    async with database.transaction() as session:
         statement = "UPDATE idempotency_keys SET leased_until = now() - interval '1 s' WHERE call_id = :call"
         await session.execute(text(statement), {"call": lease.request.call_id})
 
 
 def lease_request_of(store, call: IdempotentRequest) -> LeaseRequest:
     return LeaseRequest(
-        store._row_key(call), store._fingerprint(call), call.call_id, lease=75, life=100, safe=False
+        store._row_key(call),
+        store._fingerprint(call),
+        call.call_id,
+        lease_seconds=75,
+        ttl_seconds=100,
+        safe=False,
     )
 
 
@@ -152,13 +157,13 @@ async def rejecting(database, key_id: str):
     trigger = (
         "CREATE TRIGGER rejected BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION rejected()"
     )
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(text(function))
         await session.execute(text(trigger))
     try:
         yield
     finally:
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await session.execute(text("DROP FUNCTION rejected CASCADE"))
 
 
@@ -190,7 +195,7 @@ class TestACallIsMadeOnce:
         assert len([one for one in found if isinstance(one, IdempotencyLease)]) == 1
         assert len([one for one in found if isinstance(one, IdempotencyRunning)]) == 49
 
-    async def test_while_it_runs_others_are_told_to_wait(self, store) -> None:
+    async def test_while_it_runs_others_are_asked_to_wait(self, store) -> None:
         first = new_request()
         await store.begin(first)
         with pytest.raises(IdempotencyRunning) as refused:
@@ -198,7 +203,7 @@ class TestACallIsMadeOnce:
         assert refused.value.headers["Retry-After"] == "5"
         assert refused.value.extra == {"call_id": str(first.call_id)}
 
-    async def test_another_content_is_refused_whatever_the_state(self, store, database) -> None:
+    async def test_another_content_is_rejected_whatever_the_state(self, store, database) -> None:
         first = new_request()
         lease = await store.begin(first)
         other = sent_again(first, content=b"other arguments")
@@ -208,7 +213,7 @@ class TestACallIsMadeOnce:
         with pytest.raises(IdempotencyMismatch):
             await store.begin(other)
 
-    async def test_callers_and_tenants_have_their_own_keys(self, store) -> None:
+    async def test_clients_and_tenants_have_their_own_keys(self, store) -> None:
         first = new_request()
         await store.begin(first)
         assert isinstance(await store.begin(sent_again(first, key_id="another")), IdempotencyLease)
@@ -227,6 +232,7 @@ class TestACallIsMadeOnce:
         assert isinstance(await store.begin(sent_again(first)), StoredOutcome)
 
 
+@pytest.mark.slow
 class TestManyAtOnce:
     async def test_a_call_costs_two_commits_and_many_share_them(self, store, database) -> None:
         async def call() -> None:
@@ -287,14 +293,14 @@ class TestManyAtOnce:
         lease = await store.begin(first)
         again = lease_request_of(store, first)
         assert await store.table.acquire(again, seconds=5)
-        assert not await store.table.acquire(replace(again, call_id=new_id()), seconds=5)
+        assert not await store.table.acquire(replace(again, call_id=uuid7()), seconds=5)
         await store.store(lease, b"outcome")
         assert not await store.table.acquire(again, seconds=5)
 
     async def test_a_key_that_was_taken_for_nobody_is_released(self, store, database) -> None:
         first = new_request()
         await store.store(await store.begin(new_request()), b"connected")
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await session.execute(text("LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE"))
             leaving = asyncio.create_task(store.begin(first))
             hurried = asyncio.create_task(store.begin(new_request(seconds=0.3)))
@@ -340,7 +346,7 @@ class TestManyAtOnce:
         assert await run(database, _CALL, id=first.call_id) == []
         assert isinstance(await store.begin(sent_again(first)), IdempotencyLease)
 
-    async def test_keys_taken_one_by_one_are_released_when_the_rest_cannot_be_asked_for(
+    async def test_keys_taken_one_by_one_are_released_when_the_rest_cannot_be_requested(
         self, store, database
     ) -> None:
         """A read that loses the connection comes between the statements of a batch that was rejected."""
@@ -457,7 +463,7 @@ class TestWhatIsStored:
         mine, theirs = new_request(key_id="a"), new_request(key_id="b")
         for one in (mine, theirs):
             await store.store(await store.begin(one), b"outcome of " + one.key_id.encode())
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await session.execute(
                 text(
                     "UPDATE idempotency_keys SET sealed = (SELECT sealed FROM idempotency_keys WHERE call_id = :a)"
@@ -471,14 +477,14 @@ class TestWhatIsStored:
     async def test_what_has_expired_is_free_and_is_deleted(self, store, database) -> None:
         first = new_request()
         await store.store(await store.begin(first), b"x")
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await session.execute(text("UPDATE idempotency_keys SET expires_at = now() - interval '1 s'"))
         assert isinstance(await store.begin(sent_again(first, content=b"other")), IdempotencyLease)
         await store.sweep()
         assert len(await run(database, "SELECT 1 FROM idempotency_keys")) == 1
 
     async def test_it_is_kept_for_the_time_of_the_setting(self, database, vault) -> None:
-        store = IdempotencyStore(database, vault, seconds=100)
+        store = IdempotencyStore(database, vault, retention_seconds=100)
         await store.begin(first := new_request())
         await store.begin(longer := new_request(seconds=300))
         await store.aclose()

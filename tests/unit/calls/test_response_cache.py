@@ -62,28 +62,28 @@ async def responses() -> ResponseCache:
 def key_of(exact=b"GET /", *, identity=b"", client="a", rule=RULE, cache_control="", seconds=5.0) -> CacheKey:
     deadline = asyncio.get_running_loop().time() + seconds
     return CacheKey(
-        exact, identity=identity, client=client, rule=rule, cache_control=cache_control, deadline=deadline
+        exact, credentials=identity, client=client, rule=rule, cache_control=cache_control, deadline=deadline
     )
 
 
-def verdict(result: Result) -> str:
+def cache_status(result: Result) -> str:
     [found] = [value for name, value in result.headers if name == "X-Cache"]
     return found
 
 
 async def ask(responses, source, **more) -> tuple[str, bytes]:
     result = await responses.get(key_of(**more), source)
-    return verdict(result), await result.read()
+    return cache_status(result), await result.read()
 
 
 class TestOneAfterTheOther:
-    async def test_what_is_fresh_is_not_asked_for(self, responses) -> None:
+    async def test_what_is_fresh_is_not_requested(self, responses) -> None:
         source = Source(cache_control="max-age=60")
         assert await ask(responses, source) == ("miss", b"body")
         assert await ask(responses, source) == ("hit", b"body")
         assert len(source.asked) == 1
 
-    async def test_its_age_is_told(self, responses) -> None:
+    async def test_its_age_is_in_the_response(self, responses) -> None:
         source = Source(cache_control="max-age=60", age="20")
         await ask(responses, source)
         result = await responses.get(key_of(), source)
@@ -91,17 +91,17 @@ class TestOneAfterTheOther:
         assert ("X-Number", "1") in result.headers
 
     @pytest.mark.parametrize("said", ["no-store", "max-age=0", ""])
-    async def test_what_may_not_be_kept_is_asked_for(self, responses, said) -> None:
+    async def test_what_may_not_be_cached_is_requested(self, responses, said) -> None:
         source = Source(cache_control=said)
         assert [await ask(responses, source) for _ in range(2)] == [("miss", b"body")] * 2
         assert len(responses) == 0
 
-    async def test_what_has_grown_stale_is_asked_for(self, responses) -> None:
+    async def test_what_has_grown_stale_is_requested(self, responses) -> None:
         source = Source(cache_control="max-age=60")
         await ask(responses, source)
         assert (await ask(responses, source, rule=CacheRule(seconds=0.000001)))[0] == "miss"
 
-    async def test_other_requests_credentials_and_private_callers_are_kept_apart(self, responses) -> None:
+    async def test_other_requests_credentials_and_private_clients_are_kept_apart(self, responses) -> None:
         source = Source(cache_control="private, max-age=60")
         await ask(responses, source)
         assert (await ask(responses, source))[0] == "hit"
@@ -115,7 +115,7 @@ class TestOneAfterTheOther:
         other = key_of(b"b", identity=b"ca")
         assert one.shared != other.shared
 
-    async def test_callers_share_what_is_not_private(self, responses) -> None:
+    async def test_clients_share_what_is_not_private(self, responses) -> None:
         source = Source(cache_control="max-age=60")
         await ask(responses, source, client="a")
         assert (await ask(responses, source, client="b"))[0] == "hit"
@@ -137,7 +137,7 @@ class TestRevalidation:
         assert ("X-Number", "1") not in result.headers
         assert (await ask(responses, source))[0] == "hit"
 
-    async def test_a_changed_answer_takes_its_place(self, responses) -> None:
+    async def test_a_changed_response_takes_its_place(self, responses) -> None:
         source = Source(cache_control="no-cache", etag='"1"')
         await ask(responses, source)
         source.headers, source.body = {"cache-control": "max-age=60", "etag": '"2"'}, b"new"
@@ -156,7 +156,7 @@ class TestRevalidation:
 
         assert await ask(responses, other) == ("miss", b"body")
 
-    async def test_a_304_that_forbids_keeping_is_followed_by_a_full_answer(self, responses) -> None:
+    async def test_a_304_that_forbids_keeping_is_followed_by_a_full_response(self, responses) -> None:
         source = Source(cache_control="no-cache", etag='"1"')
         await ask(responses, source)
 
@@ -197,7 +197,7 @@ class TestErrors:
             UpstreamRejected("no", response=UpstreamErrorResponse(503)),
         ],
     )
-    async def test_an_older_answer_stands_in_where_that_is_allowed(self, responses, error) -> None:
+    async def test_an_older_response_stands_in_where_that_is_allowed(self, responses, error) -> None:
         source = Source(cache_control="max-age=60", age="59.9")
         source.headers["age"] = "59"
         await ask(responses, source, rule=LENIENT)
@@ -221,7 +221,7 @@ class TestErrors:
         with pytest.raises(UpstreamTimeout):
             await ask(responses, source)
 
-    async def test_an_error_is_not_kept(self, responses) -> None:
+    async def test_an_error_is_not_cached(self, responses) -> None:
         source = Source(cache_control="max-age=60")
         source.error = UpstreamTimeout()
         with pytest.raises(UpstreamTimeout):
@@ -293,7 +293,7 @@ class TestAtTheSameTime:
         with pytest.raises(UpstreamTimeout):
             await leader
 
-    async def test_what_cannot_be_shared_is_asked_for_side_by_side(self, responses) -> None:
+    async def test_what_cannot_be_shared_is_requested_side_by_side(self, responses) -> None:
         source = Source(cache_control="no-store")
         await ask(responses, source)
         source.gate = asyncio.Event()
@@ -303,7 +303,7 @@ class TestAtTheSameTime:
         source.gate.set()
         await asyncio.gather(*asking)
 
-    async def test_private_answers_go_to_their_callers_only(self, responses) -> None:
+    async def test_private_responses_go_to_their_clients_only(self, responses) -> None:
         source = Source(cache_control="private, max-age=60")
         source.gate = asyncio.Event()
         asking = [asyncio.create_task(ask(responses, source, client=client)) for client in "aabbcc"]
@@ -324,7 +324,7 @@ class TestBounds:
         assert (await ask(responses, source, exact=b"0"))[0] == "miss"
 
     @pytest.mark.parametrize("streams", [True, False])
-    async def test_a_large_answer_is_passed_on_whole_and_not_kept(self, responses, streams) -> None:
+    async def test_a_large_response_is_passed_on_whole_and_not_cached(self, responses, streams) -> None:
         # An eighth of the memory is the most that one may take.
         body = bytes(range(256)) * 600
         source = Source(body, cache_control="max-age=60")
@@ -333,7 +333,7 @@ class TestBounds:
         assert await result.read() == body
         assert len(responses) == 0
 
-    async def test_a_small_stream_is_kept(self, responses) -> None:
+    async def test_a_small_stream_is_cached(self, responses) -> None:
         source = Source(b"y" * 1000, cache_control="max-age=60")
         source.streams = True
         assert await ask(responses, source) == ("miss", b"y" * 1000)

@@ -55,7 +55,7 @@ async def test_a_plan_is_loaded_once_for_all_who_wait(stored):
     assert len({id(plan) for plan in plans}) == 1
 
 
-async def test_a_caller_that_leaves_does_not_end_the_load_of_the_others(stored):
+async def test_a_client_that_disconnects_does_not_end_the_load_of_the_others(stored):
     stored.add("p.a", uuid4())
     stored.gate.clear()
     catalog = Catalog(stored.load)
@@ -68,7 +68,7 @@ async def test_a_caller_that_leaves_does_not_end_the_load_of_the_others(stored):
     assert (await second).name == "p.a"
 
 
-async def test_what_does_not_exist_is_asked_for_again(stored):
+async def test_what_does_not_exist_is_requested_again(stored):
     catalog = Catalog(stored.load)
     with pytest.raises(NotFound):
         await catalog.plan("p.a")

@@ -56,13 +56,13 @@ async def feeds(database, database_url):
 async def write(database, *, kind="tool", count=1):
     provider = uuid4()
     for number in range(count):
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await record_change(session, kind=kind, provider_id=provider, object_id=str(number))
     return provider
 
 
 async def listeners(database):
-    async with database.reading() as session:
+    async with database.read_session() as session:
         found = await session.execute(
             text(
                 "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
@@ -86,7 +86,7 @@ async def test_catch_up_delivers_what_is_committed(database, feeds):
     ]
 
 
-async def test_nothing_is_told_twice_and_what_was_before_the_start_is_not_told(database, feeds):
+async def test_nothing_is_delivered_twice_and_what_was_before_the_start_is_not_delivered(database, feeds):
     await write(database)
     feed, told = await feeds(listen=False)
     await feed.catch_up()
@@ -119,7 +119,7 @@ async def test_without_listen_the_poll_finds_changes(database, feeds):
 async def test_a_killed_listening_connection_is_opened_again_and_nothing_is_lost(database, feeds):
     _, told = await feeds(poll_seconds=60)
     await until(lambda: _some(listeners(database)))
-    async with database.writing() as session:
+    async with database.transaction() as session:
         for pid in await listeners(database):
             await session.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
     await write(database)
@@ -151,7 +151,7 @@ async def test_concurrent_writers_are_numbered_without_gaps_and_none_is_missed(d
 async def test_a_rolled_back_write_leaves_no_trace(database, feeds):
     feed, told = await feeds(listen=False)
     with pytest.raises(ZeroDivisionError):  # noqa: PT012
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await record_change(session, kind="tool", object_id="x")
             raise ZeroDivisionError
     await write(database)
@@ -163,7 +163,7 @@ async def test_a_rolled_back_write_leaves_no_trace(database, feeds):
 async def test_pruned_changes_become_one_all(database, feeds):
     feed, told = await feeds(listen=False)
     await write(database, count=3)
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(text("DELETE FROM changes WHERE seq = :seq"), {"seq": feed.position + 1})
     await feed.catch_up()
     assert [change.kind for change in told.changes] == ["all"]
@@ -178,7 +178,7 @@ async def test_a_counter_that_went_back_means_a_restored_backup(database, feeds)
     await feed.catch_up()
     before = feed.position
     told.changes.clear()
-    async with database.writing() as session:
+    async with database.transaction() as session:
         await session.execute(text("DELETE FROM changes WHERE seq > :seq"), {"seq": before - 2})
         await session.execute(text("UPDATE change_counter SET last = :last"), {"last": before - 2})
     await feed.catch_up()
@@ -256,7 +256,7 @@ async def test_a_listening_connection_that_is_silent_for_good_is_given_up(databa
         await feed.aclose()
 
 
-async def test_a_subscriber_that_cannot_read_the_database_is_told_everything_later(database, feeds):
+async def test_a_subscriber_that_cannot_read_the_database_gets_a_change_of_everything_later(database, feeds):
     feed, told = await feeds(listen=False)
 
     async def away(changes):

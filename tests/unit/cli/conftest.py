@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typer.testing import CliRunner
 
-from app.cli.main import app
+from app.cli.root import app
 
 KEY = "utcpgw_0123456789abcdef_canary"
 

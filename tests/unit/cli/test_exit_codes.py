@@ -45,8 +45,8 @@ def test_unreachable_gateway_exits_with_3(spawn: Run) -> None:
 
 def test_partly_failed_import_exits_with_4(spawn: Run, stub: Any) -> None:
     entries = [
-        {"name": "a", "verdict": "registered"},
-        {"name": "b", "verdict": "failed", "problem": {"title": "No", "detail": "No such host."}},
+        {"name": "a", "outcome": "registered"},
+        {"name": "b", "outcome": "failed", "problem": {"title": "No", "detail": "No such host."}},
     ]
     stub.on("POST", "/providers", {"entries": entries})
     assert spawn("providers", "import", "-", stdin=b"[{},{}]").code == 4
@@ -74,7 +74,7 @@ def test_closed_pipe_causes_no_traceback(stub: Any, clean_environment: None) -> 
 
 def test_client_commands_do_not_import_the_gateway(clean_environment: None) -> None:
     """A command in a script's loop must start fast: the server's libraries cost a second."""
-    code = "import sys; from app.cli.main import app; print({'sqlalchemy', 'uvicorn', 'aiohttp'} & {*sys.modules})"
+    code = "import sys; from app.cli.root import app; print({'sqlalchemy', 'uvicorn', 'aiohttp'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.decode().strip() == "set()"
 

@@ -36,7 +36,7 @@ BROKEN = (
     + """
   /broken/{id}:
     get:
-      parameters: [{$ref: "#/components/parameters/absent"}]
+      parameters: [{name: id, in: path, required: true, schema: {type: string}}, {in: query, required: true}]
       responses: {"200": {description: ok}}
 """
 )
@@ -48,7 +48,7 @@ def pets(tmp_path: Path) -> str:
     return str(tmp_path / "pets.yaml")
 
 
-def test_every_operation_has_a_verdict_and_tokens(run: Run, stub: Any, pets: str) -> None:
+def test_every_operation_has_an_outcome_and_tokens(run: Run, stub: Any, pets: str) -> None:
     ran = run("openapi", "check", pets)
     assert ran.code == 0
     rows = {line.split()[-3 if "GET" in line else 0]: line for line in ran.out.splitlines() if line.strip()}
@@ -63,14 +63,15 @@ def test_every_operation_has_a_verdict_and_tokens(run: Run, stub: Any, pets: str
 def test_the_report_is_pure_json_for_programs(run: Run, pets: str) -> None:
     found = run("openapi", "check", pets, "--json").json()
     conversion = convert(PETS.encode(), options=ConvertOptions())
-    assert found["report"]["counts"] == conversion.report["counts"]
-    assert found["report"] == conversion.report
+    assert found["report"]["counts"] == conversion.report.counts.to_json()
+    assert found["report"] == conversion.report.to_json()
     assert found["tokens"] == sum(one["tokens"] for one in found["report"]["operations"]) > 0
 
 
 def test_tokens_are_a_quarter_of_the_json_length(pets: str) -> None:
     conversion = convert(PETS.encode(), options=ConvertOptions())
-    tool, tokens = conversion.tools[0], conversion.report["operations"][0]["tokens"]
+    tool, tokens = conversion.tools[0], conversion.report.operations[0].tokens
+    assert tokens is not None
     shown = orjson.dumps({"name": tool.name, "description": tool.description, "inputs": tool.inputs})
     assert len(shown) / 4 <= tokens < len(shown) / 4 + 1
 
@@ -151,3 +152,30 @@ def test_progress_of_a_long_document_is_shown(
     ran = run("openapi", "check", "-", "--json", stdin=orjson.dumps(document))
     assert "100 of 120" in ran.err
     assert ran.json()["report"]["counts"]["accepted"] == 120
+
+
+def test_servers_with_variables_are_shown_and_chosen(run: Run) -> None:
+    servers = (
+        'servers: [{url: "https://{tenant}.example.com", description: Live}, '
+        '{url: "https://{region}.example.com", description: Test, '
+        "variables: {region: {default: eu, enum: [eu, us]}}}]"
+    )
+    document = PETS.replace('servers: [{url: "https://api.example.com/v1"}]', servers)
+    shown = run("openapi", "check", "-", stdin=document)
+    assert "tenant (no default)" in shown.out
+    assert "region=eu (eu, us)" in shown.out
+    chosen = run(
+        "openapi", "check", "-", "--server", "Live", "--server-variable", "tenant=acme", stdin=document
+    )
+    assert "https://acme.example.com" in chosen.out
+    rejected = run("openapi", "check", "-", "--server", "Liv", "--server-variable", "x=1", stdin=document)
+    assert rejected.code == 1
+    assert "/options/server" in rejected.err
+    assert "`Live`" in rejected.err
+    assert "/options/server_variables/x" in rejected.err
+
+
+def test_fields_without_effect_are_on_one_line(run: Run) -> None:
+    ran = run("openapi", "check", "-", stdin=PETS.replace("title: Pets", "title: Pets, license: {name: MIT}"))
+    [line] = [line for line in ran.out.splitlines() if line.startswith("no effect")]
+    assert line.split(maxsplit=2)[2] == "Info license (1), Response description (2)"

@@ -18,7 +18,7 @@ def test_a_problem_becomes_sentences_with_every_pointer(run: Run, stub: Any) -> 
         "/tools/library.search/call",
         slug="invalid-arguments",
         status=422,
-        title="The arguments do not fit the tool's inputs",
+        title="The arguments are not valid for the tool's inputs",
         detail="Two arguments are wrong.",
         errors=[
             {"pointer": "/limit", "detail": "is not an integer", "expected": "integer"},
@@ -29,7 +29,7 @@ def test_a_problem_becomes_sentences_with_every_pointer(run: Run, stub: Any) -> 
     assert ran.code == 1
     assert ran.out == ""
     assert ran.err.splitlines()[:3] == [
-        "Error: The arguments do not fit the tool's inputs. Two arguments are wrong.",
+        "Error: The arguments are not valid for the tool's inputs. Two arguments are wrong.",
         "  /limit: is not an integer (expected: integer)",
         "  /q: is missing",
     ]
@@ -144,6 +144,16 @@ def test_every_list_is_pure_json_for_programs(
     ran = run(*words, "--json")
     assert ran.json()["items"] == [{"name": "n", "extra": [1, {"a": None}]}]
     assert ran.err == ""
+
+
+@pytest.mark.parametrize(("method", "path", "words"), [*LISTS, ("GET", "/events", ("events", "list"))])
+def test_every_list_can_be_sorted_and_searched(
+    run: Run, stub: Any, method: str, path: str, words: tuple[str, ...]
+) -> None:
+    stub.on(method, path, {"items": [], "next_cursor": None, "total": 0, "total_at_least": None})
+    ran = run(*words, "--sort", "-name", "--query", "sea", "--json")
+    assert stub.seen[0].query == {"sort": "-name", "q": "sea", "limit": "50"}
+    assert ran.json()["total"] == 0
 
 
 def test_cells_are_one_line() -> None:

@@ -13,22 +13,22 @@ Run = Callable[..., Any]
 DIFFERENCE = {"added": ["GET /a"], "changed": [], "unchanged": ["GET /b"], "removed": []}
 
 
-def report(*verdicts: str) -> dict[str, Any]:
+def report(*outcomes: str) -> dict[str, Any]:
     operations = [
         {
             "source_key": f"GET /{number}",
             "name": f"t{number}",
-            "verdict": verdict,
+            "outcome": outcome,
             "pointer": "",
             "notes": [],
-            **({"reason": "It has no name."} if verdict == "skipped" else {}),
+            **({"reason": "It has no name."} if outcome == "skipped" else {}),
         }
-        for number, verdict in enumerate(verdicts)
+        for number, outcome in enumerate(outcomes)
     ]
-    skipped = verdicts.count("skipped")
+    skipped = outcomes.count("skipped")
     counts = {
-        "operations": len(verdicts),
-        "accepted": len(verdicts) - skipped,
+        "operations": len(outcomes),
+        "accepted": len(outcomes) - skipped,
         "renamed": 0,
         "skipped": skipped,
     }
@@ -36,14 +36,14 @@ def report(*verdicts: str) -> dict[str, Any]:
     return {"counts": counts, "operations": operations, "warnings": warnings}
 
 
-def registered(*verdicts: str, **members: Any) -> dict[str, Any]:
+def registered(*outcomes: str, **members: Any) -> dict[str, Any]:
     return {
         "name": "pets",
         "kind": "openapi",
         "origins": ["https://api.example.com"],
-        "tool_count": len(verdicts),
+        "tool_count": len(outcomes),
         "slots": [{"slot": "key", "kind": "api_key", "stored": False}],
-        "report": report(*verdicts),
+        "report": report(*outcomes),
         "needs_consent": [],
         **members,
     }
@@ -163,7 +163,7 @@ def test_failed_asynchronous_import_is_reported_like_a_direct_failure(run: Run, 
     assert "Error: Unusable. No paths." in ran.err
 
 
-def test_key_without_scope_to_poll_is_told_that_the_import_continues(run: Run, stub: Any) -> None:
+def test_key_without_scope_to_poll_is_informed_that_the_import_continues(run: Run, stub: Any) -> None:
     stub.on("POST", "/providers", pending(), status=202)
     stub.problem("GET", "/imports/0199", status=403, title="Forbidden", detail="providers:read is missing.")
     ran = run("providers", "add", "https://api.example.com/openapi.json")
@@ -172,25 +172,25 @@ def test_key_without_scope_to_poll_is_told_that_the_import_continues(run: Run, s
     assert len(stub.seen) == 2
 
 
-def entries(*verdicts: str) -> dict[str, Any]:
+def entries(*outcomes: str) -> dict[str, Any]:
     return {
         "entries": [
             {
                 "name": f"p{number}",
-                "verdict": verdict,
+                "outcome": outcome,
                 "status": 201,
                 "problem": {"title": "The upstream cannot be reached", "detail": "No such host."}
-                if verdict == "failed"
+                if outcome == "failed"
                 else None,
             }
-            for number, verdict in enumerate(verdicts)
+            for number, outcome in enumerate(outcomes)
         ],
         "counts": {},
     }
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "code"),
+    ("outcomes", "code"),
     [
         (("registered", "unchanged"), 0),
         (("registered", "failed"), 4),
@@ -200,19 +200,19 @@ def entries(*verdicts: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("words", [("providers", "import", "-"), ("import", "-"), ("providers", "add", "-")])
-def test_a_list_gives_a_verdict_for_each_entry(
-    run: Run, stub: Any, words: tuple[str, ...], verdicts: tuple[str, ...], code: int
+def test_a_list_shows_the_outcome_of_each_entry(
+    run: Run, stub: Any, words: tuple[str, ...], outcomes: tuple[str, ...], code: int
 ) -> None:
-    stub.on("POST", "/providers", entries(*verdicts), status=207)
-    stub.on("POST", "/import", entries(*verdicts), status=207)
+    stub.on("POST", "/providers", entries(*outcomes), status=207)
+    stub.on("POST", "/import", entries(*outcomes), status=207)
     ran = run(*words, stdin="[]")
     assert ran.code == code
-    for number, verdict in enumerate(verdicts):
+    for number, outcome in enumerate(outcomes):
         line = next(line for line in ran.out.splitlines() if f"p{number}" in line)
-        assert line.startswith(verdict)
-        assert ("No such host." in line) == (verdict == "failed")
+        assert line.startswith(outcome)
+        assert ("No such host." in line) == (outcome == "failed")
     ran = run(*words, "--json", stdin="[]")
-    assert (ran.code, ran.json()) == (code, entries(*verdicts))
+    assert (ran.code, ran.json()) == (code, entries(*outcomes))
 
 
 def test_import_rejects_a_file_that_is_not_json(run: Run, stub: Any) -> None:
@@ -258,9 +258,11 @@ def test_show_says_which_credential_is_missing(run: Run, stub: Any) -> None:
 def test_remove_needs_confirmation(run: Run, stub: Any) -> None:
     stub.on("DELETE", "/providers/a")
     stub.on("DELETE", "/providers/b")
-    assert run("providers", "remove", "a", "b").code == 1
-    assert stub.seen == []
-    assert run("providers", "remove", "a", "b", stdin="y\n").code == 0
+    refused = run("providers", "remove", "a", "b", stdin="y\n")
+    assert (refused.code, stub.seen) == (2, [])
+    assert "There is no terminal to ask on" in refused.err
+    assert "--yes" in refused.err
+    assert run("providers", "remove", "a", "b", "--yes").code == 0
     assert run("providers", "remove", "a", "--yes", "--json").json() == {"removed": ["a"]}
 
 
@@ -298,11 +300,11 @@ def test_overlay_and_root_are_sent_with_the_document(run: Run, stub: Any, tmp_pa
     assert (refused.code, len(stub.seen)) == (2, 2)
 
 
-HELD = {
+PENDING = {
     "source_key": "GET /pets",
     "change": "changed",
-    "verdict": "breaking",
-    "held": True,
+    "compatibility": "breaking",
+    "pending_approval": True,
     "differences": [
         {
             "aspect": "server",
@@ -315,10 +317,10 @@ HELD = {
 }
 
 
-def test_refresh_shows_verdicts_and_pending_changes(run: Run, stub: Any) -> None:
-    keys = {"added": [], "changed": [], "unchanged": [], "removed": [], "held": ["GET /pets"]}
-    difference = {**keys, "verdict": "breaking", "operations": [HELD]}
-    pending = {"since": "2030-01-01T00:00:00Z", "operations": [HELD]}
+def test_refresh_shows_compatibility_and_pending_changes(run: Run, stub: Any) -> None:
+    keys = {"added": [], "changed": [], "unchanged": [], "removed": [], "pending_approval": ["GET /pets"]}
+    difference = {**keys, "compatibility": "breaking", "operations": [PENDING]}
+    pending = {"since": "2030-01-01T00:00:00Z", "operations": [PENDING]}
     stub.on("POST", "/providers/pets/refresh", {"name": "pets", "difference": difference, "pending": pending})
     ran = run("providers", "refresh", "pets")
     assert ran.code == 0
@@ -330,11 +332,11 @@ def test_refresh_shows_verdicts_and_pending_changes(run: Run, stub: Any) -> None
 
 
 def test_approve_sends_the_etag_of_what_was_shown(run: Run, stub: Any) -> None:
-    provider = {"name": "pets", "pending": {"since": "x", "operations": [HELD]}}
+    provider = {"name": "pets", "pending": {"since": "x", "operations": [PENDING]}}
     stub.on("GET", "/providers/pets", provider, headers={"ETag": '"7"'})
     stub.on("POST", "/providers/pets/approve", {"name": "pets", "origins": ["https://b.example"]})
-    refused = run("providers", "approve", "pets", stdin="n\n")
-    assert (refused.code, len(stub.seen)) == (1, 1)
+    refused = run("providers", "approve", "pets", stdin="y\n")
+    assert (refused.code, len(stub.seen)) == (2, 1)
     assert "https://b.example" in refused.out
     ran = run("providers", "approve", "pets", "--yes")
     assert ran.code == 0
@@ -342,3 +344,39 @@ def test_approve_sends_the_etag_of_what_was_shown(run: Run, stub: Any) -> None:
     assert "https://b.example" in ran.err
     stub.problem("POST", "/providers/pets/approve", status=412, title="It has changed")
     assert run("providers", "approve", "pets", "--yes").code == 1
+
+
+def test_the_server_and_its_variables_go_with_a_registration(run: Run, stub: Any) -> None:
+    stub.on("POST", "/providers", registered("accepted"), status=201)
+    chosen = ("--server", "Production", "--server-variable", "tenant=acme", "--server-variable", "base=a=b")
+    assert run("providers", "add", "https://api.example.com/o.json", "--name", "pets", *chosen).code == 0
+    assert orjson.loads(stub.seen[0].body)["options"] == {
+        "server": "Production",
+        "server_variables": {"tenant": "acme", "base": "a=b"},
+    }
+    ran = run("providers", "add", "https://api.example.com/o.json", "--server-variable", "tenant")
+    assert ran.code == 2
+    assert "NAME=VALUE" in ran.err
+
+
+def test_refresh_stores_the_server_and_adds_to_the_variables(run: Run, stub: Any) -> None:
+    stub.on("GET", "/providers/pets", {"options": {"server_variables": {"region": "eu", "tenant": "demo"}}})
+    stub.on("PATCH", "/providers/pets", {"name": "pets"})
+    stub.on("POST", "/providers/pets/refresh", registered("accepted", difference=DIFFERENCE))
+    assert run("providers", "refresh", "pets", "--server-variable", "tenant=acme").code == 0
+    assert [one.method for one in stub.seen] == ["GET", "PATCH", "POST"]
+    assert orjson.loads(stub.seen[1].body) == {
+        "options": {"server_variables": {"region": "eu", "tenant": "acme"}}
+    }
+
+
+def test_a_refresh_that_rejects_the_server_restores_what_was_stored(run: Run, stub: Any) -> None:
+    stub.on("GET", "/providers/pets", {"options": {"server_variables": {"region": "eu"}}})
+    stub.on("PATCH", "/providers/pets", {"name": "pets"})
+    stub.problem("POST", "/providers/pets/refresh", status=422, title="The options do not fit the document")
+    chosen = ("--server", "nope", "--server-variable", "region=mars")
+    assert run("providers", "refresh", "pets", *chosen).code == 1
+    assert [one.method for one in stub.seen] == ["GET", "PATCH", "POST", "PATCH"]
+    assert orjson.loads(stub.seen[-1].body) == {
+        "options": {"server": None, "server_variables": {"region": "eu"}}
+    }

@@ -15,6 +15,8 @@ import pytest
 from app.cli.sample import SampleError, registration_of, sample_api, stop
 from app.cli.welcome import Welcome, text_of
 
+pytestmark = pytest.mark.slow
+
 
 def test_busy_port_raises_an_error_and_leaves_no_process(tmp_path):
     before = {p.pid for p in psutil.Process().children()}

@@ -48,6 +48,48 @@ def put(stub: Any) -> list[Any]:
                 "scope": "r w",
             },
         ),
+        (("-k", "digest", "--username", "ann"), {"kind": "digest", "username": "ann", "password": CANARY}),
+        (
+            ("-k", "aws_sigv4", "--access-key-id", "A", "--region", "eu-west-1", "--service", "s3"),
+            {
+                "kind": "aws_sigv4",
+                "access_key_id": "A",
+                "region": "eu-west-1",
+                "service": "s3",
+                "secret_access_key": CANARY,
+            },
+        ),
+        (
+            ("-k", "hmac", "--key-id", "7", "--recipe", '{"algorithm": "sha512"}'),
+            {"kind": "hmac", "key_id": "7", "algorithm": "sha512", "secret": CANARY},
+        ),
+        (
+            ("-k", "google_service_account", "--scope", "s", "--subject", "me@example.com"),
+            {"kind": "google_service_account", "scope": "s", "subject": "me@example.com", "key": CANARY},
+        ),
+        (
+            ("-k", "oauth2", "--client-id", "id", "--grant-type", "refresh_token"),
+            {"kind": "oauth2", "client_id": "id", "grant_type": "refresh_token", "refresh_token": CANARY},
+        ),
+        (
+            ("-k", "oauth2", "--issuer", "me", "--grant-type", "jwt_bearer", "--key-id", "k"),
+            {
+                "kind": "oauth2",
+                "issuer": "me",
+                "grant_type": "jwt_bearer",
+                "key_id": "k",
+                "private_key": CANARY,
+            },
+        ),
+        (
+            ("-k", "oauth2", "--client-id", "id", "--token-endpoint-auth-method", "private_key_jwt"),
+            {
+                "kind": "oauth2",
+                "client_id": "id",
+                "token_endpoint_auth_method": "private_key_jwt",
+                "private_key": CANARY,
+            },
+        ),
     ],
 )
 def test_each_kind_takes_its_secret_from_standard_input(
@@ -248,3 +290,34 @@ def test_revoking_and_removing(run: Run, stub: Any) -> None:
     assert run("variables", "remove", "A").code == 0
     assert run("credentials", "remove", "api", "main").code == 0
     assert run("keys", "revoke", "k2").code == 1
+
+
+def test_further_secrets_come_from_sources_of_their_own(
+    run: Run, stub: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub.on(*GET, going(HOME))
+    stub.on(*PUT, {"slot": "main", "allowed_origins": [HOME]})
+    monkeypatch.setenv("SESSION", "the-session-token")
+    aws = ("-k", "aws_sigv4", "--access-key-id", "A", "--region", "r", "--service", "s3")
+    ran = run("credentials", "set", "api", "main", *aws, "--session-token", "env:SESSION", stdin=CANARY)
+    assert ran.code == 0, ran.err
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text('{"encoding": "base64"}')
+    ran = run("credentials", "set", "api", "main", "-k", "hmac", "--recipe", f"@{recipe}", stdin=CANARY)
+    assert ran.code == 0, ran.err
+    first, second = put(stub)
+    assert (first["session_token"], second["encoding"]) == ("the-session-token", "base64")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-k", "hmac", "--recipe", "[1]"),
+        ("-k", "bearer", "--recipe", "{}"),
+        ("-k", "hmac", "--session-token", "env:HOME"),
+        ("-k", "aws_sigv4", "--region", "r", "--service", "s3"),
+    ],
+)
+def test_an_option_of_another_kind_stores_nothing(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+    assert run("credentials", "set", "api", "main", *words, stdin=CANARY).code == 2
+    assert put(stub) == []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +102,18 @@ def test_dry_run_shows_the_request(run: Run, stub: Any) -> None:
     ran = run("tools", "call", "library.search", "q=x", "--dry-run")
     assert ran.json()["method"] == "GET"
     assert stub.seen[0].query == {"dry_run": "true"}
+
+
+def test_responses_are_decoded_and_validated_by_preference(run: Run, stub: Any) -> None:
+    stub.on(*CALL, {"n": "x"}, headers={"X-Response-Violations": 'count=1, at=("#/n")'})
+    ran = run("tools", "call", "library.search", "--decode", "--validate")
+    assert (ran.code, ran.json()) == (0, {"n": "x"})
+    assert 'does not fit the output schema of the tool: count=1, at=("#/n")' in ran.err
+    assert stub.seen[0].headers["prefer"] == "decode-response, validate-response"
+    stub.on(*CALL, {"n": 1}, headers={"X-Response-Violations": "count=0"})
+    assert run("tools", "call", "library.search", "--validate").err == ""
+    run("tools", "call", "library.search")
+    assert "prefer" not in stub.seen[2].headers
 
 
 def test_arguments_come_from_a_file_or_standard_input(run: Run, stub: Any, tmp_path: Path) -> None:
@@ -201,3 +214,17 @@ def test_verbose_shows_id_status_and_timing(run: Run, stub: Any) -> None:
     ran = run("tools", "call", "library.search", "-v")
     assert ran.out == "{}"
     assert "0199-call" in ran.err
+
+
+@pytest.mark.parametrize(
+    "number", ["0.12345678901234567890123", "1e400", "123456789012345678901234567890", "1.10", "-0.0", "7"]
+)
+def test_numbers_are_sent_as_they_are_written(number: str) -> None:
+    arguments = tool_arguments([f"n:={number}"], base=f'{{"deep": [{{"n": {number}}}]}}')
+    assert orjson.dumps(arguments).decode() == f'{{"deep":[{{"n":{number}}}],"n":{number}}}'
+
+
+@pytest.mark.parametrize("text", ["NaN", "[1,", r'"\ud800"', "[" * 100_000])
+def test_what_is_no_json_is_no_argument(text: str) -> None:
+    with pytest.raises(InputError, match="not JSON"):
+        tool_arguments([f"n:={text}"])

@@ -2,15 +2,18 @@
 
 from app.credentials.permissions import UNRESTRICTED
 from app.credentials.variable_scope import scope_of
-from app.models import Variable, new_id
+from app.models import Variable
+from app.uuid7 import uuid7
 
 
 def variable(name, value=None, *, own=False):
-    return Variable(name=name, secret=value is None, value=value, provider_id=new_id() if own else None)
+    return Variable(name=name, secret=value is None, value=value, provider_id=uuid7() if own else None)
 
 
-def scope(*rows, provider="my_gw", environment=None, fetched=False, reach=UNRESTRICTED):
-    return scope_of(provider, rows, environment=environment or {}, permissions=reach, is_fetched=fetched)
+def scope(*rows, provider="my_gw", environment=None, fetched=False, permissions=UNRESTRICTED):
+    return scope_of(
+        provider, rows, environment=environment or {}, permissions=permissions, is_fetched=fetched
+    )
 
 
 def test_variables_of_the_provider_hide_those_of_tenant_and_environment():
@@ -29,7 +32,7 @@ def test_both_spellings_of_a_namespaced_variable_are_found():
 def test_fetched_text_finds_own_and_namespaced_variables_only():
     narrow = scope(
         variable("KEY"), variable("my__gw_B"), variable("C", own=True), environment={"E": "1"}
-    ).narrowed()
+    ).for_fetched_text()
     assert narrow.find("KEY") is None
     assert narrow.find("my__gw_KEY") is None
     assert narrow.find("E") is None

@@ -161,7 +161,7 @@ class TestTheConnection:
         found = await asyncio.gather(*(connection.run("SELECT $1::int", number) for number in range(20)))
         assert [rows[0][0] for rows in found] == list(range(20))
 
-    async def test_a_rejected_statement_is_the_callers_affair(self, connection: CommitConnection) -> None:
+    async def test_a_rejected_statement_is_the_clients_error(self, connection: CommitConnection) -> None:
         with pytest.raises(asyncpg.DivisionByZeroError):
             await connection.run("SELECT 1 / 0")
         assert await connection.run("SELECT 1")

@@ -77,6 +77,82 @@ def test_forwarded_headers_are_believed_from_the_network_of_nginx_only():
     assert SERVICES["gateway"]["environment"]["FORWARDED_ALLOW_IPS"] == subnet
 
 
+#: Settings that the composition decides itself, with the reason.
+FIXED = {
+    "PORT": "nginx and the image's health check expect it",
+    "FORWARDED_ALLOW_IPS": "only nginx on the composition's own network is trusted",
+}
+_VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])((?:[^{}]|\$\{[^{}]*\})*))?\}")
+
+
+def interpolated(text: str, variables: dict[str, str]) -> str:
+    """The text as Compose interpolates it: ${NAME}, ${NAME:-default}, ${NAME:?message}, defaults nested."""
+
+    def value(match: re.Match[str]) -> str:
+        name, operator, rest = match.groups()
+        if variables.get(name):
+            return variables[name]
+        if operator == "?":
+            raise LookupError(f"{name}: {rest}")
+        return interpolated(rest or "", variables)
+
+    return _VARIABLE.sub(value, text)
+
+
+def container_environment(service: str, variables: dict[str, str]) -> dict[str, str]:
+    """What a container gets of `.env`: env_file first, which `environment` overrides (Compose file reference)."""
+    (file,) = SERVICES[service]["env_file"]
+    assert file == {"path": ".env", "required": False}
+    chosen = SERVICES[service]["environment"]
+    return variables | {name: interpolated(text, variables) for name, text in chosen.items()}
+
+
+@pytest.mark.parametrize("service", ["gateway", "migrate"])
+def test_every_setting_of_the_env_file_arrives_in_the_container(service):
+    from app.settings import Settings
+
+    given = {name.upper(): f"given-{name}" for name in Settings.model_fields}
+    arrived = container_environment(service, given | {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r"})
+    assert {name for name in given if arrived[name] != given[name]} == set(FIXED)
+
+
+def test_required_variables_alone_make_a_gateway_that_starts(monkeypatch):
+    from app.settings import Settings
+
+    required = {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r", "PUBLIC_BASE_URL": "https://t.example"}
+    with pytest.raises(LookupError, match=r"^SEALING_KEYS: "):
+        container_environment("gateway", required)
+    arrived = container_environment("gateway", required | {"SEALING_KEYS": "k1:x"})
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in arrived.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings(_env_file=None)
+    assert settings.database_url is not None
+    assert settings.database_url.get_secret_value() == "postgresql://gateway:p@postgres:5432/gateway"
+    assert settings.redis_url is not None
+    assert settings.redis_url.get_secret_value() == "redis://:r@redis:6379/0"
+    assert (settings.port, settings.base_url) == (8000, "https://t.example")
+
+
+def test_variables_of_compose_are_settings_or_documented_as_its_own():
+    from app.settings import Settings
+    from scripts.configuration import COMPOSE as VARIABLES
+
+    used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
+    assert used - {name.upper() for name in Settings.model_fields} == {name for name, _, _ in VARIABLES}
+    example = (ROOT / ".env.example").read_text()
+    assert all(f"\n# {name}={default}\n" in example for name, default, _ in VARIABLES)
+
+
+def test_what_must_survive_is_on_a_named_volume():
+    (mount,) = SERVICES["postgres"]["volumes"]
+    assert mount == "postgres:/var/lib/postgresql/data"
+    assert "postgres" in COMPOSE["volumes"]
+    assert SERVICES["redis"]["tmpfs"] == ["/data"]
+    assert "volumes" not in SERVICES["gateway"]
+
+
 def test_variables_of_the_gateway_are_settings_that_exist():
     from app.settings import Settings
 
@@ -171,6 +247,34 @@ def test_an_environment_without_python_names_the_package(tmp_path):
     assert "apt-get install python3 python3-venv" in ran.stderr
 
 
+@pytest.mark.parametrize("version", ["3.10", "3.15"])
+def test_an_environment_with_another_python_names_the_versions_that_will_do(tmp_path, version):
+    fake = tmp_path / "python3"
+    fake.write_text(f'#!/bin/bash\ncase "$2" in *exit*) exit 1;; *print*) echo {version};; esac\n')
+    fake.chmod(0o755)
+    ran = _make_environment(tmp_path)
+    assert ran.returncode == 1
+    assert "Python 3.11, 3.12, 3.13 or 3.14 is needed and was not found" in ran.stderr
+    assert f" python3 is {version}." in ran.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_platforms_are_checked_with_each_python_that_the_project_names():
+    import tomllib
+
+    from scripts.platforms import PYTHONS
+
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    named = [
+        one.rpartition(" ")[2]
+        for one in classifiers
+        if one.startswith("Programming Language :: Python :: 3.")
+    ]
+    assert named == list(PYTHONS)
+    script = (ROOT / "requirements" / "venv.sh").read_text()
+    assert all(f"python{version}" in script for version in PYTHONS)
+
+
 def test_a_python_without_venv_names_the_package(tmp_path):
     fake = tmp_path / "python3.11"
     fake.write_text('#!/bin/bash\ncase "$2" in *ensurepip*) exit 1;; *print*) echo 3.11;; esac\nexit 0\n')
@@ -185,12 +289,11 @@ def test_continuous_integration_stops_at_the_first_failure():
     assert "set -euo pipefail" in CI
 
 
-def test_continuous_integration_runs_each_part_by_its_target_within_its_budget():
+def test_continuous_integration_runs_each_part_by_its_target_within_a_time_limit():
     parts = {target: int(seconds) for seconds, target in re.findall(r"^part (\d+) (\S+)$", CI, re.MULTILINE)}
     assert list(parts)[:2] == ["check", "test"]
-    assert parts["check"] <= 120
-    assert parts["test"] <= 800
-    assert sum(parts.values()) < 1200
+    # Nothing hangs for longer than the whole run may take (docs/decisions/0054).
+    assert max(parts.values()) <= 1500
     targets = re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)
     assert set(parts) <= set(targets)
     # What has a short form runs in it.

@@ -53,14 +53,14 @@ def bodies(manuals, provider, version=1):
 
 
 async def execute(registry, statement, **values):
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         await session.execute(text(statement), values)
 
 
 async def change_tool(registry, feed, name, description, *, kind="tool"):
     statement = "UPDATE tools SET description = :text, version = version + 1 WHERE name = :name"
     await execute(registry, statement, text=description, name=name)
-    async with registry.reading() as session:
+    async with registry.read_session() as session:
         row = (
             await session.execute(text("SELECT id, provider_id FROM tools WHERE name = :n"), {"n": name})
         ).one()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 import orjson
+import pytest
 
 from app.catalog.tools import ToolView
 from app.discovery.provider_manuals import ManualSelection, ProviderManual, compose, render_tools
@@ -19,7 +20,7 @@ def tool(name, **fields):
     columns = {
         "id": uuid4(), "provider_id": uuid4(), "provider": "p", "name": f"p.{name}", "alias": f"p_{name}",
         "description": "d", "inputs": {"type": "object"}, "outputs": {}, "tags": [], "registrar_tags": frozenset(),
-        "enabled": True, "deprecated": False, "custom": False, "version": 1, "call_template": {},
+        "enabled": True, "deprecated": False, "custom": False, "requires_approval": False, "version": 1, "call_template": {},
         "security": [], "average_response_size": None, "created_at": moment, "updated_at": moment, **fields,
     }  # fmt: skip
     return ToolView(**columns)
@@ -30,9 +31,59 @@ def manual(tools, **selection):
     return compose([provider_manual], selection=ManualSelection(version=1, **selection), principal=EVERYBODY)
 
 
-def test_a_tool_that_cannot_be_rendered_is_left_out_and_harms_no_other():
+def test_a_tool_that_cannot_be_rendered_is_left_out_and_counted_and_harms_no_other():
     made = manual([tool("a", tags=["\ud800"]), tool("b")])
     assert [entry["name"] for entry in orjson.loads(made.body)["tools"]] == ["p_b"]
+    assert (made.tools, made.left_out) == (1, 1)
+
+
+def test_a_tool_that_is_not_selected_is_not_counted_as_left_out():
+    made = manual([tool("a", tags=["\ud800"]), tool("b", tags=["t"])], tag="t")
+    assert (made.tools, made.left_out) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("template", "streams"),
+    [
+        ({"call_template_type": "sse", "url": "https://a.example/"}, True),
+        ({"call_template_type": "streamable_http", "url": "https://a.example/"}, True),
+        (
+            {"call_template_type": "graphql", "url": "https://a.example/", "operation_type": "subscription"},
+            True,
+        ),
+        ({"call_template_type": "graphql", "url": "https://a.example/", "operation_type": "query"}, False),
+        ({"call_template_type": "grpc", "host": "a", "port": 1, "server_streaming": True}, True),
+        ({"call_template_type": "grpc", "host": "a", "port": 1}, False),
+        ({"call_template_type": "http", "headers": {"accept": "application/json, text/event-stream"}}, True),
+        ({"call_template_type": "http", "accept": "text/event-stream, */*;q=0.1"}, True),
+        ({"call_template_type": "http", "accept": "application/json, */*;q=0.1"}, False),
+        ({"call_template_type": "http", "headers": {"Accept": "application/x-ndjson;q=0.5"}}, True),
+        ({"call_template_type": "http", "headers": {"Accept": "application/json"}}, False),
+        ({"call_template_type": "http"}, False),
+        ({"call_template_type": "tcp", "host": "a", "port": 1}, False),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+def test_tools_that_stream_are_given_as_streamable_http_where_that_is_selected(template, streams, version):
+    view = tool("a", call_template=template)
+    provider = ProviderManual("p", tuple(render_tools([view], version=version, base_url="https://g.example")))
+    for streaming in (False, True):
+        selection = ManualSelection(version=version, streaming=streaming)
+        made = orjson.loads(compose([provider], selection=selection, principal=EVERYBODY).body)
+        [entry] = made["tools"]
+        found = entry["tool_call_template"] if version else entry["tool_provider"]
+        kind = found["call_template_type"] if version else found["provider_type"]
+        if streams and streaming:
+            assert (kind, found["timeout"]) == ("streamable_http" if version else "http_stream", 86_400_000)
+            accept = "application/x-ndjson;form=values, application/octet-stream"
+            assert found["headers"] == {"Accept": accept}
+        else:
+            assert (kind, found["headers"]) == ("http", {"Accept": "application/json"})
+        assert (found["http_method"], found["body_field"], found["content_type"]) == (
+            "POST",
+            "body",
+            "application/json",
+        )
 
 
 def test_the_same_tools_give_the_same_bytes_and_tag_on_every_replica():

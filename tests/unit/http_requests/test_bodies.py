@@ -154,7 +154,7 @@ def test_binary_bodies_are_base64(text):
 
 
 @pytest.mark.parametrize("value", ["not base64!", {"a": 1}, 3, "é", "A"])
-def test_what_is_no_base64_is_refused(value):
+def test_what_is_no_base64_is_rejected(value):
     assert refused(value, "application/octet-stream") == "/body"
 
 
@@ -173,13 +173,13 @@ def test_text(value, media, expected):
     assert place(value, media) == (expected, media)
 
 
-def test_text_that_does_not_fit_is_refused():
+def test_text_that_does_not_fit_is_rejected():
     assert refused({"a": 1}, "application/xml") == "/body"
     assert refused("日", "text/plain; charset=iso-8859-1") == "/body"
 
 
 @pytest.mark.parametrize("media", ["", "json", "text/plain\r\nX: y", "text/plain; charset=klingon", "a b/c"])
-def test_content_types_that_cannot_be_sent_are_refused_at_compile_time(media):
+def test_content_types_that_cannot_be_sent_are_rejected_at_compile_time(media):
     with pytest.raises(InvalidInput):
         place("x", media)
     with pytest.raises(InvalidInput):

@@ -4,12 +4,13 @@ import re
 from urllib.parse import unquote
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
 from app.errors import InvalidArguments
 from app.http_requests.plan_compiler import compile_plan
+from tests.harness.examples import examples
 
 BASE = "https://h.example"
 HOSTILE = [
@@ -100,7 +101,7 @@ def assert_in_place(url):
     assert not re.search(r"[\x00-\x20\x7f]", url)
 
 
-@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(plan=st.sampled_from([UTCP, *OPENAPI]), a=values, b=values, c=values, q=values)
 def test_the_path_on_the_wire_always_matches_the_template(plan, a, b, c, q):
     try:
@@ -110,9 +111,9 @@ def test_the_path_on_the_wire_always_matches_the_template(plan, a, b, c, q):
     assert_in_place(request.url)
 
 
-@settings(max_examples=2000, deadline=None)
+@examples(150)
 @given(plan=st.sampled_from([UTCP, *OPENAPI]), value=values, name=st.sampled_from("abcq"))
-def test_one_hostile_value_among_honest_ones(plan, value, name):
+def test_one_hostile_value_among_valid_ones(plan, value, name):
     try:
         request = plan.prepare({"a": "x", "b": "y", "c": 1, name: value})
     except InvalidArguments:
@@ -122,7 +123,7 @@ def test_one_hostile_value_among_honest_ones(plan, value, name):
 
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("style", ["simple", "label", "matrix"])
-def test_hostile_values_are_refused_with_a_pointer(value, style):
+def test_hostile_values_are_rejected_with_a_pointer(value, style):
     if value == "" and style == "matrix":
         pytest.skip("`;a` is what the specification says of an empty value")
     plan = compile_plan(
@@ -183,7 +184,7 @@ def test_items_of_lists_and_objects_are_no_way_out(value, style):
         ("?q#f", "%3Fq%23f"),
     ],
 )
-def test_honest_values_pass(value, expected):
+def test_valid_values_pass(value, expected):
     assert compile_plan({"url": f"{BASE}/{{a}}/x"}).prepare({"a": value}).url == f"{BASE}/{expected}/x"
 
 
@@ -193,7 +194,7 @@ def test_a_value_encoded_many_times_over_takes_no_time():
         compile_plan({"url": f"{BASE}/{{a}}"}).prepare({"a": value})
 
 
-@settings(max_examples=500, deadline=None)
+@examples(50)
 @given(value=values, other=values)
 def test_no_argument_adds_a_header_or_splits_one(value, other):
     plan = compile_plan(

@@ -145,7 +145,7 @@ def test_header_styles(explode, value, expected):
     "value",
     ["a\r\nX-Evil: 1", "a\nb", "\x00", "\x7f", "日本", "é", "\xa0", "a\tb", ["ok", "a\rb"], {"k\n": 1}],
 )
-def test_header_values_that_http_cannot_carry_are_refused(value):
+def test_header_values_that_http_cannot_carry_are_rejected(value):
     with pytest.raises(InvalidArguments) as caught:
         wire("header", value)
     assert caught.value.errors[0].pointer == "/c"

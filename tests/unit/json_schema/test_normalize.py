@@ -5,12 +5,13 @@ from typing import ClassVar
 import jsonschema_rs
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
 from app.json_schema.normalize import normalize_inputs, normalize_schema, publishable
 from app.json_schema.references import drop_dangling, inline, rebase, resolve
+from tests.harness.examples import examples
 
 
 def normal(raw):
@@ -159,7 +160,7 @@ def holds_null(value):
     return any(map(holds_null, value)) if isinstance(value, list) else value is None
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60)
 @given(raw=st.dictionaries(keywords, schemas, max_size=6))
 def test_whatever_comes_in_the_result_is_a_valid_schema(raw):
     schema = normal(raw)

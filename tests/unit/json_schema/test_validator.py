@@ -43,7 +43,7 @@ def test_arguments_must_be_an_object(arguments):
 
 def test_a_misspelt_argument_gets_a_hint():
     schema = {"properties": {"petId": {}}, "additionalProperties": False}
-    assert "Did you mean petId?" in faults(schema, {"pet_id": 1})["/pet_id"].detail
+    assert "Did you mean `petId`?" in faults(schema, {"pet_id": 1})["/pet_id"].detail
 
 
 def test_unknown_arguments_of_a_tool_without_inputs_are_named():
@@ -100,7 +100,7 @@ def test_a_pattern_without_linear_form_is_not_enforced_and_the_rest_is():
 @pytest.mark.parametrize(
     "reference", ["http://127.0.0.1:9/schema.json", "file:///etc/passwd", "#/$defs/missing", "other.json"]
 )
-def test_a_reference_to_elsewhere_is_refused_and_never_fetched(reference):
+def test_a_reference_to_elsewhere_is_rejected_and_never_fetched(reference):
     with pytest.raises(InvalidInput) as caught:
         ArgumentValidator({"properties": {"v": {"$ref": reference}}})
     assert caught.value.errors[0].pointer == "/inputs"

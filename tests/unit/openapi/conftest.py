@@ -38,7 +38,7 @@ def tool(converted: Convert) -> ConvertOne:
 
     def run(operation: Any, *, path: str = "/x", method: str = "get", **rest: Any) -> ConvertedTool:
         conversion = converted({path: {method: operation}}, **rest)
-        assert len(conversion.tools) == 1, conversion.report["operations"]
+        assert len(conversion.tools) == 1, conversion.report.operations
         return conversion.tools[0]
 
     return run
@@ -62,17 +62,17 @@ def reason(converted: Convert) -> Callable[..., tuple[str, str]]:
 
     def run(operation: Any, *, path: str = "/x", method: str = "get", **rest: Any) -> tuple[str, str]:
         conversion = converted({path: {method: operation}}, **rest)
-        [verdict] = conversion.report["operations"]
-        assert verdict["verdict"] == "skipped"
+        [skipped] = conversion.report.operations
+        assert skipped.outcome == "skipped"
         assert not conversion.tools
-        return verdict["reason"], verdict["pointer"]
+        return skipped.reason or "", skipped.pointer
 
     return run
 
 
 @pytest.fixture
 def accepts() -> Callable[[ConvertedTool, Any], bool]:
-    """Whether a tool's inputs take some arguments, judged by the validator that calls use."""
+    """Whether a tool's inputs take some arguments, according to the validator that calls use."""
 
     def deny(uri: str) -> Any:
         raise AssertionError(f"a schema wanted to fetch {uri}")

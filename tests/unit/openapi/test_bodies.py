@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.openapi import ConvertedTool
+from app.openapi.files import is_file
 from tests.unit.openapi.conftest import ConvertOne
 
 OCTETS = "application/octet-stream"
@@ -48,11 +49,12 @@ def test_a_body_is_required_only_if_it_says_so(tool: ConvertOne, required: bool 
     assert made.call_template["body"]["required"] is bool(required)
 
 
-def test_bytes_are_base64_and_xml_is_text(tool: ConvertOne) -> None:
+def test_bytes_are_base64_and_xml_without_a_structure_is_text(tool: ConvertOne) -> None:
     octets = posting(tool, {OCTETS: {"schema": {"type": "string", "format": "binary"}}})
     assert octets.inputs["properties"]["body"]["contentEncoding"] == "base64"
-    xml = posting(tool, {"application/xml": {"schema": {"type": "object", "properties": {"a": {}}}}})
+    xml = posting(tool, {"application/xml": {"schema": {"type": "string"}}})
     assert xml.inputs["properties"]["body"]["type"] == "string"
+    assert "xml" not in xml.call_template["body"]
     text = posting(tool, {"text/csv": {"schema": {"type": "string", "format": "binary"}}})
     assert text.inputs["properties"]["body"] == {"type": "string"}
 
@@ -76,11 +78,12 @@ def test_files_in_forms_are_base64_wherever_they_stand(tool: ConvertOne) -> None
     }}  # fmt: skip
     made = tool({"requestBody": {"content": content}}, method="post", components={"schemas": schemas})
     form = made.inputs["$defs"]["Form"]["properties"]
-    assert form["one"] == {"type": ["string", "null"], "contentEncoding": "base64"}
-    assert made.inputs["$defs"]["File"] == {"type": "string", "contentEncoding": "base64"}
+    assert is_file(form["one"])
+    assert form["one"]["anyOf"][2] == {"type": "null"}
+    assert made.inputs["$defs"]["File"]["anyOf"][0] == {"type": "string", "contentEncoding": "base64"}
     assert form["text"] == {"type": "string", "format": "byte"}
     sent = {name: one["content_type"] for name, one in made.call_template["body"]["encoding"].items()}
-    assert sent == {"one": "image/png", "many": OCTETS, "note": "text/markdown"}
+    assert sent == {"one": "image/png, image/jpeg", "many": OCTETS, "note": "text/markdown"}
 
 
 def test_in_json_a_binary_string_stays_what_it_is(body: Callable[..., Any]) -> None:
@@ -90,14 +93,12 @@ def test_in_json_a_binary_string_stays_what_it_is(body: Callable[..., Any]) -> N
 @pytest.mark.parametrize(
     ("schema", "became"),
     [
-        ({"type": "string", "contentMediaType": "image/png"},
-         {"type": "string", "contentMediaType": "image/png", "contentEncoding": "base64"}),
         ({"type": "string", "contentEncoding": "base64", "contentMediaType": "image/png"},
          {"type": "string", "contentMediaType": "image/png"}),
         ({"type": "string", "contentMediaType": "text/html"}, {"type": "string", "contentMediaType": "text/html"}),
     ],
 )  # fmt: skip
-def test_3_1_files_in_forms(tool: ConvertOne, schema: Any, became: Any) -> None:
+def test_3_1_strings_in_forms_that_are_no_files(tool: ConvertOne, schema: Any, became: Any) -> None:
     content = {"multipart/form-data": {"schema": {"type": "object", "properties": {"f": schema}}}}
     made = tool({"requestBody": {"content": content}}, method="post", openapi="3.1.0")
     assert made.inputs["properties"]["body"]["properties"]["f"] == became
@@ -191,7 +192,37 @@ def test_swagger_2_forms(tool: ConvertOne, consumes: list[str] | None, kind: str
     assert made.call_template["body"]["content_type"] == sent
     assert body["required"] == ["a"]
     assert made.inputs["required"] == ["body"]
-    assert (body["properties"]["a"].get("contentEncoding") == "base64") is (kind == "file")
+    assert is_file(body["properties"]["a"]) is (kind == "file")
     encoding = made.call_template["body"]["encoding"]
     assert (encoding["b"]["style"], encoding["b"]["explode"]) == ("form", True)
     assert ("a" in encoding) is (kind == "file")
+
+
+def test_the_schema_of_a_file_takes_base64_and_objects_only(tool: ConvertOne, accepts: Any) -> None:
+    binary = {"type": "string", "format": "binary"}
+    content = {
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "properties": {"f": binary, "many": {"type": "array", "items": binary}},
+            },
+            "encoding": {
+                "f": {"headers": {"X-Kind": {"required": True, "schema": {"type": "string", "enum": ["a"]}}}}
+            },
+        }
+    }
+    made = posting(tool, content)
+
+    def takes(file: Any, name: str = "f") -> bool:
+        return bool(accepts(made, {"body": {name: file}}))
+
+    assert takes("QUJD")
+    assert takes({"data": "QUJD", "filename": "a.png", "content_type": "image/png"})
+    assert takes({"text": "abc", "headers": {"X-Kind": "a"}})
+    assert takes([{"text": "a"}, "QUJD"], "many")
+    assert not takes({"text": "abc", "headers": {"X-Kind": "b"}})
+    assert not takes({"text": "abc", "headers": {"X-Other": "a"}})
+    assert not takes([{"text": "abc", "headers": {"X-Kind": "a"}}], "many")
+    assert not takes({"filename": "a"})
+    assert not takes({"data": "QUJD", "text": "abc"})
+    assert not takes(["QUJD"])

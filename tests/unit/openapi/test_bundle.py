@@ -69,7 +69,7 @@ def zipped(*entries: tuple[zipfile.ZipInfo | str, bytes], deflated: bool = True)
 
 def test_files_that_refer_to_each_other_become_one_document() -> None:
     conversion = bundled(FILES)
-    assert conversion.report["counts"]["accepted"] == 2, conversion.report
+    assert conversion.report.counts.accepted == 2, conversion.report
     assert conversion.missing == ()
     add, owner = sorted(conversion.tools, key=lambda tool: tool.name)
     assert owner.inputs["properties"]["id"]["type"] == "integer"
@@ -87,24 +87,24 @@ def test_the_same_files_give_the_same_bytes() -> None:
     assert bundled(FILES).to_bytes() == bundled(FILES).to_bytes()
 
 
-def test_a_file_that_is_not_there_costs_its_operation_and_is_named() -> None:
+def test_a_file_that_is_not_there_leaves_its_part_out_and_is_named() -> None:
     files = {name: content for name, content in FILES.items() if name != "parameters.yaml"}
     conversion = bundled(files)
-    assert [tool.name for tool in conversion.tools] == ["addPet"]
+    assert len(conversion.tools) == 2
     assert conversion.missing == ("parameters.yaml",)
-    [skipped] = [one for one in conversion.report["operations"] if one["verdict"] == "skipped"]
-    assert "another document" in skipped["reason"]
+    [noted] = [one for one in conversion.report.operations if one.notes]
+    assert any("another document" in note for note in noted.notes)
 
 
-def test_a_file_that_cannot_be_read_costs_its_operation_and_is_a_warning() -> None:
+def test_a_file_that_cannot_be_read_leaves_its_part_out_and_is_a_warning() -> None:
     conversion = bundled({**FILES, "parameters.yaml": b"{{{"})
-    assert [tool.name for tool in conversion.tools] == ["addPet"]
-    assert any("parameters.yaml" in one["detail"] for one in conversion.report["warnings"])
+    assert len(conversion.tools) == 2
+    assert any("parameters.yaml" in one.detail for one in conversion.report.warnings)
 
 
 def test_the_root_is_the_document_nearest_to_the_top() -> None:
     files = {f"api/{name}": content for name, content in FILES.items()}
-    assert bundled({**files, "api/examples/other.yaml": ROOT}).report["counts"]["accepted"] == 2
+    assert bundled({**files, "api/examples/other.yaml": ROOT}).report.counts.accepted == 2
 
 
 def test_of_several_documents_one_must_be_named() -> None:
@@ -199,12 +199,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_archive_is_refused_soon(what: str) -> None:
+def test_a_hostile_archive_is_rejected_soon(what: str) -> None:
     archive = HOSTILE[what]()
     started = time.process_time()
     if what == "much YAML":
         # It is not referred to, so it is not even parsed.
-        assert convert(archive).report["counts"]["operations"] == 1
+        assert convert(archive).report.counts.operations == 1
     else:
         with pytest.raises(GatewayError) as refused:
             convert(archive)
@@ -224,3 +224,67 @@ def test_yaml_of_all_files_together_is_bounded() -> None:
 def test_noise_of_file_managers_is_no_file() -> None:
     archive = zipped(("openapi.yaml", ROOT), ("__MACOSX/._openapi.yaml", b"PK\x03\x04"), (".DS_Store", b"x"))
     assert list(unpack(archive, limits=DocumentLimits())) == ["openapi.yaml"]
+
+
+SELF = {
+    "openapi.json": {
+        "openapi": "3.2.0",
+        "$self": "https://apis.example.com/library",
+        "servers": [{"url": "https://api.example.com"}],
+        "paths": {"/a": {"post": {"requestBody": {"content": {"application/json": {"schema": {
+            "properties": {
+                "by_uri": {"$ref": "https://apis.example.com/shared#/components/schemas/A"},
+                "relative": {"$ref": "shared#/components/schemas/B"},
+                "by_path": {"$ref": "deep/other.json#/components/schemas/A"},
+                "own": {"$ref": "https://apis.example.com/library#/components/schemas/C"},
+            },
+        }}}}}}},
+        "components": {"schemas": {"C": {"type": "boolean"}}},
+    },
+    "deep/other.json": {
+        "openapi": "3.2.0",
+        "$self": "/shared",
+        "components": {"schemas": {"A": {"type": "string"}, "B": {"$ref": "library#/components/schemas/C"}}},
+    },
+}  # fmt: skip
+
+
+def test_files_are_named_by_their_own_uris() -> None:
+    files = {path: orjson.dumps(value) for path, value in SELF.items()}
+    files["deep/other.json"] = files["deep/other.json"].replace(
+        b'"/shared"', b'"https://apis.example.com/shared"'
+    )
+    conversion = bundled(files, root="openapi.json")
+    assert conversion.missing == ()
+    [tool] = conversion.tools
+    found = tool.inputs["properties"]["body"]["properties"]
+    reached = {name: _reached(tool.inputs, schema) for name, schema in found.items()}
+    assert reached == {"by_uri": "string", "relative": "boolean", "by_path": "string", "own": "boolean"}
+
+
+def test_a_relative_uri_of_a_file_is_resolved_against_its_url() -> None:
+    files = {path: orjson.dumps(value) for path, value in SELF.items()}
+    url = "https://apis.example.com/openapi.json"
+    conversion = bundled(files, root="openapi.json", url=url)
+    assert conversion.missing == ()
+    [tool] = conversion.tools
+    assert _reached(tool.inputs, tool.inputs["properties"]["body"]["properties"]["by_uri"]) == "string"
+
+
+def test_a_missing_file_is_wanted_where_the_own_uri_says() -> None:
+    document = {**SELF["openapi.json"], "$self": "https://docs.example.com/v2/library"}
+    schema = {"$ref": "shared.json#/A"}
+    document["paths"] = {
+        "/a": {"post": {"requestBody": {"content": {"application/json": {"schema": schema}}}}}
+    }
+    url = "https://docs.example.com/spec/openapi.json"
+    options = ConvertOptions(url=url, list_missing=True)
+    assert convert(orjson.dumps(document), options=options).missing == ("v2/shared.json",)
+    document["$self"] = "https://apis.example.com/library"
+    assert convert(orjson.dumps(document), options=options).missing == ("spec/shared.json",)
+
+
+def _reached(inputs: dict[str, Any], schema: Any) -> Any:
+    while "$ref" in schema:
+        schema = inputs["$defs"][schema["$ref"].removeprefix("#/$defs/")]
+    return schema["type"]

@@ -9,6 +9,7 @@ import pytest
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
+from app.security.requirements import SlotRequirement
 from tests.unit.openapi.conftest import Convert, ConvertOne, document
 
 SAMPLES = Path(__file__).parents[3] / "openapi" / "samples"
@@ -20,18 +21,18 @@ def test_a_defect_costs_its_own_operation_and_says_where(converted: Convert) -> 
     bad = {"operationId": "bad", "parameters": [{"in": "query", "required": True}]}
     conversion = converted({"/a": {"get": good}, "/b": {"get": bad}, "/c": {"get": "x"}, "/d": {"post": {}}})
     assert [made.name for made in conversion.tools] == ["good", "post_d"]
-    assert conversion.report["counts"] == {"operations": 4, "accepted": 2, "renamed": 0, "skipped": 2}
-    skipped = [one for one in conversion.report["operations"] if one["verdict"] == "skipped"]
-    assert [(one["source_key"], one["pointer"]) for one in skipped] == [
+    assert conversion.report.counts.to_json() == {"operations": 4, "accepted": 2, "renamed": 0, "skipped": 2}
+    skipped = [one for one in conversion.report.operations if one.outcome == "skipped"]
+    assert [(one.source_key, one.pointer) for one in skipped] == [
         ("GET /b", "/paths/~1b/get/parameters/0"), ("GET /c", "/paths/~1c/get"),
     ]  # fmt: skip
-    assert all(one["reason"] for one in skipped)
+    assert all(one.reason for one in skipped)
 
 
 def test_renamed_operations_count_as_accepted(converted: Convert) -> None:
     conversion = converted({"/a": {"get": {"operationId": "a.b"}, "put": {"operationId": "c"}, "post": {}}})
-    assert [one["verdict"] for one in conversion.report["operations"]] == ["renamed", "accepted", "accepted"]
-    assert conversion.report["counts"] == {"operations": 3, "accepted": 3, "renamed": 1, "skipped": 0}
+    assert [one.outcome for one in conversion.report.operations] == ["renamed", "accepted", "accepted"]
+    assert conversion.report.counts.to_json() == {"operations": 3, "accepted": 3, "renamed": 1, "skipped": 0}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_odd_values_in_an_operation_never_hurt_its_neighbour(
         paths = {"/a": {"post": {key: odd}}, "/b": {"get": {"operationId": "good"}}}
         conversion = converted(paths, openapi=openapi)
         assert "good" in [made.name for made in conversion.tools], odd
-        assert len(conversion.report["operations"]) == 2
+        assert len(conversion.report.operations) == 2
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_odd_values_at_the_root_never_refuse_the_document(converted: Convert, op
         conversion = converted(
             {"/a": {"get": {"security": []}}}, openapi=openapi, options=options, **{key: odd}
         )
-        assert len(conversion.report["operations"]) == 1, odd
+        assert len(conversion.report.operations) == 1, odd
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,9 @@ def test_path_items_may_be_references_with_something_beside(converted: Convert) 
     assert list(conversion.tools[0].inputs["properties"]) == ["q"]
 
 
-def test_all_eight_methods_in_any_case_and_nothing_else(converted: Convert) -> None:
-    methods = ["get", "PUT", "post", "delete", "options", "head", "patch", "trace"]
-    conversion = converted({"/a": {key: {} for key in [*methods, "query", "link", "x-get"]}})
+def test_all_nine_methods_in_any_case_and_nothing_else(converted: Convert) -> None:
+    methods = ["get", "PUT", "post", "delete", "options", "head", "patch", "trace", "query"]
+    conversion = converted({"/a": {key: {} for key in [*methods, "link", "x-get"]}})
     assert [made.call_template["http_method"] for made in conversion.tools] == [
         one.upper() for one in methods
     ]
@@ -198,13 +199,14 @@ def test_samples_give_tools_that_a_validator_and_json_take(name: str) -> None:
 
 def test_the_petstore() -> None:
     conversion = sample("petstore-2.0.json")
-    assert conversion.report["counts"]["skipped"] == 0
+    assert conversion.report.counts.skipped == 0
     assert conversion.origins == ("https://petshop.example.com",)
     tools = {made.name: made for made in conversion.tools}
-    assert tools["listPets"].security == [
-        [{"slot": "shop_auth", "scopes": ["read:pets"]}], [{"slot": "shop_key", "scopes": []}],
-    ]  # fmt: skip
-    assert tools["getPet"].security == []
+    assert tools["listPets"].security == (
+        (SlotRequirement("shop_auth", ("read:pets",)),),
+        (SlotRequirement("shop_key"),),
+    )
+    assert tools["getPet"].security == ()
     assert tools["removePet"].deprecated
     pet = tools["addPet"].inputs["$defs"]["Pet"]
     assert "id" not in pet["properties"]
@@ -215,10 +217,10 @@ def test_the_petstore() -> None:
 
 def test_the_library() -> None:
     conversion = sample("library-3.0.json")
-    [skipped] = [one for one in conversion.report["operations"] if one["verdict"] == "skipped"]
-    assert skipped["source_key"] == "GET /broken"
+    [skipped] = [one for one in conversion.report.operations if one.outcome == "skipped"]
+    assert skipped.source_key == "GET /broken"
     tools = {made.source_key: made for made in conversion.tools}
-    assert tools["GET /books"].security == [[], [{"slot": "card", "scopes": []}]]
+    assert tools["GET /books"].security == ((), (SlotRequirement("card"),))
     assert len(tools["POST /books"].security[0]) == 2
     assert (
         tools["PUT /books/{isbn}"].call_template["url"]

@@ -1,33 +1,42 @@
 """Two versions of a tool: what changed, and whether callers of the old one can go on."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.openapi.compare import compare_schemas
-from app.openapi.difference import compare_tools, is_held
+from app.openapi.conversion import ConvertedTool, SecuritySchemeSlot
+from app.openapi.difference import compare_tools, needs_approval
+from app.security.requirements import SlotRequirement
 
 Json = dict[str, Any]
 
 
-def tool(**changes: Any) -> Json:
-    form: Json = {
-        "description": "d",
-        "tags": [],
-        "deprecated": False,
-        "inputs": {"type": "object", "properties": {}},
-        "outputs": {},
-        "call_template": {"http_method": "GET", "url": "https://a.example/x"},
-        "security": [[{"slot": "key", "scopes": []}]],
-    }
-    return {**form, **changes}
+TOOL = ConvertedTool(
+    source_key="GET /x",
+    name="x",
+    description="d",
+    inputs={"type": "object", "properties": {}},
+    outputs={},
+    tags=(),
+    deprecated=False,
+    call_template={"http_method": "GET", "url": "https://a.example/x"},
+    security=((SlotRequirement("key"),),),
+)
 
 
-KEY: Json = {"key": {"slot": "key", "kind": "api_key", "location": "header", "name": "X-Key"}}
+def tool(**changes: Any) -> ConvertedTool:
+    return replace(TOOL, **changes)
 
 
-def found(old: Json, new: Json, *, slots: Json = KEY) -> list[tuple[str, str, bool]]:
-    differences = compare_tools(old, new, old_slots=KEY, new_slots=slots)
+KEY = SecuritySchemeSlot("key", "key", kind="api_key", location="header", parameter="X-Key")
+
+
+def found(
+    old: ConvertedTool, new: ConvertedTool, *, slot: SecuritySchemeSlot = KEY
+) -> list[tuple[str, str, bool]]:
+    differences = compare_tools(old, new, old_slots={"key": KEY}, new_slots={"key": slot})
     return [(one.aspect, one.effect, one.breaking) for one in differences]
 
 
@@ -67,6 +76,8 @@ TEXT = {"type": "string"}
     (closed(a={"items": TEXT}), closed(a={}), [("widened", "/a/*")]),
     (closed(a={"anyOf": [TEXT]}), closed(a={"anyOf": [TEXT, {"type": "null"}]}), [("widened", "/a")]),
     (closed(a={"oneOf": [TEXT, {}]}), closed(a={"oneOf": [TEXT]}), [("narrowed", "/a")]),
+    (closed(a=TEXT), closed(a={"anyOf": [TEXT, {"type": "null"}], "title": "A"}), [("widened", "/a")]),
+    (closed(a={"anyOf": [TEXT, {"type": "null"}]}), closed(a={**TEXT, "title": "A"}), [("narrowed", "/a")]),
     (closed(a={"anyOf": [TEXT, {}]}), closed(a={"anyOf": [{"type": "integer"}, {}]}), [("changed", "/a")]),
     (closed(a=True), closed(a=False), [("narrowed", "/a")]),
     (closed(**{"a/b~": TEXT}), closed(**{"a/b~": {}}), [("widened", "/a~1b~0")]),
@@ -96,7 +107,7 @@ def test_the_same_is_the_same() -> None:
     assert found(tool(), tool()) == []
 
 
-def test_inputs_may_widen_and_answers_may_promise_more() -> None:
+def test_inputs_may_widen_and_responses_may_promise_more() -> None:
     narrow, wide = closed(a=TEXT), closed(a=TEXT, b=TEXT)
     assert found(tool(inputs=narrow), tool(inputs=wide)) == [("input", "widened", False)]
     assert found(tool(inputs=wide), tool(inputs=narrow)) == [("input", "narrowed", True)]
@@ -107,7 +118,7 @@ def test_inputs_may_widen_and_answers_may_promise_more() -> None:
     assert found(tool(outputs=narrow), tool(outputs=wide)) == [("output", "widened", False)]
 
 
-@pytest.mark.parametrize(("old", "new", "held"), [
+@pytest.mark.parametrize(("old", "new", "expected"), [
     ("https://a.example/x", "https://b.example/x", True),
     ("https://a.example/x", "http://a.example/x", True),
     ("https://a.example/x", "https://a.example:8443/x", True),
@@ -117,30 +128,32 @@ def test_inputs_may_widen_and_answers_may_promise_more() -> None:
     ("${A}/x", "${A}/y", False),
     ("https://${H}/x", "https://evil.example/x", True),
 ])  # fmt: skip
-def test_another_origin_is_held_and_another_path_is_not(old: str, new: str, held: bool) -> None:
+def test_another_origin_needs_approval_and_another_path_does_not(old: str, new: str, expected: bool) -> None:
     before, after = (tool(call_template={"url": url}) for url in (old, new))
-    differences = compare_tools(before, after, old_slots=KEY, new_slots=KEY)
+    differences = compare_tools(before, after, old_slots={"key": KEY}, new_slots={"key": KEY})
     assert [one.aspect for one in differences] == ["server"]
-    assert is_held(differences) is held
+    assert needs_approval(differences) is expected
 
 
 @pytest.mark.parametrize("security", [
-    [], [[]], [[{"slot": "key", "scopes": ["write"]}]], [[{"slot": "other", "scopes": []}]],
-    [[{"slot": "key", "scopes": []}], []],
+    (), ((),), ((SlotRequirement("key", ("write",)),),), ((SlotRequirement("other"),),),
+    ((SlotRequirement("key"),), ()),
 ])  # fmt: skip
-def test_other_security_is_held(security: Any) -> None:
-    differences = compare_tools(tool(), tool(security=security), old_slots=KEY, new_slots=KEY)
+def test_other_security_needs_approval(security: Any) -> None:
+    differences = compare_tools(
+        tool(), tool(security=security), old_slots={"key": KEY}, new_slots={"key": KEY}
+    )
     assert [one.aspect for one in differences] == ["auth"]
-    assert is_held(differences)
+    assert needs_approval(differences)
 
 
 @pytest.mark.parametrize(
-    "change", [{"name": "X-Other"}, {"location": "query"}, {"token_url": "https://t.example"}]
+    "change", [{"parameter": "X-Other"}, {"location": "query"}, {"token_url": "https://t.example"}]
 )
-def test_a_slot_that_means_something_else_is_held_and_its_description_is_not(change: Json) -> None:
-    assert found(tool(), tool(), slots={"key": {**KEY["key"], **change}}) == [("auth", "changed", True)]
-    assert found(tool(), tool(), slots={"key": {**KEY["key"], "description": "x", "scopes": ["a"]}}) == []
-    assert found(tool(security=[]), tool(security=[]), slots={"key": {**KEY["key"], **change}}) == []
+def test_changed_slot_is_breaking_and_its_description_is_not(change: Json) -> None:
+    assert found(tool(), tool(), slot=replace(KEY, **change)) == [("auth", "changed", True)]
+    assert found(tool(), tool(), slot=replace(KEY, description="x", scopes=("a",))) == []
+    assert found(tool(security=()), tool(security=()), slot=replace(KEY, **change)) == []
 
 
 def test_how_inputs_are_sent_and_words_break_nothing() -> None:

@@ -1,10 +1,10 @@
 """Documents that are meant to hurt: refused, or their operations skipped, within two seconds."""
 
 import resource
-import time
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema_rs
 import orjson
 import pytest
 
@@ -44,9 +44,9 @@ REFUSED: dict[str, Callable[[], bytes]] = {
     "json objects 100,000 deep": lambda: nested(b'{"a":', b"}", 100_000),
     "json arrays never closed": lambda: HEAD + b'"x":' + b"[" * 5_000_000,
     "20 million numbers": lambda: HEAD + b'"x":[' + b"0," * 20_000_000 + b"0]}",
-    "5 million keys": lambda: HEAD + b'"":0,' * 5_000_000 + b'"x":0}',
+    "11 million keys": lambda: HEAD + b'"":0,' * 11_000_000 + b'"x":0}',
     "60 MB of an open string": lambda: HEAD + b'"x":"' + b"a" * 60_000_000,
-    "65 MB": lambda: HEAD + b'"x":"' + b"a" * (65 * 2**20) + b'"}',
+    "129 MiB": lambda: HEAD + b'"x":"' + b"a" * (129 * 2**20) + b'"}',
     "an integer of a million digits": lambda: HEAD + b'"x": NaN, "y":' + b"9" * 1_000_000 + b"}",
     "zip": lambda: b"PK\x03\x04" + b"\x00" * 1_000,
     "gzip": lambda: b"\x1f\x8b\x08" + b"\x00" * 1_000,
@@ -55,18 +55,18 @@ REFUSED: dict[str, Callable[[], bytes]] = {
     "utf-16 nesting": lambda: (YAML.decode() + "[" * 300).encode("utf-16"),
     "yaml alias bomb": lambda: b"a0: &a0 [x]\n" + b"".join(
         b"a%d: &a%d [%s]\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 9)) for i in range(1, 12)),
-    "yaml alias bomb of text": lambda: b"a: &a " + b"x" * 1_000_000 + b"\nb: [" + b"*a," * 99 + b"]",
+    "yaml alias bomb of text": lambda: b"a: &a " + b"x" * 1_000_000 + b"\nb: [" + b"*a," * 200 + b"]",
     "yaml merge bomb": lambda: b"a0: &a0 {x: 1}\n" + b"".join(
         b"a%d: &a%d {<<: [%s], k%d: 1}\n" % (i, i, b",".join([b"*a%d" % (i - 1)] * 9), i) for i in range(1, 12)),
-    "yaml 10,000 aliases": lambda: b"a: &a 1\nb: [" + b"*a," * 10_000 + b"]",
+    "yaml 10,000 aliases of a list": lambda: b"a: &a [" + b"1," * 1_000 + b"]\nb: [" + b"*a," * 10_000 + b"]",
     "yaml contains itself": lambda: b"openapi: 3.0.0\npaths: &a {/x: *a}\n",
     "yaml flow lists": lambda: YAML + b"[" * 200_000,
     "yaml flow maps": lambda: YAML + b"{a: " * 200_000,
     "yaml block lists": lambda: b"- " * 200_000,
     "yaml complex keys": lambda: b"? " * 200_000,
-    "yaml 1.5 million items": lambda: b"openapi: 3.0.0\nx:\n" + b"- a\n" * 1_500_000,
+    "yaml 5.5 million items": lambda: b"openapi: 3.0.0\nx:\n" + b"- a\n" * 5_500_000,
     "yaml 16 MB key": lambda: b"k" * 16_000_000 + b": 1",
-    "yaml too large": lambda: YAML + b"a" * 17_000_000,
+    "yaml too large": lambda: YAML + b"a" * (129 * 2**20),
     "yaml python object": lambda: b"openapi: !!python/object/apply:os.system ['true']\npaths: {}",
     "yaml own tag": lambda: b"openapi: !include /etc/passwd\npaths: {}",
     "yaml duplicate keys": lambda: b"openapi: 3.0.0\npaths: {}\npaths: {}",
@@ -79,18 +79,21 @@ REFUSED: dict[str, Callable[[], bytes]] = {
 
 SKIPPED: dict[str, Callable[[], bytes]] = {
     "a path of a million braces": lambda: orjson.dumps(document({"/" + "{a" * 1_000_000: {"get": {}}})),
-    "20,000 references in a row": lambda: chain(20_000, lambda i: ref(f"A{i}")),
-    "20,000 allOf in a row": lambda: chain(20_000, lambda i: {"allOf": [ref(f"A{i}")]}),
-    "a circle of 5,000": lambda: posting(ref("A0"), **{f"A{i}": ref(f"A{(i + 1) % 5_000}") for i in range(5_000)}),
-    "remote reference": lambda: posting({"$ref": "http://127.0.0.1:1/x.json"}),
-    "file reference": lambda: posting({"$ref": "file:///etc/passwd#/x"}),
-    "relative reference": lambda: posting({"properties": {"a": {"$ref": "../../../etc/passwd"}}}),
     "100,000 placeholders": lambda: orjson.dumps(document({"/" + "/".join(f"{{a{i}}}" for i in range(100_000)): {"get": {}}})),
     "100,000 parameters": lambda: orjson.dumps(document(
         {"/x": {"get": {"parameters": [{"name": f"p{i}", "in": "query"} for i in range(100_000)]}}})),
     "a server URL that grows": lambda: orjson.dumps(document({"/x": {"get": {}}}, servers=[
         {"url": "https://a.example/" + "{v}" * 1_000, "variables": {"v": {"default": "x" * 100_000}}}])),
     "a circle of paths": lambda: orjson.dumps(document({"/x": {"$ref": "#/paths/~1y"}, "/y": {"$ref": "#/paths/~1x"}})),
+}  # fmt: skip
+
+ANY_VALUE: dict[str, Callable[[], bytes]] = {
+    "20,000 references in a row": lambda: chain(20_000, lambda i: ref(f"A{i}")),
+    "20,000 allOf in a row": lambda: chain(20_000, lambda i: {"allOf": [ref(f"A{i}")]}),
+    "a circle of 5,000": lambda: posting(ref("A0"), **{f"A{i}": ref(f"A{(i + 1) % 5_000}") for i in range(5_000)}),
+    "remote reference": lambda: posting({"$ref": "http://127.0.0.1:1/x.json"}),
+    "file reference": lambda: posting({"$ref": "file:///etc/passwd#/x"}),
+    "relative reference": lambda: posting({"properties": {"a": {"$ref": "../../../etc/passwd"}}}),
 }  # fmt: skip
 
 BOUNDED: dict[str, Callable[[], bytes]] = {
@@ -125,23 +128,23 @@ def quick() -> Any:
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
 
-    before, start = spent(), time.monotonic()
+    before = spent()
     yield
     assert spent() - before < 10.0
-    assert time.monotonic() - start < 60.0
 
 
 ALL_REFUSED = REFUSED | more.REFUSED
 ALL_SKIPPED = SKIPPED | more.SKIPPED
+ALL_ANY_VALUE = ANY_VALUE | more.ANY_VALUE
 
 
 def test_there_are_more_than_a_hundred_and_twenty() -> None:
-    assert len(ALL_REFUSED) + len(ALL_SKIPPED) >= 120
+    assert len(ALL_REFUSED) + len(ALL_SKIPPED) + len(ALL_ANY_VALUE) >= 120
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ALL_REFUSED)
-async def test_refused(name: str) -> None:
+async def test_rejected(name: str) -> None:
     with pytest.raises((InvalidDocument, TooLarge)) as refused:
         await convert_in_child(ALL_REFUSED[name]())
     assert len(refused.value.detail) < 300
@@ -152,7 +155,18 @@ async def test_refused(name: str) -> None:
 async def test_skipped(name: str) -> None:
     conversion = await convert_in_child(ALL_SKIPPED[name]())
     assert conversion.tools == ()
-    assert conversion.report["counts"]["skipped"] == 1 or conversion.report["warnings"]
+    assert conversion.report.counts.skipped == 1 or conversion.report.warnings
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ALL_ANY_VALUE)
+async def test_what_cannot_be_followed_is_any_value(name: str) -> None:
+    [made] = (conversion := await convert_in_child(ALL_ANY_VALUE[name]())).tools
+    assert made.notes
+    assert conversion.report.warnings
+    assert jsonschema_rs.validator_for(made.inputs).is_valid(
+        {"body": {"a": 1}} if "body" in made.inputs["properties"] else {}
+    )
 
 
 @pytest.mark.usefixtures("quick")

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.openapi.judge import judge, token_cost
+from app.openapi.assess import assess, token_cost
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Tool:
 
 
 def rules(*tools: Tool) -> list[list[str]]:
-    return [[finding.rule for finding in one.findings] for one in judge(tools).values()]
+    return [[finding.rule for finding in one.findings] for one in assess(tools).values()]
 
 
 def takes(**properties: Any) -> dict[str, Any]:
@@ -51,8 +51,8 @@ def test_a_good_tool_has_no_findings() -> None:
 ])  # fmt: skip
 def test_each_flaw_is_found_alone(tool: Tool, rule: str) -> None:
     assert rules(tool) == [[rule]]
-    [judgement] = judge([tool]).values()
-    assert all(finding.detail and finding.suggestion for finding in judgement.findings)
+    [assessment] = assess([tool]).values()
+    assert all(finding.detail and finding.suggestion for finding in assessment.findings)
 
 
 @pytest.mark.parametrize("tool", [
@@ -83,7 +83,7 @@ def test_a_long_list_of_names_is_compared_soon() -> None:
     tools = [
         Tool(name=f"operation_{chr(97 + n % 26)}{n * 7919}", description=f"Does {n}") for n in range(20_000)
     ]
-    assert len(judge(tools)) == 20_000
+    assert len(assess(tools)) == 20_000
 
 
 def test_the_cost_is_the_bytes_by_four() -> None:

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from app.errors import InvalidDocument, TooLarge
-from app.openapi import ConvertOptions, DocumentLimits, is_openapi, sniff
+from app.openapi import ConvertOptions, DocumentLimits, convert, is_openapi, sniff
 from app.openapi.load import load
 
 HEAD = b'{"openapi": "3.0.0", "paths": {}'
@@ -24,12 +24,6 @@ def read(content: bytes, *, media_type: str | None = None, **limits: int) -> tup
 @pytest.mark.parametrize("text", ['{"openapi":"3.0.0","x":"ø"}', 'openapi: "3.0.0"\nx: ø\n'])
 def test_every_unicode_encoding_is_read(encoding: str, text: str) -> None:
     assert read(text.encode(encoding))[0] == {"openapi": "3.0.0", "x": "ø"}
-
-
-def test_bytes_that_are_no_utf_8_are_replaced_with_a_remark() -> None:
-    raw, warnings = read(HEAD + b', "x": "caf\xe9"}')
-    assert raw["x"] == "caf�"
-    assert warnings == ["bytes that are not valid UTF-8 were replaced"]
 
 
 def test_the_last_of_duplicate_keys_counts_and_is_remarked() -> None:
@@ -72,12 +66,12 @@ def test_json_with_trailing_commas_is_read_as_the_yaml_that_it_is() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"  \n", b"\x1f\x8b\x08aaaa", b"PK\x03\x04", b"[1]", b'"openapi"', b"7"]
 )
-def test_what_is_no_document_is_refused(content: bytes) -> None:
+def test_what_is_no_document_is_rejected(content: bytes) -> None:
     with pytest.raises(InvalidDocument):
         read(content)
 
 
-def test_json_nested_beyond_the_limit_is_refused() -> None:
+def test_json_nested_beyond_the_limit_is_rejected() -> None:
     with pytest.raises(InvalidDocument, match="nested deeper than 100"):
         read(HEAD + b', "x": ' + b"[" * 101 + b"]" * 101 + b"}")
 
@@ -102,11 +96,36 @@ def test_size_and_number_of_values_are_limited() -> None:
         (None, False),
     ],
 )
-def test_documents_are_told_by_their_version(raw: Any, is_one: bool) -> None:
+def test_documents_are_distinguished_by_their_version(raw: Any, is_one: bool) -> None:
     assert is_openapi(raw) is is_one
 
 
-def test_bytes_are_told_without_parsing() -> None:
+def test_bytes_are_recognised_without_parsing() -> None:
     assert sniff(b"# api\nswagger: '2.0'\n")
     assert sniff(json.dumps({"info": {"title": "x" * 200_000}, "openapi": "3.1.0"}).encode())
     assert not sniff(b'{"utcp_version": "1.0.1", "tools": []}')
+
+
+def test_a_latin_1_file_is_read_with_the_place_of_its_first_byte() -> None:
+    document = '{"openapi": "3.0.0", "info": {"title":\n "Café – “x”"}, "paths": {}}'.encode("cp1252")
+    conversion = convert(document)
+    assert conversion.title == "Café – “x”"
+    [warning] = conversion.report.warnings
+    assert warning.detail == (
+        "byte 0xE9 at offset 44 (line 2, column 6) is not UTF-8; the document was read as windows-1252"
+    )
+
+
+def test_a_byte_without_a_character_is_latin_1() -> None:
+    conversion = convert(b'{"openapi": "3.0.0", "info": {"title": "\xe9\x81"}, "paths": {}}')
+    assert conversion.title == "é"
+
+
+def test_a_single_damaged_byte_of_utf_8_is_replaced() -> None:
+    document = '{"openapi": "3.0.0", "info": {"title": "日本?"}, "paths": {}}'.encode().replace(b"?", b"\xff")
+    conversion = convert(document)
+    assert conversion.title == "日本\N{REPLACEMENT CHARACTER}"
+    [warning] = conversion.report.warnings
+    assert (
+        warning.detail == "byte 0xFF at offset 46 (line 1, column 47) is not UTF-8; such bytes were replaced"
+    )

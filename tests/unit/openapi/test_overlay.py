@@ -98,7 +98,7 @@ def test_an_alias_of_yaml_is_changed_in_one_place_only() -> None:
         ("overlay: 1.0.0\nactions: [{target: 'paths', remove: true}]", "/overlay/actions/0/target"),
     ],
 )
-def test_what_is_no_overlay_is_refused_with_the_place(text: str, pointer: str) -> None:
+def test_what_is_no_overlay_is_rejected_with_the_place(text: str, pointer: str) -> None:
     with pytest.raises(InvalidDocument) as refused:
         read_overlay(text, limits=LIMITS)
     assert [fault.pointer for fault in refused.value.errors] == [pointer]
@@ -138,7 +138,7 @@ def test_the_converter_sees_the_document_with_its_overlay() -> None:
     )
     conversion = convert(orjson.dumps(document(paths)), options=ConvertOptions(overlay=text))
     assert [(tool.name, tool.description) for tool in conversion.tools] == [("b", "Finds b.")]
-    assert "$.nothing" in conversion.report["warnings"][0]["detail"]
+    assert "$.nothing" in conversion.report.warnings[0].detail
 
 
 def test_filters_match_and_search_with_i_regexps() -> None:

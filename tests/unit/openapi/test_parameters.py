@@ -242,7 +242,10 @@ def test_parameters_that_are_no_list_are_left_out(tool: ConvertOne, broken: Any)
     assert tool({"parameters": broken}).inputs["properties"] == {}
 
 
-def test_a_dangling_parameter_costs_the_operation(reason: Callable[..., tuple[str, str]]) -> None:
-    why, pointer = reason({"parameters": [{"$ref": "#/components/parameters/Gone"}]})
-    assert "does not exist" in why
-    assert pointer == "/paths/~1x/get/parameters/0/$ref"
+def test_a_dangling_parameter_is_left_out_and_a_placeholder_stands_in_for_it(converted: Convert) -> None:
+    operation = {"parameters": [{"$ref": "#/components/parameters/Gone"}]}
+    conversion = converted({"/x/{id}": {"get": operation}})
+    [made] = conversion.tools
+    assert made.inputs["required"] == ["id"]
+    assert any("does not exist" in note for note in made.notes)
+    assert [one.pointer for one in conversion.report.warnings] == ["/paths/~1x~1{id}/get/parameters/0/$ref"]

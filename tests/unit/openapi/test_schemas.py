@@ -43,6 +43,7 @@ Body = Callable[..., Any]
         ({"example": "x"}, {"examples": ["x"]}),
         ({"examples": {"one": {"value": 1}, "two": {"value": 2}}}, {"examples": [1, 2]}),
         ({"examples": "x"}, {}),
+        ({"examples": [True, 1, True, {"a": 1, "b": 2}, {"b": 2, "a": 1}]}, {"examples": [True, 1, {"a": 1, "b": 2}]}),
         # what no validator reads
         ({"required": True}, {}),
         ({"required": ["a", 7, "a"]}, {"required": ["a"]}),
@@ -83,8 +84,8 @@ def test_names_of_properties_are_not_keywords(body: Body) -> None:
 
 def test_every_dropped_pattern_stands_in_the_report(converted: Convert) -> None:
     parameter = {"name": "q", "in": "query", "schema": {"type": "string", "pattern": "[a-"}}
-    [warning] = converted({"/x": {"get": {"parameters": [parameter]}}}).report["warnings"]
-    assert warning["pointer"] == "/paths/~1x/get/parameters/0/schema/pattern"
+    [warning] = converted({"/x": {"get": {"parameters": [parameter]}}}).report.warnings
+    assert warning.pointer == "/paths/~1x/get/parameters/0/schema/pattern"
 
 
 def test_hidden_characters_and_length_of_texts(body: Body) -> None:
@@ -193,13 +194,39 @@ def test_siblings_of_references_count_in_3_1_and_not_before(tool: ConvertOne) ->
         ),
     ],
 )
-def test_references_that_lead_nowhere_cost_the_operation(reason: Any, schemas: Any, why: str) -> None:
+def test_references_that_lead_nowhere_are_any_value_with_a_note(
+    converted: Convert, accepts: Callable[[ConvertedTool, Any], bool], schemas: Any, why: str
+) -> None:
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/A"}}}
-    said, pointer = reason(
-        {"requestBody": {"content": content}}, method="post", components={"schemas": schemas}
+    conversion = converted(
+        {"/x": {"post": {"requestBody": {"content": content}}}}, components={"schemas": schemas}
     )
-    assert why in said
-    assert pointer.startswith("/")
+    [made] = conversion.tools
+    assert any(why in note for note in made.notes)
+    assert any(why in one.detail and one.pointer.startswith("/") for one in conversion.report.warnings)
+    value: Any = [{"free": 1}] if "items" in schemas["A"] else {"x": {"free": 1}}
+    assert accepts(made, {"body": value})
+    [outcome] = conversion.report.operations
+    assert outcome.notes == made.notes
+
+
+def test_only_operations_that_use_a_broken_schema_have_the_note(converted: Convert) -> None:
+    """The traits of Intercom's description: a version header and parts of bodies that are defined nowhere."""
+    version = {"name": "Intercom-Version", "in": "header", "schema": {"$ref": "#/components/schemas/version"}}
+    body = {"content": {"application/json": {"schema": {"oneOf": [{"$ref": "#/components/schemas/A"},
+                                                                 {"$ref": "#/components/schemas/gone"}]}}}}  # fmt: skip
+    paths = {
+        "/header": {"get": {"parameters": [version]}},
+        "/body": {"post": {"requestBody": body}},
+        "/absent": {"post": {"requestBody": {"$ref": "#/components/requestBodies/gone"}}},
+        "/plain": {"get": {}},
+    }
+    conversion = converted(paths, components={"schemas": {"A": {"type": "object"}}})
+    assert conversion.report.counts.accepted == 4
+    assert [bool(one.notes) for one in conversion.report.operations] == [True, True, True, False]
+    absent = conversion.tools[2]
+    assert absent.inputs["properties"]["body"] == {}
+    assert "body" not in absent.inputs.get("required", [])
 
 
 def test_a_fan_out_of_two_to_the_n_stays_n_definitions(tool: ConvertOne) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.openapi import Conversion, ConvertOptions
+from app.security.requirements import SecurityRequirements, SlotRequirement
 from tests.unit.openapi.conftest import Convert, ConvertOne
 
 SCHEMES: dict[str, Any] = {
@@ -19,24 +20,26 @@ SCHEMES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def needs(*alternatives: dict[str, list[str]]) -> list[list[dict[str, Any]]]:
-    return [[{"slot": slot, "scopes": scopes} for slot, scopes in one.items()] for one in alternatives]
+def needs(*alternatives: dict[str, list[str]]) -> SecurityRequirements:
+    return tuple(
+        tuple(SlotRequirement(slot, tuple(scopes)) for slot, scopes in one.items()) for one in alternatives
+    )
 
 
 @pytest.mark.parametrize(
     ("root", "own", "became"),
     [
-        (None, None, []),
+        (None, None, ()),
         ([{"key": []}], None, needs({"key": []})),
-        ([{"key": []}], [], []),
-        ([{"key": []}], [{}], [[]]),
+        ([{"key": []}], [], ()),
+        ([{"key": []}], [{}], ((),)),
         ([{"key": []}], [{"token": []}], needs({"token": []})),
         (None, [{}, {"token": []}], needs({}, {"token": []})),
         (None, [{"key": [], "login": []}], needs({"key": [], "login": []})),
         (None, [{"oauth": ["a"]}, {"key": []}], needs({"oauth": ["a"]}, {"key": []})),
         (None, [{"key": []}, {"key": []}], needs({"key": []})),
         ([{"key": []}], {"token": []}, needs({"token": []})),
-        ([{"key": []}], "none", []),
+        ([{"key": []}], "none", ()),
         (None, [7, {"token": "x"}], needs({"token": []})),
     ],
 )
@@ -56,14 +59,14 @@ def convert_all(converted: Convert, schemes: Any, *, openapi: str = "3.0.0", **r
 
 
 def test_slots_say_what_a_credential_must_be(converted: Convert) -> None:
-    slots = {slot["slot"]: slot for slot in convert_all(converted, SCHEMES).slots}
-    assert {name: slot["kind"] for name, slot in slots.items()} == {
+    slots = {slot.name: slot for slot in convert_all(converted, SCHEMES).slots}
+    assert {name: slot.kind for name, slot in slots.items()} == {
         "key": "api_key", "login": "basic", "token": "bearer", "oauth": "oauth2",
     }  # fmt: skip
-    assert (slots["key"]["location"], slots["key"]["name"]) == ("query", "api_key")
-    assert slots["oauth"]["token_url"] == "https://l.example/token"
-    assert slots["oauth"]["flows"] == ["implicit", "authorizationCode", "clientCredentials"]
-    assert {slot["origin_hint"] for slot in slots.values()} == {"https://api.example.com"}
+    assert (slots["key"].location, slots["key"].parameter) == ("query", "api_key")
+    assert slots["oauth"].token_url == "https://l.example/token"
+    assert slots["oauth"].flows == ("implicit", "authorizationCode", "clientCredentials")
+    assert {slot.origin_hint for slot in slots.values()} == {"https://api.example.com"}
 
 
 def test_only_slots_in_use_are_listed_with_all_their_scopes(converted: Convert) -> None:
@@ -72,8 +75,8 @@ def test_only_slots_in_use_are_listed_with_all_their_scopes(converted: Convert) 
         "/b": {"get": {}},
     }
     [slot] = converted(paths, components={"securitySchemes": SCHEMES}).slots
-    assert slot["slot"] == "oauth"
-    assert slot["scopes"] == ["a", "b"]
+    assert slot.name == "oauth"
+    assert slot.scopes == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_only_slots_in_use_are_listed_with_all_their_scopes(converted: Convert) 
     [
         ({"type": "openIdConnect", "openIdConnectUrl": "https://l.example"}, "openIdConnect"),
         ({"type": "mutualTLS"}, "mutualTLS"),
-        ({"type": "http", "scheme": "digest"}, "http digest"),
+        ({"type": "http", "scheme": "hoba"}, "http hoba"),
         ({"type": "apiKey", "in": "body", "name": "k"}, "apiKey"),
         ({"type": "apiKey", "in": "header", "name": "a\r\nb"}, "apiKey"),
         ({"type": "apiKey", "in": "header"}, "apiKey"),
@@ -96,13 +99,13 @@ def test_what_is_not_supported_stays_a_slot_so_that_no_call_goes_out_without(
 ) -> None:
     conversion = convert_all(converted, {"odd": scheme})
     [slot] = conversion.slots
-    assert (slot["kind"], slot["scheme_type"]) == ("unsupported", kind_of_scheme)
+    assert (slot.kind, slot.scheme_type) == ("unsupported", kind_of_scheme)
     assert conversion.tools[0].security == needs({"odd": []})
 
 
 def test_schemes_may_be_references(converted: Convert) -> None:
     schemes = {"a": {"$ref": "#/components/securitySchemes/b"}, "b": {"type": "http", "scheme": "basic"}}
-    assert [slot["kind"] for slot in convert_all(converted, schemes).slots] == ["basic", "basic"]
+    assert [slot.kind for slot in convert_all(converted, schemes).slots] == ["basic", "basic"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_token_urls_are_absolute_or_left_out_and_cost_nothing(
     scheme = {"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": written, "scopes": {}}}}
     options = ConvertOptions(url="https://docs.example.com/v1/openapi.json", base_url="https://else.example")
     [slot] = convert_all(converted, {"o": scheme}, options=options).slots
-    assert (slot["kind"], slot["token_url"]) == ("oauth2", became)
+    assert (slot.kind, slot.token_url) == ("oauth2", became)
 
 
 def test_swagger_2_schemes(converted: Convert) -> None:
@@ -138,7 +141,7 @@ def test_swagger_2_schemes(converted: Convert) -> None:
         },
     }
     slots = convert_all(converted, schemes, openapi="2.0").slots
-    assert [(slot["kind"], slot["token_url"]) for slot in slots] == [
+    assert [(slot.kind, slot.token_url) for slot in slots] == [
         ("basic", None), ("api_key", None), ("oauth2", "https://l.example/t"), ("oauth2", None),
     ]  # fmt: skip
 
@@ -146,7 +149,30 @@ def test_swagger_2_schemes(converted: Convert) -> None:
 @pytest.mark.parametrize("name", ["a b", "ø", "..", "x" * 80, "a/b", ""])
 def test_slots_have_names_that_fit_into_a_path(converted: Convert, name: str) -> None:
     [slot] = convert_all(converted, {name: {"type": "http", "scheme": "basic"}}).slots
-    assert slot["slot"].strip(".")
-    assert len(slot["slot"]) <= 64
-    assert "/" not in slot["slot"]
-    assert slot["kind"] == "basic"
+    assert slot.name.strip(".")
+    assert len(slot.name) <= 64
+    assert "/" not in slot.name
+    assert slot.kind == "basic"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "kind", "location"),
+    [
+        ({"type": "http", "scheme": "Digest"}, "digest", None),
+        (
+            {
+                "type": "apiKey",
+                "in": "header",
+                "name": "Authorization",
+                "x-amazon-apigateway-authtype": "awsSigv4",
+            },
+            "aws_sigv4",
+            "header",
+        ),
+    ],
+)
+def test_schemes_that_sign_requests_are_slots_of_their_kinds(
+    converted: Convert, scheme: Any, kind: str, location: str | None
+) -> None:
+    [slot] = convert_all(converted, {"signed": scheme}).slots
+    assert (slot.kind, slot.location) == (kind, location)

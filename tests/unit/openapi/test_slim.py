@@ -5,11 +5,12 @@ from typing import Any
 import jsonschema_rs
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.openapi import convert
-from app.openapi.slim import MAX_SHOWN_BYTES, SlimmedTool, Slimmer
+from app.openapi.slim import MAX_SLIMMED_BYTES, SlimmedTool, Slimmer
+from tests.harness.examples import examples
 
 from .conftest import document
 
@@ -20,8 +21,8 @@ def slimmed(inputs: Json, outputs: Json | None = None, description: str = "Does 
     return Slimmer().slim(name="tool", description=description, inputs=inputs, outputs=outputs or {})
 
 
-def size(shown: SlimmedTool) -> int:
-    return len(orjson.dumps([shown.description, shown.inputs, shown.outputs]))
+def size(found: SlimmedTool) -> int:
+    return len(orjson.dumps([found.description, found.inputs, found.outputs]))
 
 
 def closed(**properties: Any) -> Json:
@@ -39,10 +40,10 @@ def test_a_tool_that_fits_is_shown_as_it_is() -> None:
 def test_examples_go_first() -> None:
     inputs = closed(a={"type": "string", "description": text(400), "examples": [text(29_000)]},
                     examples={"type": "string"})  # fmt: skip
-    shown = slimmed(inputs)
-    assert shown is not None
-    assert shown.steps == ("examples dropped",)
-    assert shown.inputs == closed(a={"type": "string", "description": text(400)}, examples={"type": "string"})
+    found = slimmed(inputs)
+    assert found is not None
+    assert found.steps == ("examples dropped",)
+    assert found.inputs == closed(a={"type": "string", "description": text(400)}, examples={"type": "string"})
 
 
 def test_descriptions_are_shortened_then_dropped_but_not_those_of_the_arguments() -> None:
@@ -62,10 +63,10 @@ def test_descriptions_are_shortened_then_dropped_but_not_those_of_the_arguments(
 
 
 def test_a_long_enumeration_becomes_a_sentence() -> None:
-    shown = slimmed(closed(country={"type": "string", "enum": [f"country number {n}" for n in range(2_000)]}))
-    assert shown is not None
-    assert shown.steps[-1] == "long enumerations shortened"
-    argument = shown.inputs["properties"]["country"]
+    found = slimmed(closed(country={"type": "string", "enum": [f"country number {n}" for n in range(2_000)]}))
+    assert found is not None
+    assert found.steps[-1] == "long enumerations shortened"
+    argument = found.inputs["properties"]["country"]
     assert argument["type"] == "string"
     assert argument["description"].startswith('One of 2000 values, such as "country number 0"')
 
@@ -74,43 +75,43 @@ def filler(count: int) -> Json:
     return closed(**{f"a_property_with_a_long_name_{n}": {"type": "string"} for n in range(count)})
 
 
-def test_the_branches_of_the_answer_are_opened_before_those_of_the_inputs() -> None:
+def test_the_branches_of_the_response_are_opened_before_those_of_the_inputs() -> None:
     outputs = {"$ref": "#/$defs/A", "$defs": {"A": closed(b={"$ref": "#/$defs/B"}), "B": filler(2_000)}}
     inputs = filler(100)
-    shown = slimmed(inputs, outputs)
-    assert shown is not None
-    assert shown.steps[-1] == "optional branches of the response left open"
-    assert shown.inputs == inputs
-    assert shown.outputs["$defs"] == {"A": closed(b={"$ref": "#/$defs/B"}), "B": {}}
+    found = slimmed(inputs, outputs)
+    assert found is not None
+    assert found.steps[-1] == "optional branches of the response left open"
+    assert found.inputs == inputs
+    assert found.outputs["$defs"] == {"A": closed(b={"$ref": "#/$defs/B"}), "B": {}}
 
 
 def test_required_branches_of_the_inputs_stay_and_optional_ones_are_opened() -> None:
     body = {**closed(must={"$ref": "#/$defs/Must"}, may={"$ref": "#/$defs/May"}), "required": ["must"]}
     inputs = {**closed(body={"$ref": "#/$defs/Body"}), "required": ["body"],
               "$defs": {"Body": body, "May": filler(400), "Must": filler(300)}}  # fmt: skip
-    shown = slimmed(inputs, filler(2_000))
-    assert shown is not None
-    assert shown.steps[-2:] == ("schema of the response left out", "optional branches left open")
-    assert shown.inputs["$defs"]["Must"] == filler(300)
-    assert shown.inputs["$defs"]["May"] == {}
-    assert shown.outputs == {}
+    found = slimmed(inputs, filler(2_000))
+    assert found is not None
+    assert found.steps[-2:] == ("schema of the response left out", "optional branches left open")
+    assert found.inputs["$defs"]["Must"] == filler(300)
+    assert found.inputs["$defs"]["May"] == {}
+    assert found.outputs == {}
 
 
 def test_in_the_end_optional_properties_are_left_out_and_the_object_is_open() -> None:
     inputs = {**filler(3_000), "required": ["a_property_with_a_long_name_2999"]}
-    shown = slimmed(inputs)
-    assert shown is not None
-    assert shown.steps[-1] == "optional properties left out"
-    assert "additionalProperties" not in shown.inputs
-    assert "a_property_with_a_long_name_2999" in shown.inputs["properties"]
-    assert 25_000 < size(shown) <= MAX_SHOWN_BYTES
+    found = slimmed(inputs)
+    assert found is not None
+    assert found.steps[-1] == "optional properties left out"
+    assert "additionalProperties" not in found.inputs
+    assert "a_property_with_a_long_name_2999" in found.inputs["properties"]
+    assert 25_000 < size(found) <= MAX_SLIMMED_BYTES
 
 
 def test_a_long_description_of_the_tool_is_shortened() -> None:
-    shown = slimmed(filler(500), description=text(20_000))
-    assert shown is not None
-    assert shown.steps[0] == "description of the tool shortened"
-    assert len(shown.description) <= 2_001
+    found = slimmed(filler(500), description=text(20_000))
+    assert found is not None
+    assert found.steps[0] == "description of the tool shortened"
+    assert len(found.description) <= 2_001
 
 
 @pytest.mark.parametrize("inputs", [
@@ -122,10 +123,10 @@ def test_a_long_description_of_the_tool_is_shortened() -> None:
     {"$ref": "#/$defs/A", "$defs": {"A": {**closed(a={"$ref": "#/$defs/A"}, b=filler(1_000)), "required": ["a"]}}},
 ])  # fmt: skip
 def test_nothing_is_ever_larger_than_the_limit(inputs: Json) -> None:
-    shown = slimmed(inputs, filler(1_000))
-    assert shown is not None
-    assert size(shown) <= MAX_SHOWN_BYTES
-    assert jsonschema_rs.meta.is_valid(shown.inputs)
+    found = slimmed(inputs, filler(1_000))
+    assert found is not None
+    assert size(found) <= MAX_SLIMMED_BYTES
+    assert jsonschema_rs.meta.is_valid(found.inputs)
 
 
 names = st.sampled_from("abcdefgh")
@@ -148,18 +149,18 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(schemas, schemas, schemas, st.integers(1_530, 3_000), values)
 def test_what_is_accepted_in_full_is_accepted_by_what_is_shown(
-    root: Json, a: Json, b: Json, room: int, value: Any
+    root: Json, a: Json, b: Json, budget: int, value: Any
 ) -> None:
     # `A: {$ref: A}` means nothing.
     defs = {"A": {"type": ["object", "null"], "properties": {"a": a}}, "B": {"properties": {"b": b}}}
     inputs = {"type": "object", "properties": {"body": root}, "$defs": defs}
-    shown = Slimmer(max_bytes=room).slim(name="t", description="d", inputs=inputs, outputs={})
+    found = Slimmer(max_bytes=budget).slim(name="t", description="d", inputs=inputs, outputs={})
     assert inputs == {"type": "object", "properties": {"body": root}, "$defs": defs}
-    if shown is not None and jsonschema_rs.is_valid(inputs, {"body": value}):
-        assert jsonschema_rs.is_valid(shown.inputs, {"body": value})
+    if found is not None and jsonschema_rs.is_valid(inputs, {"body": value}):
+        assert jsonschema_rs.is_valid(found.inputs, {"body": value})
 
 
 def test_tools_of_one_document_share_the_work_and_come_out_the_same_each_time() -> None:
@@ -173,8 +174,8 @@ def test_tools_of_one_document_share_the_work_and_come_out_the_same_each_time() 
     conversion = convert(raw)
     assert conversion.to_bytes() == convert(raw).to_bytes()
     for tool in conversion.tools:
-        assert tool.shown is not None
-        assert tool.shown["steps"] == ["examples dropped", "descriptions shortened", "descriptions dropped"]
+        assert tool.slimmed is not None
+        assert tool.slimmed.steps == ("examples dropped", "descriptions shortened", "descriptions dropped")
         assert "description" in tool.inputs["$defs"]["S"]["properties"]["p0"]
-    notes = {note for one in conversion.report["operations"] for note in one["slimmed"]}
+    notes = {note for one in conversion.report.operations for note in one.slimming_steps or ()}
     assert "descriptions dropped" in notes

@@ -9,6 +9,8 @@ import yaml
 
 from app.errors import InvalidDocument
 from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from app.openapi.conversion import SecuritySchemeSlot
+from app.openapi.files import is_file
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import check_promises
 
@@ -36,32 +38,72 @@ def given(case: dict[str, Any]) -> bytes:
 
 
 def entry(one: dict[str, Any]) -> str:
-    """`input place:name style`, `*` for exploded, `+` for reserved, `!` for required, and its media type."""
+    """`input place:name style`, `*` for exploded, `+` for reserved, `!` for required, its media type, and the
+    styles of the lists within it.
+    """
     marks = "*" * one["explode"] + "+" * one["allow_reserved"] + "!" * one["required"]
     media = f" {one['content_type']}" if one["content_type"] else ""
-    return f"{one['input']} {one['in']}:{one['name']} {one['style']}{marks}{media}"
+    nested = f" [{' '.join(one['item_styles'])}]" if "item_styles" in one else ""
+    return f"{one['input']} {one['in']}:{one['name']} {one['style']}{marks}{media}{nested}"
 
 
-def slot(one: dict[str, Any]) -> str:
-    parts = [one["slot"], one["kind"], one["location"], one["name"], one["token_url"]]
+def positions(holder: dict[str, Any]) -> list[str]:
+    """`content/type file [nested]` of each part without a name, `-` without a type, `*` for the others."""
+    found = [(one, "") for one in holder.get("prefix_encoding", ())]
+    found += [(holder["item_encoding"], "*")] if holder.get("item_encoding") is not None else []
+    return [
+        mark
+        + (one.get("content_type") or "-")
+        + (" file" if one.get("file") else "")
+        + (f" [{', '.join(positions(one))}]" if "prefix_encoding" in one else "")
+        for one, mark in found
+    ]
+
+
+def slot(one: SecuritySchemeSlot) -> str:
+    parts = [one.name, one.kind, one.location, one.parameter, one.token_url]
     return " ".join(part for part in parts if part)
+
+
+def folded(schema: Any) -> Any:
+    """A schema in which that of a file is `{file: its string's other keywords}`: the rest is always the same."""
+    if isinstance(schema, list):
+        return [folded(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if is_file(schema):
+        string = schema["anyOf"][0]
+        own = {word: one for word, one in string.items() if word not in ("type", "contentEncoding")}
+        return {"file": own} | {word: one for word, one in schema.items() if word != "anyOf"}
+    return {word: folded(one) for word, one in schema.items()}
 
 
 def facts(conversion: Conversion, made: ConvertedTool) -> dict[str, Any]:
     """All that a case may say of the first tool."""
     template = made.call_template
     return {
+        "keys": [tool.source_key for tool in conversion.tools],
+        "method": template["http_method"],
+        "parameters": template["parameters"],
+        "tags": list(made.tags),
         "url": template["url"],
         "plan": [entry(one) for one in template["parameters"]],
         "content_type": template.get("body", {}).get("content_type"),
         "encoding": template.get("body", {}).get("encoding"),
+        "xml": template.get("body", {}).get("xml"),
+        "single_part": template.get("body", {}).get("single_part"),
+        "other_fields": template.get("body", {}).get("other_fields"),
+        "notes": list(made.notes),
         "inputs": made.inputs,
-        "body": made.inputs["properties"].get("body"),
-        "defs": made.inputs.get("$defs", {}),
+        "body": folded(made.inputs["properties"].get("body")),
+        "defs": folded(made.inputs.get("$defs", {})),
         "required": made.inputs.get("required", []),
         "outputs": made.outputs,
+        "response": template.get("response"),
         "description": made.description,
-        "security": [[" ".join([one["slot"], *one["scopes"]]) for one in needs] for needs in made.security],
+        "security": [[" ".join([one.slot, *one.scopes]) for one in needs] for needs in made.security],
+        "positions": positions(template.get("body", {})),
+        "hints": {one.name: one.description for one in conversion.slots},
         "slots": [slot(one) for one in conversion.slots],
     }
 
@@ -75,14 +117,12 @@ def test_torture(case: dict[str, Any]) -> None:
         assert case["refused"] in refusal.value.detail
         return
     conversion = convert(given(case), options=options)
-    skipped = {
-        one["source_key"]: one for one in conversion.report["operations"] if one["verdict"] == "skipped"
-    }
+    skipped = {one.source_key: one for one in conversion.report.operations if one.outcome == "skipped"}
     assert skipped.keys() == case.get("skipped", {}).keys()
     for key, (pointer, reason) in case.get("skipped", {}).items():
-        assert skipped[key]["pointer"] == pointer
-        assert reason in skipped[key]["reason"]
-    details = [one["detail"] for one in conversion.report["warnings"]]
+        assert skipped[key].pointer == pointer
+        assert reason in (skipped[key].reason or "")
+    details = [one.detail for one in conversion.report.warnings]
     for wanted in case.get("warnings", []):
         assert any(wanted in detail for detail in details), details
     if "tools" in case:

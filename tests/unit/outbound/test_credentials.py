@@ -178,6 +178,11 @@ class TestChoice:
         assert missing.value.extra == {"slots": ["a", "b", "c"]}
         assert "'a' and 'b', or in 'c'" in missing.value.detail
 
+    async def test_a_slot_is_named_once_although_several_alternatives_need_it(self, resolver) -> None:
+        with pytest.raises(CredentialMissing) as missing:
+            await resolver.resolve(needs(["a"], ["a"], ["c"]), {}, origin=ORIGIN)
+        assert "in slot 'a', or in 'c', and" in missing.value.detail
+
 
 class TestOrigin:
     @pytest.mark.parametrize(

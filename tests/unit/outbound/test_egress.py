@@ -69,7 +69,7 @@ async def get(engine: Engine, url: str, egress: EgressSettings | None = None) ->
 
 
 class TestTls:
-    async def test_an_unknown_authority_is_refused_and_a_given_one_trusted(
+    async def test_an_unknown_authority_is_rejected_and_a_given_one_trusted(
         self, secure, engine: Engine, authority
     ) -> None:
         url = await secure()
@@ -79,7 +79,9 @@ class TestTls:
         with pytest.raises(UpstreamUnreachable, match="certificate"):
             await get(engine, url)
 
-    async def test_a_certificate_for_another_name_is_refused(self, secure, engine: Engine, authority) -> None:
+    async def test_a_certificate_for_another_name_is_rejected(
+        self, secure, engine: Engine, authority
+    ) -> None:
         url = await secure("127.0.0.2")
         with pytest.raises(UpstreamUnreachable, match="certificate"):
             await get(engine, url, EgressSettings(ca_bundle=authority[0]))
@@ -93,18 +95,18 @@ class TestTls:
             await get(engine, url, EgressSettings(ca_bundle=authority[0]))
 
     @pytest.mark.parametrize("url", ["rubbish", "ftp://h:1", "http://", "http://h:1/path", "http://a@b@c"])
-    async def test_an_unusable_proxy_is_refused(self, engine: Engine, url: str) -> None:
+    async def test_an_unusable_proxy_is_rejected(self, engine: Engine, url: str) -> None:
         with pytest.raises(InvalidInput, match="proxy"):
             await get(engine, "https://127.0.0.1:1/", EgressSettings(proxy_url=Secret(url)))
 
     @pytest.mark.parametrize(
         "bundle", ["", "rubbish", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"]
     )
-    async def test_an_unusable_bundle_is_refused(self, engine: Engine, bundle: str) -> None:
+    async def test_an_unusable_bundle_is_rejected(self, engine: Engine, bundle: str) -> None:
         with pytest.raises(InvalidInput):
             await get(engine, "https://127.0.0.1:1/", EgressSettings(ca_bundle=bundle))
 
-    async def test_an_unusable_key_is_refused_and_no_file_stays(
+    async def test_an_unusable_key_is_rejected_and_no_file_stays(
         self, engine: Engine, authority, tmp_path: Path, monkeypatch
     ) -> None:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

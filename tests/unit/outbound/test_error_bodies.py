@@ -52,7 +52,7 @@ def test_escapes_hide_no_secret(masker: Masker, spelt: str) -> None:
         assert "***" in shown(raw.encode(), masker, complete=False)
 
 
-def test_the_rest_of_the_answer_stays_json(masker: Masker) -> None:
+def test_the_rest_of_the_response_stays_json(masker: Masker) -> None:
     raw = json.dumps({"detail": "a/b \u00e9", "sent": [SECRET], SECRET: None}).replace("/", r"\/").encode()
     assert shown(raw, masker) == {"detail": "a/b \u00e9", "sent": ["***"], "***": None}
 
@@ -81,7 +81,7 @@ def test_a_charset_is_honoured(masker: Masker) -> None:
 
 def test_secret_cut_off_at_the_end_is_masked(masker: Masker) -> None:
     raw = b"x" * 65_530 + SECRET.encode() + b"y" * 9_000
-    assert shown(raw[:70_000], masker, "text/plain", complete=False).endswith("xx***yyy [cut off here]")
+    assert shown(raw[:70_000], masker, "text/plain", complete=False).endswith("xx***yyy [truncated]")
 
 
 def test_masking_of_an_error_body_is_linear(masker: Masker) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ResponseTooLarge
-from app.outbound.framing import LineParser, SseParser, StreamEvent, parse_events
+from app.outbound.framing import LineParser, SequenceParser, SseParser, StreamEvent, parse_events
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=12)
 
@@ -89,7 +89,7 @@ def test_an_empty_piece_between_the_two_ends_of_a_line_changes_nothing():
 
 @pytest.mark.parametrize("line", [b"data: ", b"", b": "])
 @pytest.mark.parametrize("size", [1, 7, 64])
-def test_an_event_or_line_without_end_is_refused_before_it_fills_the_memory(line, size):
+def test_an_event_or_line_without_end_is_rejected_before_it_fills_the_memory(line, size):
     parser = SseParser(1000)
     with pytest.raises(ResponseTooLarge):
         parsed(parser, [line, *[b"x" * size] * 2000])
@@ -118,7 +118,7 @@ def test_lines_of_json_are_read_the_same_wherever_they_are_cut(values, cuts, who
 
 
 def test_edge_cases_of_json_lines():
-    body = b'\x1e{"a":1}\n\nno json\n\xff\n 12 \nNaN\n[1'
+    body = b'{"a":1}\n\nno json\n\xff\n 12 \nNaN\n[1'
     read = parsed(LineParser(100), [body])
     assert [(event.kind, event.data) for event in read] == [
         ("json", b'{"a":1}'),
@@ -132,6 +132,31 @@ def test_edge_cases_of_json_lines():
         parsed(LineParser(100), [b"x" * 60, b"x" * 60])
     with pytest.raises(ResponseTooLarge):
         parsed(LineParser(100), [b"x" * 150 + b"\n"])
+
+
+@given(values=st.lists(_VALUES, max_size=6), cuts=st.lists(st.integers(0, 300), max_size=12))
+def test_json_text_sequences_are_split_at_their_separators_wherever_they_are_cut(values, cuts):
+    body = "".join(f"\x1e{json.dumps(value, indent=1, ensure_ascii=False)}\n" for value in values)
+    read = parsed(SequenceParser(10_000), cut(body.encode(), cuts))
+    assert [(event.kind, json.loads(event.data)) for event in read] == [("json", value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("body", "events"),
+    [
+        # RFC 7464 section 2.1: separators without a text, and a text that is not JSON, lose no other.
+        (b'\x1e\x1e{"a":\n1}\n\x1e\n\x1e{"b"\n\x1e[1]', [("json", b'{"a":\n1}'), ("text", b'{"b"'), ("json", b"[1]")]),
+        # Section 2.4: what may have been truncated is dropped, unless it has an end of its own.
+        (b'\x1e12\x1e12\n\x1etrue\x1enull \x1e"x"\x1e-1', [("json", b"12"), ("json", b"null"), ("json", b'"x"')]),
+        (b'{"before": 1}\n\x1e2\n', [("json", b'{"before": 1}'), ("json", b"2")]),
+        (b"\x1e1\n2\n\x1e3\n", [("text", b"1\n2"), ("json", b"3")]),
+    ],
+)  # fmt: skip
+def test_edge_cases_of_json_text_sequences(body, events):
+    for media in ("application/json-seq", "Application/JSON-Seq; x=1"):
+        assert [(event.kind, event.data) for event in framing([body], media)] == events
+    with pytest.raises(ResponseTooLarge):
+        parsed(SequenceParser(100), [b"\x1e" + b"\n" * 101])
 
 
 def test_json_is_one_event_whatever_its_charset():

@@ -43,6 +43,27 @@ class TestAddresses:
             Guard().check("8.8.8.8", port)
 
 
+class TestDeniedAddress:
+    @pytest.mark.parametrize("address", ADDRESSES["denied"])
+    @pytest.mark.parametrize("ports", [None, (443,)])
+    def test_its_entry_allows_exactly_it(self, address: str, ports: tuple[int, ...] | None) -> None:
+        denied = Guard(allow_ports=ports).denied(address, 8080)
+        assert denied is not None
+        assert denied.setting == "ALLOW_NETWORKS"
+        opened = Guard(allow_ports=ports, allow_networks=(denied.entry,))
+        assert opened.denied(address, 8080) is None
+        assert opened.denied(address, 8081) is not None
+
+    def test_port_of_a_public_address(self) -> None:
+        denied = Guard(allow_ports=(443,)).denied("8.8.8.8", 8080)
+        assert denied is not None
+        assert (denied.setting, denied.entry) == ("ALLOW_PORTS", "8080")
+        assert Guard(allow_ports=(443, 8080)).denied("8.8.8.8", 8080) is None
+
+    def test_public_address_is_not_denied(self) -> None:
+        assert Guard().denied("8.8.8.8", 443) is None
+
+
 class TestAllowList:
     @pytest.mark.parametrize(
         ("entry", "address", "port", "allowed"),
@@ -83,7 +104,7 @@ class TestAllowList:
             "*",
         ],
     )
-    def test_an_entry_that_cannot_be_read_is_refused(self, entry: str) -> None:
+    def test_an_entry_that_cannot_be_read_is_rejected(self, entry: str) -> None:
         with pytest.raises(ValueError, match=r"CIDR|port"):
             Guard(allow_networks=[entry])
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gzip
+import random
 import resource
 import time
 import zlib
@@ -19,6 +20,7 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.http1.decoding import zstd
@@ -32,6 +34,7 @@ PACK = {
     "br": lambda text: brotli.compress(text, quality=3),
     "zstd": zstd.compress,
 }
+PATIENT = Limits(connect=30, first_byte=30, total=60, idle=30, response_bytes=2**20)
 QUICK = Limits(connect=1, first_byte=0.3, total=0.6, idle=0.2, response_bytes=2**20)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -57,7 +60,9 @@ def dripping(head: bytes, drop: bytes, *, every: float):
 
 
 async def get(engine: Engine, url: str, **fields) -> bytes:
-    response = await engine.request(OutboundRequest("GET", url, limits=fields.pop("limits", QUICK), **fields))
+    response = await engine.request(
+        OutboundRequest("GET", url, limits=fields.pop("limits", PATIENT), **fields)
+    )
     return await response.read(2**20)
 
 
@@ -116,7 +121,7 @@ class TestWhatIsSent:
         "name",
         ["Host", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Proxy-Authorization"],
     )
-    async def test_headers_of_the_connection_are_refused(self, engine: Engine, name: str) -> None:
+    async def test_headers_of_the_connection_are_rejected(self, engine: Engine, name: str) -> None:
         with pytest.raises(InvalidInput):
             await engine.request(OutboundRequest("GET", "http://127.0.0.1:9/", headers=[(name, "x")]))
 
@@ -150,7 +155,7 @@ class TestWhatIsSent:
             "http://h/ü",
         ],
     )
-    async def test_what_is_no_url_is_refused(self, engine: Engine, url: str) -> None:
+    async def test_what_is_no_url_is_rejected(self, engine: Engine, url: str) -> None:
         with pytest.raises(InvalidInput):
             await engine.request(OutboundRequest("GET", url))
 
@@ -206,33 +211,32 @@ class TestWhatIsNotKept:
 
 
 class TestTime:
-    async def within(self, seconds: float, coroutine) -> None:
-        began = time.monotonic()
-        with pytest.raises(UpstreamTimeout):
-            await coroutine
-        # The rest is for a busy machine; the upstream would go on for much longer.
-        assert time.monotonic() - began < seconds + 5
+    async def times_out(self, coroutine) -> None:
+        # These upstreams never end; a timeout of less than a second ends the exchange.
+        async with asyncio.timeout(60):
+            with pytest.raises(UpstreamTimeout):
+                await coroutine
 
     async def test_silent_upstream_times_out(self, raw, engine: Engine) -> None:
         async def listen_only(reader, _writer) -> None:
             await reader.read()
 
         upstream = await raw(listen_only)
-        await self.within(0.3, get(engine, upstream.url))
+        await self.times_out(get(engine, upstream.url, limits=QUICK))
         await asyncio.wait_for(upstream.closed.wait(), 1)
 
     async def test_headers_sent_byte_by_byte_time_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", every=0.02))
-        await self.within(0.3, get(engine, upstream.url))
+        await self.times_out(get(engine, upstream.url, limits=QUICK))
 
     async def test_body_sent_byte_by_byte_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", b"a", every=0.02))
-        await self.within(0.6, get(engine, upstream.url))
+        await self.times_out(get(engine, upstream.url, limits=QUICK))
         await asyncio.wait_for(upstream.closed.wait(), 1)
 
     async def test_stalled_body_times_out(self, raw, engine: Engine) -> None:
-        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", pause=5))
-        await self.within(0.25, get(engine, upstream.url))
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", pause=600))
+        await self.times_out(get(engine, upstream.url, limits=QUICK))
 
     async def test_endless_body_without_pauses_times_out(self, raw, engine: Engine) -> None:
         async def flood(_reader, writer) -> None:
@@ -248,32 +252,31 @@ class TestTime:
             async for _ in response.iterate(2**62):
                 pass
 
-        await self.within(0.6, drain())
+        await self.times_out(drain())
 
     async def test_chunks_without_data(self, raw, engine: Engine) -> None:
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         upstream = await raw(dripping(head + b"1;", b"x" * 10, every=0.02))
-        began = time.monotonic()
-        with pytest.raises((UpstreamTimeout, UpstreamMalformed)):
-            await get(engine, upstream.url)
-        assert time.monotonic() - began < 5
+        async with asyncio.timeout(60):
+            with pytest.raises((UpstreamTimeout, UpstreamMalformed)):
+                await get(engine, upstream.url, limits=QUICK)
 
     async def test_deadline_overrides_the_limits(self, raw, engine: Engine) -> None:
-        upstream = await raw(answer(b"", pause=5))
+        upstream = await raw(answer(b"", pause=600))
         deadline = asyncio.get_running_loop().time() + 0.1
-        await self.within(0.1, get(engine, upstream.url, limits=Limits(), deadline=deadline))
+        await self.times_out(get(engine, upstream.url, limits=Limits(), deadline=deadline))
 
     async def test_port_that_never_responds_to_a_handshake_times_out(self, raw, engine: Engine) -> None:
-        upstream = await raw(answer(b"", pause=5))
+        upstream = await raw(answer(b"", pause=600))
         url = upstream.url.replace("http:", "https:")
-        await self.within(0.3, get(engine, url))
+        await self.times_out(get(engine, url, limits=QUICK))
 
     async def test_waiting_for_a_free_connection_times_out(self, raw) -> None:
         engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), connections_per_origin=1)
-        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", pause=5))
+        upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n", pause=600))
         first = await engine.request(OutboundRequest("GET", upstream.url))
         limits = Limits(connect=0.1, first_byte=5)
-        await self.within(0.1, get(engine, upstream.url, limits=limits))
+        await self.times_out(get(engine, upstream.url, limits=limits))
         first.close()
         await engine.aclose()
 
@@ -332,7 +335,7 @@ class TestCancellation:
 
 
 class TestSize:
-    async def test_a_declared_length_is_refused_before_the_body(self, raw, engine: Engine) -> None:
+    async def test_a_declared_length_is_rejected_before_the_body(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n", pause=2))
         response = await engine.request(OutboundRequest("GET", upstream.url))
         with pytest.raises(ResponseTooLarge):
@@ -395,7 +398,7 @@ class TestSize:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 48 * 1024
 
     @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "X-GZIP", "deflate", "br", "BR", "zstd"])
-    async def test_every_coding_that_is_asked_for_is_decoded(self, raw, engine: Engine, coding: str) -> None:
+    async def test_every_coding_that_is_requested_is_decoded(self, raw, engine: Engine, coding: str) -> None:
         text = bytes(range(256)) * 2000
         packed = PACK[coding.lower()](text)
         head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
@@ -403,6 +406,15 @@ class TestSize:
         assert await get(engine, upstream.url) == text
         asked = upstream.heads[0].decode().lower().partition("accept-encoding: ")[2].partition("\r\n")[0]
         assert asked == "gzip, deflate, br, zstd"
+
+    @pytest.mark.parametrize("coding", ["gzip", "zstd"])
+    async def test_members_and_frames_of_any_size_are_decoded(self, raw, engine: Engine, coding: str) -> None:
+        noise = random.Random(1).randbytes(100_000)
+        members = [b"", b"x", noise, b"", bytes(600_000), noise[:8192]]
+        packed = b"".join(map(PACK[coding], members)) + PACK[coding](b"") * 2_000 + PACK[coding](b"end")
+        head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
+        upstream = await raw(answer(head.encode() + packed))
+        assert await get(engine, upstream.url) == b"".join(members) + b"end"
 
     @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
     @pytest.mark.parametrize(
@@ -418,7 +430,7 @@ class TestSize:
             await get(engine, upstream.url)
 
     @pytest.mark.parametrize("coding", ["gzip, gzip", "compress", "x-compress", "x-deflate", "dcb", "x"])
-    async def test_a_coding_that_was_not_asked_for_is_malformed(
+    async def test_a_coding_that_was_not_requested_is_malformed(
         self, raw, engine: Engine, coding: str
     ) -> None:
         upstream = await raw(
@@ -427,13 +439,29 @@ class TestSize:
         with pytest.raises(UpstreamMalformed):
             await get(engine, upstream.url)
 
+    async def test_bytes_of_an_upstream_that_a_header_repeats_are_sent_as_they_came(
+        self, raw, engine: Engine
+    ) -> None:
+        challenge = (
+            b'HTTP/1.1 401 No\r\nWWW-Authenticate: Digest realm="Ger\xe4t"\r\nContent-Length: 0\r\n\r\n'
+        )
+        upstream = await raw(answer(challenge))
+        response = await engine.request(OutboundRequest("GET", upstream.url))
+        realm = response.headers["WWW-Authenticate"]
+        await engine.request(OutboundRequest("GET", upstream.url, headers=[("Authorization", realm)]))
+        assert b'Authorization: Digest realm="Ger\xe4t"\r\n' in upstream.heads[-1]
+
     async def test_headers_without_end(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\n", b"X-H: " + b"y" * 1000 + b"\r\n", every=0))
         with pytest.raises(UpstreamMalformed):
             await get(engine, upstream.url, limits=Limits())
 
 
+ONLY_HTTP1 = EgressSettings(http_version="1.1")
+
+
 class TestHttp2Only:
+    # Where the provider does not rule HTTP/2 out, see test_http2.py.
     # RFC 9113 section 3.4: what such a server sends first, and what it says to a request of HTTP/1.1.
     SETTINGS = b"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x64"
     GOAWAY = b"\x00\x00\x08\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01"
@@ -442,7 +470,7 @@ class TestHttp2Only:
     async def test_by_prior_knowledge(self, raw, engine: Engine, said: bytes) -> None:
         upstream = await raw(answer(said))
         with pytest.raises(UpstreamMalformed, match="HTTP/2 only"):
-            await get(engine, upstream.url)
+            await get(engine, upstream.url, egress=ONLY_HTTP1)
 
     async def test_one_that_speaks_at_once(self, engine: Engine) -> None:
         async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -452,7 +480,7 @@ class TestHttp2Only:
 
         server = await asyncio.start_server(speak, "127.0.0.1", 0)
         with pytest.raises((UpstreamMalformed, UpstreamUnreachable), match="HTTP/2 only"):
-            await get(engine, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+            await get(engine, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", egress=ONLY_HTTP1)
         server.close()
 
     @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
@@ -477,6 +505,7 @@ class TestHttp2Only:
                     engine,
                     f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/",
                     limits=Limits(connect=30),
+                    egress=ONLY_HTTP1,
                 )
             assert not caught.value.request_sent
             await ended.wait()
@@ -554,7 +583,7 @@ class TestBrokenUpstreams:
         with pytest.raises(UpstreamUnreachable, match="resolved"):
             await get(engine, "http://does-not-exist.invalid/", limits=Limits())
 
-    async def test_a_reset_before_the_answer(self, raw, engine: Engine) -> None:
+    async def test_a_reset_before_the_response(self, raw, engine: Engine) -> None:
         async def reset(_reader, writer) -> None:
             writer.transport.abort()
 
@@ -609,4 +638,4 @@ class TestBrokenUpstreams:
     async def test_plain_http_where_tls_is_expected(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(OK))
         with pytest.raises((UpstreamUnreachable, UpstreamTimeout)):
-            await get(engine, upstream.url.replace("http:", "https:"))
+            await get(engine, upstream.url.replace("http:", "https:"), limits=QUICK)

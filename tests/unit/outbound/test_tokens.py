@@ -1,7 +1,6 @@
 """However many ask, the token endpoint is asked once; and a refused token is replaced once."""
 
 import asyncio
-import time
 from dataclasses import replace
 from uuid import uuid4
 
@@ -57,7 +56,7 @@ class TestSingleFlight:
         assert await tokens(cache_on(redis), token_request, 5) == {"token-number-1"}
         assert len(provider.requests) == 1
 
-    async def test_cancelled_caller_does_not_cancel_the_fetch_for_others(
+    async def test_cancelled_client_does_not_cancel_the_fetch_for_others(
         self, cache_on, provider, token_request
     ) -> None:
         provider.delay = 0.2
@@ -70,7 +69,7 @@ class TestSingleFlight:
         assert len(provider.requests) == 1
         assert first.cancelled()
 
-    async def test_caller_that_times_out_does_not_cancel_the_fetch_for_others(
+    async def test_client_that_times_out_does_not_cancel_the_fetch_for_others(
         self, cache_on, provider, token_request
     ) -> None:
         provider.delay = 0.6
@@ -79,7 +78,8 @@ class TestSingleFlight:
         patient = asyncio.create_task(cache.get(token_request, deadline=began + 5))
         with pytest.raises(UpstreamTimeout, match="before the call's deadline"):
             await cache.get(token_request, deadline=began + 0.2)
-        assert asyncio.get_running_loop().time() - began < 0.4
+        # The token endpoint has not responded yet.
+        assert not patient.done()
         assert (await patient).token.reveal() == "token-number-1"
         assert len(provider.requests) == 1
 
@@ -87,10 +87,11 @@ class TestSingleFlight:
         self, cache_on, redis, provider, token_request, vault: Vault
     ) -> None:
         key = vault.digest("token", *token_request.parts())
-        await redis.set(f"{cache_on.prefix}{key.hex()}:lock", "a process that died", px=300)
-        began = time.monotonic()
+        lock = f"{cache_on.prefix}{key.hex()}:lock"
+        await redis.set(lock, "a process that died", px=300)
         await cache_on(redis).get(token_request)
-        assert 0.2 < time.monotonic() - began < 1
+        # It had expired before the token was requested.
+        assert await redis.get(lock) != b"a process that died"
         assert len(provider.requests) == 1
 
     async def test_lock_is_short_lived_and_renewed_by_its_owner(
@@ -207,7 +208,7 @@ class TestInvalidation:
         assert (await other.get(token_request)).token.reveal() == "token-number-2"
         assert len(provider.requests) == 2
 
-    async def test_sixty_refused_calls_in_two_processes_cause_one_request(
+    async def test_sixty_rejected_calls_in_two_processes_cause_one_request(
         self, cache_on, redis, provider, token_request
     ) -> None:
         caches = [cache_on(redis), cache_on(redis)]

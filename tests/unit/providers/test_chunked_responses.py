@@ -1,34 +1,34 @@
 """Models of many operations are written in pieces, and yet as pydantic writes them."""
 
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
 
+from app.openapi.lint import LintFinding
+from app.openapi.report import OperationOutcome, SourceReport
 from app.providers.responses import _CHUNK_ITEMS, json_of
 from app.providers.schemas import ImportView, Preview
 from app.providers.views import report_of
 
 
-def operation(number: int) -> dict[str, Any]:
-    return {
-        "source_key": f"GET /ä{number}", "name": f'n"{number}', "verdict": "accepted", "pointer": "/paths/~1a",
-        "notes": ["a note"], "security": [["key"]], "tokens": number,
-        "lint": [{"rule": "r", "detail": "d", "suggestion": "s"}] if number % 3 == 0 else [],
-    }  # fmt: skip
+def operation(number: int) -> OperationOutcome:
+    findings = (LintFinding("r", "d", "s"),) if number % 3 == 0 else ()
+    return OperationOutcome(
+        source_key=f"GET /ä{number}", name=f'n"{number}', outcome="accepted", pointer="/paths/~1a",
+        notes=("a note",), security=(("key",),), tokens=number, lint=findings,
+    )  # fmt: skip
 
 
 def preview(count: int) -> Preview:
-    counts = {"operations": count, "accepted": count, "renamed": 0, "skipped": 0}
-    report = {"counts": counts, "operations": [operation(n) for n in range(count)], "warnings": []}
+    report = SourceReport(tuple(operation(number) for number in range(count)))
     tools = [
         {"name": f"p.n{n}", "source_key": "k", "description": "\x00ü", "method": "GET", "url": "https://a.example", "inputs": {"n": [n, 1.5, None]}, "security": [[]]}
         for n in range(count)
     ]  # fmt: skip
     keys = [f"GET /{n}" for n in range(count)]
-    difference = {"added": keys, "changed": [], "unchanged": [], "removed": [], "held": [], "verdict": "compatible", "operations": []}  # fmt: skip
+    difference = {"added": keys, "changed": [], "unchanged": [], "removed": [], "pending_approval": [], "compatibility": "compatible", "operations": []}  # fmt: skip
     form = {"name": "p", "title": "", "description": "", "kind": "openapi", "protocol": "http", "exists": False, "origins": [],
             "slots": [], "tools": tools, "difference": difference, "needs_consent": [], "report": report_of(report)}  # fmt: skip
     return Preview.model_validate(form)

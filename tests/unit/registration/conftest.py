@@ -8,13 +8,14 @@ from sqlalchemy import delete
 
 from app.credentials.permissions import UNRESTRICTED
 from app.database import Database
-from app.models import Provider, Variable, new_id
+from app.models import Provider, Variable
 from app.registration.context import ImportContext
 from app.registration.source_reader import SourceReader
 from app.security.vault import KeyRing, Vault
 from app.services import Services, open_services
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
+from app.uuid7 import uuid7
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def reader(services: Services) -> SourceReader:
 async def registry(services: Services) -> AsyncIterator[Database]:
     """The database of the services; providers are deleted afterwards, while the services read there."""
     yield services.database
-    async with services.database.writing() as session:
+    async with services.database.transaction() as session:
         await session.execute(delete(Provider))
 
 
@@ -55,6 +56,6 @@ def context() -> Callable[..., ImportContext]:
 
     def make(*variables: Variable, **fields: Any) -> ImportContext:
         given = {"environment": {}, "options": {}, "permissions": UNRESTRICTED, **fields}
-        return ImportContext(id=new_id(), name="pets", variables=variables, **given)
+        return ImportContext(id=uuid7(), name="pets", variables=variables, **given)
 
     return make

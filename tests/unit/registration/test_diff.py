@@ -5,21 +5,21 @@ from dataclasses import replace
 import orjson
 
 from app.credentials.model import CredentialSlot
-from app.registration.diff import compare, pending_drafts, pending_form
+from app.registration.diff import compare
+from app.registration.model import PendingDefinitions
 from tests.unit.registration.documents import API, API_KEY, parsed_document
 
 
 def diff(before, after, *, origins=(API,)):
-    existing = {tool.source_key: tool.columns() for tool in before.tools}
-    old_slots = [slot.to_json() for slot in before.slots]
-    return compare(existing, after.tools, old_slots=old_slots, new_slots=after.slots, origins=origins)
+    existing = {tool.source_key: tool.definition for tool in before.tools}
+    return compare(existing, after.tools, old_slots=before.slots, new_slots=after.slots, origins=origins)
 
 
 def test_same_source_changes_nothing():
     found = diff(parsed_document(), parsed_document())
     assert found.unchanged == ("GET /pets",)
     assert found.changes == ()
-    assert found.verdict == "compatible"
+    assert found.compatibility == "compatible"
 
 
 def test_tools_are_added_and_removed():
@@ -33,7 +33,7 @@ def test_tools_are_added_and_removed():
         ("GET /visits", "added", False),
         ("GET /owners", "removed", True),
     ]
-    assert found.verdict == "breaking"
+    assert found.compatibility == "breaking"
 
 
 def test_new_description_is_a_compatible_change():
@@ -41,32 +41,31 @@ def test_new_description_is_a_compatible_change():
     after = replace(after, tools=(replace(after.tools[0], description="All pets."),))
     found = diff(parsed_document(), after)
     assert found.changed == ("GET /pets",)
-    assert found.verdict == "compatible"
+    assert found.compatibility == "compatible"
 
 
-def test_another_origin_is_held_for_approval():
+def test_another_origin_needs_approval():
     found = diff(parsed_document(), parsed_document(server="https://other.example"))
-    assert (found.held, found.changed) == (("GET /pets",), ())
+    assert (found.pending_approval, found.changed) == (("GET /pets",), ())
     assert found.changes[0].to_json()["differences"][0]["aspect"] == "server"
 
 
-def test_added_tool_at_a_new_origin_is_held():
+def test_added_tool_at_a_new_origin_needs_approval():
     found = diff(parsed_document(), parsed_document("/pets"), origins=())
-    assert found.held == ()
+    assert found.pending_approval == ()
     found = diff(replace(parsed_document(), tools=()), parsed_document(), origins=("https://other.example",))
-    assert (found.added, found.held) == ((), ("GET /pets",))
+    assert (found.added, found.pending_approval) == ((), ("GET /pets",))
 
 
-def test_slot_that_means_something_else_holds_its_tools():
+def test_tools_of_a_changed_slot_need_approval():
     after = parsed_document(schemes=API_KEY)
     moved = CredentialSlot("key", "api_key", scheme="key", location="query", parameter="key", scopes=())
     found = diff(parsed_document(schemes=API_KEY), replace(after, slots=(moved,)))
-    assert found.held_slots == {"key"}
-    assert (found.held, found.unchanged) == (("GET /pets",), ())
+    assert found.changed_slots == {"key"}
+    assert (found.pending_approval, found.unchanged) == (("GET /pets",), ())
 
 
 def test_tools_of_a_pending_revision_survive_json():
     parsed = parsed_document("/pets", schemes=API_KEY)
-    stored = orjson.loads(orjson.dumps(pending_form(parsed.tools, slots=parsed.slots)))
-    assert [tool.columns() for tool in pending_drafts(stored)] == [tool.columns() for tool in parsed.tools]
-    assert [CredentialSlot.from_json(slot) for slot in stored["slots"]] == list(parsed.slots)
+    pending = PendingDefinitions(parsed.tools, parsed.slots)
+    assert PendingDefinitions.from_json(orjson.loads(orjson.dumps(pending.to_json()))) == pending

@@ -1,5 +1,7 @@
 """Converted documents -> ParsedSource."""
 
+import pytest
+
 from app.credentials.model import (
     DEFAULT_SLOT,
     CredentialDraft,
@@ -37,3 +39,11 @@ def test_auth_tools_that_matches_no_slot_is_a_warning():
     parsed = with_auth_tools(parsed_document(schemes=API_KEY), auth)
     assert parsed.inline == ()
     assert parsed.report.warnings[-1].detail.startswith("auth_tools fits no security scheme")
+
+
+@pytest.mark.parametrize("kind", ["api_key", "bearer", "basic", "oauth2"])
+def test_auth_tools_is_not_for_operations_of_a_document_that_declares_no_security(kind):
+    auth = CredentialDraft(kind, {"location": "header", "name": "x-key"}, {"value": "v"})
+    parsed = with_auth_tools(parsed_document("/pets"), auth)
+    assert parsed.inline == ()
+    assert "of which the document has none" in parsed.report.warnings[-1].detail

@@ -18,6 +18,7 @@ from app.registration.persist import (
 )
 from app.registration.plan import plan_registration
 from app.registration.repository import lock_names, pending_of
+from app.registration.tool_history import ToolHistoryWriter
 from tests.unit.registration.documents import API_KEY, parsed_document
 
 KEY = CredentialDraft("api_key", {}, {"value": "v"})
@@ -34,9 +35,11 @@ def register(registry, reader, context, vault):
     async def store(parsed, **fields):
         about = context(**fields)
         plan = plan_registration(parsed, about, reader=reader)
-        async with registry.writing() as session:
+        async with registry.transaction() as session:
             await lock_names(session)
-            return await write_provider(session, request(), about, plan, definition="d", vault=vault)
+            return await write_provider(
+                session, request(), about, plan, definition="d", vault=vault, history=ToolHistoryWriter("key")
+            )
 
     return store
 
@@ -47,10 +50,10 @@ def refresh(registry, reader, context, vault):
 
     async def store(provider, parsed):
         plan = plan_registration(parsed, context(), reader=reader)
-        async with registry.writing() as session:
+        async with registry.transaction() as session:
             await lock_names(session)
             provider = await session.merge(provider)
-            result = await write_tools(session, provider, plan, vault=vault)
+            result = await write_tools(session, provider, plan, vault=vault, history=ToolHistoryWriter("key"))
             columns = await refreshed_columns(session, provider, plan, result.diff)
             return result, columns, await pending_of(session, provider.id)
 
@@ -58,14 +61,14 @@ def refresh(registry, reader, context, vault):
 
 
 async def rows(database, table, *columns):
-    async with database.reading() as session:
+    async with database.read_session() as session:
         return (await session.execute(select(*columns or (table,)))).all()
 
 
 async def test_new_provider_is_stored_with_tools_slots_and_credentials(registry, register, vault):
-    result = await register(parsed_document("/pets", "/owners", schemes=API_KEY), given={"key": KEY})
+    result = await register(parsed_document("/pets", "/owners", schemes=API_KEY), credentials={"key": KEY})
     assert result.names == {"GET /pets": "pets.pets", "GET /owners": "pets.owners"}
-    assert (result.tool_count, result.diff.verdict) == (2, "compatible")
+    assert (result.tool_count, result.diff.compatibility) == (2, "compatible")
     assert result.provider.slots[0]["slot"] == "key"
     tools = await rows(registry, Tool, col(Tool.name), col(Tool.security))
     assert [tuple(one) for one in tools] == [
@@ -82,7 +85,7 @@ async def test_new_provider_is_stored_with_tools_slots_and_credentials(registry,
 async def test_refresh_adds_and_removes_tools_and_retains_overrides(registry, register, refresh):
     first = await register(parsed_document("/pets", "/owners"))
     [(tool,)] = [row for row in await rows(registry, Tool) if row[0].source_key == "GET /owners"]
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         session.add(Override(tool_id=tool.id, description="edited"))
     result, _, pending = await refresh(first.provider, parsed_document("/pets", "/visits"))
     assert (result.diff.added, result.diff.removed) == (("GET /visits",), ("GET /owners",))
@@ -92,12 +95,12 @@ async def test_refresh_adds_and_removes_tools_and_retains_overrides(registry, re
     assert [row[0].description for row in await rows(registry, Override)] == ["edited"]
 
 
-async def test_refresh_holds_tools_that_move_to_another_origin(registry, register, refresh):
+async def test_tools_that_move_to_another_origin_are_pending_after_a_refresh(registry, register, refresh):
     first = await register(parsed_document("/pets"))
     moved = parsed_document("/pets", server="https://other.example")
     result, columns, pending = await refresh(first.provider, moved)
-    assert result.diff.held == ("GET /pets",)
-    assert [one["source_key"] for one in pending.held["tools"]] == ["GET /pets"]
+    assert result.diff.pending_approval == ("GET /pets",)
+    assert [one["source_key"] for one in pending.pending_definitions["tools"]] == ["GET /pets"]
     assert columns["origins"] == ["https://api.example.com"]
     [(tool,)] = await rows(registry, Tool)
     assert tool.call_template["url"].startswith("https://api.example.com/")
@@ -109,7 +112,7 @@ async def test_tool_that_postgresql_rejects_is_reported_and_not_stored(registry,
     parsed = parsed_document("/pets", "/owners")
     unstorable = replace(parsed.tools[1], description="a\x00b")
     result = await register(replace(parsed, tools=(parsed.tools[0], unstorable)))
-    assert [one.verdict for one in result.report.operations] == ["accepted", "skipped"]
+    assert [one.outcome for one in result.report.operations] == ["accepted", "skipped"]
     assert (result.diff.added, result.tool_count) == (("GET /pets",), 1)
 
 

@@ -14,7 +14,9 @@ KEY = CredentialDraft("api_key", {"location": None, "name": None}, {"value": "v"
 
 
 async def test_credential_takes_location_name_and_origin_from_its_slot(reader, context):
-    plan = plan_registration(parsed_document(schemes=API_KEY), context(given={"key": KEY}), reader=reader)
+    plan = plan_registration(
+        parsed_document(schemes=API_KEY), context(credentials={"key": KEY}), reader=reader
+    )
     assert plan.credentials["key"] == CredentialDraft(
         "api_key", {"location": "header", "name": "X-Key"}, {"value": "v"}, (API,)
     )
@@ -25,7 +27,7 @@ async def test_credential_takes_location_name_and_origin_from_its_slot(reader, c
 async def test_credential_of_an_unknown_slot_is_rejected(reader, context):
     with pytest.raises(InvalidInput) as caught:
         plan_registration(
-            parsed_document(schemes=API_KEY), context(given={"other": KEY}, at="/0"), reader=reader
+            parsed_document(schemes=API_KEY), context(credentials={"other": KEY}, at="/0"), reader=reader
         )
     assert caught.value.errors[0].pointer == "/0/credentials/other"
     assert caught.value.errors[0].expected == ["key"]
@@ -36,10 +38,10 @@ async def test_credential_for_tools_of_several_origins_needs_allowed_origins(rea
     elsewhere = replace(parsed.tools[1], origin="https://other.example")
     parsed = replace(parsed, tools=(parsed.tools[0], elsewhere))
     with pytest.raises(InvalidInput) as caught:
-        plan_registration(parsed, context(given={"key": KEY}), reader=reader)
+        plan_registration(parsed, context(credentials={"key": KEY}), reader=reader)
     assert caught.value.errors[0].pointer == "/credentials/key/allowed_origins"
     bound = replace(KEY, allowed_origins=(API,))
-    plan = plan_registration(parsed, context(given={"key": bound}), reader=reader)
+    plan = plan_registration(parsed, context(credentials={"key": bound}), reader=reader)
     assert plan.needs_consent == (MissingConsent("key", ("https://other.example",)),)
 
 
@@ -63,7 +65,7 @@ async def test_storing_a_credential_takes_the_scope(reader, context):
     parsed = parsed_document(schemes=API_KEY)
     assert plan_registration(parsed, context(permissions=permissions), reader=reader).credentials == {}
     with pytest.raises(Forbidden):
-        plan_registration(parsed, context(permissions=permissions, given={"key": KEY}), reader=reader)
+        plan_registration(parsed, context(permissions=permissions, credentials={"key": KEY}), reader=reader)
 
 
 async def test_secret_options_are_a_credential_that_no_origin_gets(reader, context):

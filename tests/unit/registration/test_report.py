@@ -1,40 +1,42 @@
 """Reports of imports as values and as JSON."""
 
-from app.openapi.judge import judge
-from app.registration.report import SourceReport, SourceWarning, ToolVerdict
+from app.openapi.assess import assess
+from app.openapi.report import OperationOutcome, SourceReport, SourceWarning
 from tests.unit.registration.documents import parsed_document
 
 
-def report(*verdicts: ToolVerdict) -> SourceReport:
-    return SourceReport(verdicts)
+def report(*outcomes: OperationOutcome) -> SourceReport:
+    return SourceReport(outcomes)
 
 
 def test_renamed_tool_counts_as_accepted():
     found = report(
-        ToolVerdict.of("a", "a", pointer="/0"),
-        ToolVerdict.of("b c", "b_c", pointer="/1"),
-        ToolVerdict.of("d", pointer="/2", reason="no"),
+        OperationOutcome.of("a", "a", pointer="/0"),
+        OperationOutcome.of("b c", "b_c", pointer="/1"),
+        OperationOutcome.of("d", pointer="/2", reason="no"),
     )
     assert found.to_json()["counts"] == {"operations": 3, "accepted": 2, "renamed": 1, "skipped": 1}
 
 
-def test_json_of_a_verdict_has_only_the_members_that_are_set():
-    assert ToolVerdict.of("a", "a", pointer="/0").to_json() == {
-        "source_key": "a", "name": "a", "verdict": "accepted", "pointer": "/0", "notes": [],
+def test_json_of_an_outcome_has_only_the_members_that_are_set():
+    assert OperationOutcome.of("a", "a", pointer="/0").to_json() == {
+        "source_key": "a", "name": "a", "outcome": "accepted", "pointer": "/0", "notes": [],
     }  # fmt: skip
 
 
 def test_report_of_a_converter_survives_json():
     parsed = parsed_document("/pets", "/owners")
-    judged = parsed.report.with_judgements(judge(parsed.tools))
-    assert SourceReport.from_json(judged.to_json()) == judged
-    assert judged.tokens == sum(one.tokens for one in judged.operations)
+    assessed = parsed.report.with_assessments(assess(parsed.tools))
+    assert SourceReport.from_json(assessed.to_json()) == assessed
+    assert assessed.tokens == sum(one.tokens for one in assessed.operations)
 
 
 def test_skipping_a_tool_retains_the_reason_of_one_that_was_skipped_before():
-    found = report(ToolVerdict.of("a", "a", pointer=""), ToolVerdict.of("b", pointer="", reason="first"))
+    found = report(
+        OperationOutcome.of("a", "a", pointer=""), OperationOutcome.of("b", pointer="", reason="first")
+    )
     skipped = found.with_skipped({"a": "later", "b": "later"})
-    assert [(one.name, one.verdict, one.reason) for one in skipped.operations] == [
+    assert [(one.name, one.outcome, one.reason) for one in skipped.operations] == [
         ("", "skipped", "later"),
         ("", "skipped", "first"),
     ]
@@ -53,7 +55,7 @@ def test_named_report_names_tools_canonically_and_reports_rejected_ones():
     keys = [tool.source_key for tool in parsed.tools]
     names = {keys[0]: "p.pets", keys[1]: "p.owners_2"}
     found = parsed.named_report(names, provider="p", rejected=[keys[2]])
-    assert [(one.name, one.verdict) for one in found.operations] == [
+    assert [(one.name, one.outcome) for one in found.operations] == [
         ("p.pets", "accepted"),
         ("p.owners_2", "renamed"),
         ("", "skipped"),

@@ -1,5 +1,7 @@
 """Parsed request bodies -> registrations."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.errors import InvalidInput
@@ -30,3 +32,34 @@ def test_pointer_of_an_invalid_credential_names_no_union_member():
     with pytest.raises(InvalidInput) as caught:
         read_registrations(raw, name=None)
     assert [fault.pointer for fault in caught.value.errors] == ["/credentials/k/value"]
+
+
+def test_url_form_is_the_canonical_form_with_a_url():
+    short = {"name": "a", "url": "https://x", "tags": ["t"], "limits": {"total": 3}}
+    canonical = {"name": "a", "source": {"url": "https://x"}, "tags": ["t"], "limits": {"total": 3}}
+    found = read_registrations(short, name=None).entries[0]
+    assert (
+        replace(found, source=replace(found.source, at="/source"))
+        == (read_registrations(canonical, name=None).entries[0])
+    )
+    assert read_registrations({"url": "https://x"}, name="b").entries[0].name == "b"
+
+
+@pytest.mark.parametrize(
+    ("raw", "pointer"),
+    [
+        ({"name": "a", "url": 7}, "/url"),
+        ({"name": "a", "url": ""}, "/url"),
+        ({"name": "a", "url": "https://x", "sauce": 1}, "/sauce"),
+        ({"url": "https://x"}, "/name"),
+    ],
+)
+def test_error_of_the_url_form_points_to_its_member(raw, pointer):
+    with pytest.raises(InvalidInput) as caught:
+        read_registrations(raw, name=None)
+    assert [error.pointer for error in caught.value.errors] == [pointer]
+
+
+def test_call_template_with_a_url_is_no_url_form():
+    raw = {"name": "a", "call_template_type": "http", "url": "https://x", "auth": {"auth_type": "basic"}}
+    assert read_registrations(raw, name=None).entries[0].source.value == raw

@@ -6,15 +6,17 @@ import pytest
 from app.credentials.model import CredentialSlot, SlotRequirement, ValueLocation
 from app.errors import InvalidDocument, InvalidInput
 from app.registration.model import DocumentOptions, RegistrationSource
-from app.registration.source_reader import laid_over
+from app.registration.source_reader import with_server_template
 from tests.unit.registration.documents import API, document
 
 
 @pytest.mark.parametrize(("name", "whole"), [("read", True), ("cost$", True), ("x${AWS_KEY}", False)])
 def test_introspected_tool_template_names_no_variables(name, whole):
     part = {"call_template_type": "mcp", "config": {"mcpServers": {"s": {"url": "${BASE}/mcp"}}}}
-    laid = laid_over(part, {"name": name, "tool_call_template": {"tool_name": name}})["tool_call_template"]
-    assert laid == ({**part, "tool_name": name} if whole else None)
+    merged = with_server_template(part, {"name": name, "tool_call_template": {"tool_name": name}})[
+        "tool_call_template"
+    ]
+    assert merged == ({**part, "tool_name": name} if whole else None)
 
 
 def tool(name, url=f"{API}/x", **template):
@@ -41,7 +43,7 @@ async def test_manual_is_read_with_its_secrets_apart(reader, context):
     assert second.security == ((SlotRequirement("default"),), ())
     assert parsed.inline[0].credential.secrets["headers"] == {"X-Key": "secret"}
     assert parsed.slots[0].values == (ValueLocation("header", "X-Key"),)
-    assert "secret" not in str([one.columns() for one in parsed.tools])
+    assert "secret" not in str([one.definition.columns() for one in parsed.tools])
     assert (parsed.kind, parsed.format) == ("manual", "manual")
     assert orjson.loads(parsed.source.body) == source.value
 
@@ -59,8 +61,8 @@ async def test_tool_that_cannot_be_called_is_skipped_with_the_reason(reader, con
     value = manual(tool("good"), tool("bad", url="ftp://files.example/x"))
     parsed = await reader.read(RegistrationSource("manual", value=value), context())
     assert [one.name for one in parsed.tools] == ["good"]
-    verdicts = {one.source_key: one.verdict for one in parsed.report.operations}
-    assert verdicts == {"good": "accepted", "bad": "skipped"}
+    outcomes = {one.source_key: one.outcome for one in parsed.report.operations}
+    assert outcomes == {"good": "accepted", "bad": "skipped"}
 
 
 async def test_uploaded_document_is_converted_in_a_child_process(reader, context):

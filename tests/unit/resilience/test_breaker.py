@@ -1,10 +1,12 @@
 """The breaker against a model that knows only the rules."""
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from app.resilience import AttemptVerdict, BreakerState, CircuitBreaker, OriginPolicy
+from app.resilience import AttemptOutcome, BreakerState, CircuitBreaker, OriginPolicy
+from tests.harness.examples import examples
 
 POLICY = OriginPolicy(
     failure_threshold=3, failure_ratio=0.5, min_calls=10, window_seconds=10, open_seconds=5, open_max=40
@@ -34,12 +36,12 @@ def breaker(clock, turns):
     return CircuitBreaker(POLICY, now=clock, on_change=turns.append)
 
 
-def fail(breaker, times=1, verdict=AttemptVerdict.FAILURE):
+def fail(breaker, times=1, outcome=AttemptOutcome.FAILURE):
     for _ in range(times):
-        breaker.record_failure(breaker.epoch, verdict)
+        breaker.record_failure(breaker.epoch, outcome)
 
 
-def test_failures_in_a_row_open_it_and_one_answer_between_them_does_not(breaker):
+def test_failures_in_a_row_open_it_and_one_response_between_them_does_not(breaker):
     fail(breaker, 2)
     breaker.record_success(breaker.epoch)
     fail(breaker, 2)
@@ -72,13 +74,13 @@ def test_the_share_is_one_of_a_window(breaker, clock):
 
 
 def test_faults_open_it_by_their_share_only(breaker):
-    fail(breaker, 9, AttemptVerdict.SERVER_ERROR)
+    fail(breaker, 9, AttemptOutcome.SERVER_ERROR)
     assert breaker.state is BreakerState.CLOSED
-    fail(breaker, 1, AttemptVerdict.SERVER_ERROR)
+    fail(breaker, 1, AttemptOutcome.SERVER_ERROR)
     assert breaker.state is BreakerState.OPEN
 
 
-def test_one_probe_passes_and_its_answer_closes_it(breaker, clock, turns):
+def test_one_probe_passes_and_its_response_closes_it(breaker, clock, turns):
     fail(breaker, 3)
     clock.now += 5 * 1.21
     probe = breaker.admit()
@@ -105,7 +107,7 @@ def test_each_pause_is_twice_as_long_up_to_the_longest(breaker, clock):
     for _ in range(6):
         pauses.append(breaker.retry_after())
         clock.now += pauses[-1]
-        breaker.record_failure(breaker.admit(), AttemptVerdict.FAILURE)
+        breaker.record_failure(breaker.admit(), AttemptOutcome.FAILURE)
     for pause, expected in zip(pauses, [5, 10, 20, 40, 40, 40], strict=True):
         assert expected * 0.79 < pause < expected * 1.21
 
@@ -114,7 +116,7 @@ def test_an_upstream_that_worked_for_long_is_paused_shortly_again(breaker, clock
     fail(breaker, 3)
     for _ in range(3):
         clock.now += 60
-        breaker.record_failure(breaker.admit(), AttemptVerdict.FAILURE)
+        breaker.record_failure(breaker.admit(), AttemptOutcome.FAILURE)
     clock.now += 60
     breaker.record_success(breaker.admit())
     fail(breaker, 3)
@@ -133,7 +135,7 @@ def test_none_failures_turn_it_off(clock):
 
 
 class BreakerRules(RuleBasedStateMachine):
-    """Calls that begin, end in any order and with any verdict, while time passes."""
+    """Calls that begin, end in any order and with any outcome, while time passes."""
 
     calls = Bundle("calls")
 
@@ -159,24 +161,24 @@ class BreakerRules(RuleBasedStateMachine):
             assert self.clock.now >= self.opened + POLICY.open_seconds * 0.8
         return permit
 
-    @rule(permit=consumes(calls), verdict=st.sampled_from([*AttemptVerdict, None]))
-    def end(self, permit, verdict):
+    @rule(permit=consumes(calls), outcome=st.sampled_from([*AttemptOutcome, None]))
+    def end(self, permit, outcome):
         if not permit:
             return
         was, current = self.breaker.state, permit == self.breaker.epoch
-        if verdict is AttemptVerdict.RESPONDED:
+        if outcome is AttemptOutcome.RESPONDED:
             self.breaker.record_success(permit)
-        elif verdict is not None:
-            self.breaker.record_failure(permit, verdict)
+        elif outcome is not None:
+            self.breaker.record_failure(permit, outcome)
         if not current:
             assert self.breaker.state is was, "what began before a change says nothing after it"
-        elif was is BreakerState.HALF_OPEN and verdict is not None:
-            expected = BreakerState.CLOSED if verdict is AttemptVerdict.RESPONDED else BreakerState.OPEN
+        elif was is BreakerState.HALF_OPEN and outcome is not None:
+            expected = BreakerState.CLOSED if outcome is AttemptOutcome.RESPONDED else BreakerState.OPEN
             assert self.breaker.state is expected
         if self.breaker.is_tripped:
             self.breaker.release(permit)
         if self.breaker.state is BreakerState.OPEN and was is not BreakerState.OPEN:
-            self.opened = self.clock.now if verdict is not None else self.opened
+            self.opened = self.clock.now if outcome is not None else self.opened
 
     @rule(seconds=st.sampled_from([0.5, 3, 6, 50]))
     def pass_time(self, seconds):
@@ -200,3 +202,4 @@ class BreakerRules(RuleBasedStateMachine):
 
 
 TestBreakerRules = BreakerRules.TestCase
+TestBreakerRules.settings = settings(examples(40), stateful_step_count=40)

@@ -13,7 +13,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.resilience import AttemptVerdict, RetryBudget, classify_error
+from app.resilience import AttemptOutcome, RetryBudget, classify_error
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=200), st.sampled_from([0.0, 0.05, 0.1, 0.5]))
@@ -48,22 +48,22 @@ def rejected(status):
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "outcome"),
     [
-        (UpstreamTimeout(), AttemptVerdict.FAILURE),
-        (UpstreamUnreachable(), AttemptVerdict.FAILURE),
-        (rejected(502), AttemptVerdict.FAILURE),
-        (rejected(503), AttemptVerdict.FAILURE),
-        (rejected(504), AttemptVerdict.FAILURE),
-        (rejected(500), AttemptVerdict.SERVER_ERROR),
-        (rejected(501), AttemptVerdict.SERVER_ERROR),
-        (UpstreamMalformed(), AttemptVerdict.SERVER_ERROR),
-        (rejected(400), AttemptVerdict.RESPONDED),
-        (rejected(429), AttemptVerdict.RESPONDED),
-        (rejected(302), AttemptVerdict.RESPONDED),
-        (UpstreamUnauthorized(response=UpstreamErrorResponse(401)), AttemptVerdict.RESPONDED),
-        (ResponseTooLarge(), AttemptVerdict.RESPONDED),
+        (UpstreamTimeout(), AttemptOutcome.FAILURE),
+        (UpstreamUnreachable(), AttemptOutcome.FAILURE),
+        (rejected(502), AttemptOutcome.FAILURE),
+        (rejected(503), AttemptOutcome.FAILURE),
+        (rejected(504), AttemptOutcome.FAILURE),
+        (rejected(500), AttemptOutcome.SERVER_ERROR),
+        (rejected(501), AttemptOutcome.SERVER_ERROR),
+        (UpstreamMalformed(), AttemptOutcome.SERVER_ERROR),
+        (rejected(400), AttemptOutcome.RESPONDED),
+        (rejected(429), AttemptOutcome.RESPONDED),
+        (rejected(302), AttemptOutcome.RESPONDED),
+        (UpstreamUnauthorized(response=UpstreamErrorResponse(401)), AttemptOutcome.RESPONDED),
+        (ResponseTooLarge(), AttemptOutcome.RESPONDED),
     ],
 )
-def test_what_an_error_says_about_its_upstream(error, verdict):
-    assert classify_error(error) is verdict
+def test_what_an_error_says_about_its_upstream(error, outcome):
+    assert classify_error(error) is outcome

@@ -29,7 +29,7 @@ async def index(registry):
     feed.subscribe(search.on_changes)
     await feed.start()
     await search.start()
-    await search.loaded()
+    await search.wait_loaded()
     search.feed = feed
     yield search
     await feed.aclose()
@@ -147,7 +147,7 @@ async def test_a_limited_key_finds_only_what_it_may_call(index, library, query):
 
 
 async def test_a_tag_that_came_with_an_import_widens_nothing(registry, index, library):
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         revision = Revision(provider_id=library["weather"].id)
         session.add(revision)
     await store_tool(
@@ -176,7 +176,7 @@ async def test_equal_scores_stand_in_the_order_of_names(registry, index):
 
 
 async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, library):
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         tool = (await session.execute(select(Tool).where(Tool.name == "library.getBook"))).scalar_one()
         session.add(Override(tool_id=tool.id, description="Zebra facts.", tags=["stripes"]))
         await session.flush()
@@ -184,13 +184,13 @@ async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, 
     await index.feed.catch_up()
     assert await names(index, "zebra") == ["library.getBook"]
     assert await names(index, "title") == []
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         provider = await session.get(Provider, library["library"].id)
         provider.enabled = False
         await record_change(session, kind="provider", provider_id=provider.id)
     await index.feed.catch_up()
     assert await names(index, "zebra") == []
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         await session.delete(await session.get(Provider, library["weather"].id))
         await session.flush()
         await record_change(session, kind="provider", provider_id=library["weather"].id)
@@ -200,7 +200,7 @@ async def test_changes_are_found_at_once_and_old_ones_are_gone(registry, index, 
 
 
 async def change_provider(registry, index, provider, **columns):
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         row = await session.get(Provider, provider.id)
         for name, value in columns.items():
             setattr(row, name, value)
@@ -228,7 +228,7 @@ async def test_a_change_of_a_provider_writes_no_document_and_still_decides_who_f
 
 async def test_of_a_changed_provider_only_tools_that_changed_are_indexed_again(registry, index, library):
     before, documents = index.documents_indexed, len(index)
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         rows = {row.name: row for row in (await session.execute(select(Tool))).scalars()}
         rows["library.getBook"].description = "Zebra facts."
         await session.delete(rows["library.createLoan"])
@@ -259,13 +259,13 @@ async def test_more_changes_than_can_be_named_are_read_with_the_provider(registr
         )
         for n in range(1_200)
     ]
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         session.add_all(many)
         await session.flush()
         await record_change(session, kind="provider", provider_id=provider.id)
     await index.feed.catch_up()
     assert len(index) == 1_200
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         await session.execute(update(Tool).where(Tool.name != "many.t7").values(description="another"))
         await record_change(session, kind="provider", provider_id=provider.id)
     await index.feed.catch_up()
@@ -298,7 +298,7 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
 
 async def test_a_write_that_was_cut_off_is_made_good(registry, index, library):
     written = asyncio.create_task(change_provider(registry, index, library["library"], description="new"))
-    async with registry.writing() as session:
+    async with registry.transaction() as session:
         await session.execute(update(Tool).values(description="giraffe"))
         await record_change(session, kind="provider", provider_id=library["library"].id)
         await record_change(session, kind="provider", provider_id=library["weather"].id)
@@ -321,7 +321,7 @@ async def test_what_changes_during_the_first_load_is_not_lost(registry):
     await search.start()
     await asyncio.gather(feed.catch_up(), store_tool(registry, provider, "second", description="early worm"))
     await feed.catch_up()
-    await search.loaded()
+    await search.wait_loaded()
     assert set(await names(search, "early")) == {"early.first", "early.second"}
     await feed.aclose()
     await search.aclose()

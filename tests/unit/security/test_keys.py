@@ -64,7 +64,7 @@ def test_two_characters_in_the_wrong_order_are_noticed():
 
 
 @pytest.mark.parametrize("change", [lambda t: t + "\n", lambda t: " " + t, lambda t: t.upper(), lambda t: t[:-1], lambda t: t + t])  # fmt: skip
-def test_other_spellings_are_refused(change):
+def test_other_spellings_are_rejected(change):
     assert parse(change(mint().text.reveal())) is None
 
 

@@ -10,11 +10,12 @@ from itertools import pairwise
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import FieldError, UpstreamErrorResponse, UpstreamRejected
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
+from tests.harness.examples import examples
 
 SECRET = 'cañary+/ "quoted"\\ & <more>~4711'
 TOKEN = "sk-live-" + "a1B2c3D4e5F6" * 3
@@ -72,7 +73,7 @@ def test_each_form_is_masked(secret: str, form: str) -> None:
     assert coded.encode() not in body
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(secret=TEXTS, form=st.sampled_from(sorted(ENCODERS)), around=st.text(max_size=20))
 def test_any_secret_is_masked_in_each_form(secret: str, form: str, around: str) -> None:
     coded = ENCODERS[form](secret).encode()
@@ -80,7 +81,7 @@ def test_any_secret_is_masked_in_each_form(secret: str, form: str, around: str) 
     assert coded not in body
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(
     secrets=st.lists(st.text("ab-+/", min_size=4, max_size=20), min_size=1, max_size=3),
     body=st.lists(st.one_of(st.text('ab-+/"', max_size=30), st.integers(0, 2)), max_size=8),
@@ -97,7 +98,7 @@ def test_a_stream_is_masked_as_its_whole_whatever_its_pieces(secrets, body, cuts
     assert stream.has_masked is (b"".join(pieces) != text)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(body=st.binary(max_size=400), cuts=st.lists(st.integers(0, 400), max_size=8))
 def test_a_body_without_the_secret_stays_the_same_bytes(body: bytes, cuts) -> None:
     masker = ResponseMasker([SECRET, TOKEN, "pw1234"])
@@ -219,7 +220,7 @@ def escaped_json(draw: st.DrawFn, secrets: list[str]) -> bytes:
     return ('["' + "".join(out) + end).encode()
 
 
-@settings(max_examples=600, deadline=None)
+@examples(80)
 @given(data=st.data(), secrets=st.lists(st.sampled_from(JSON_SECRETS), min_size=1, max_size=2, unique=True))
 def test_the_check_before_the_escapes_changes_no_result(data: st.DataObject, secrets: list[str]) -> None:
     masker = masker_of(*secrets)
@@ -227,7 +228,7 @@ def test_the_check_before_the_escapes_changes_no_result(data: st.DataObject, sec
     assert masker.mask_json(body) == masker.mask_strings(masker.mask(body))
 
 
-@settings(max_examples=300, deadline=None)
+@examples(50)
 @given(secret=st.sampled_from(JSON_SECRETS), data=st.data())
 def test_a_string_in_any_escapes_is_masked(secret: str, data: st.DataObject) -> None:
     coded = "".join(data.draw(escapes(character)) for character in secret)

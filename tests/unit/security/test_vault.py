@@ -69,7 +69,7 @@ class TestSealing:
                 vault.open(bytes(damaged), context=CONTEXT)
 
     @pytest.mark.parametrize("length", [0, 1, 16, 17, 28, 29, 30, 44])
-    def test_truncated_blobs_are_refused(self, vault: Vault, length: int) -> None:
+    def test_truncated_blobs_are_rejected(self, vault: Vault, length: int) -> None:
         with pytest.raises(SealBroken):
             vault.open(vault.seal(b"secret", context=CONTEXT)[:length], context=CONTEXT)
 
@@ -114,11 +114,11 @@ class TestRotation:
         assert [row.id for row in rewrapped] == [row.id for row in rows]
         assert vault_with(new, *rewrapped).open(blob, context=CONTEXT) == b"secret"
 
-    def test_a_row_whose_key_is_not_in_the_ring_is_refused_by_name(self, rows: list[DataKey]) -> None:
+    def test_a_row_whose_key_is_not_in_the_ring_is_rejected_by_name(self, rows: list[DataKey]) -> None:
         with pytest.raises(SealBroken, match="'k1'"):
             vault_with(entry("k9"), *rows)
 
-    def test_a_key_of_the_same_id_but_other_bytes_is_refused(self, rows: list[DataKey]) -> None:
+    def test_a_key_of_the_same_id_but_other_bytes_is_rejected(self, rows: list[DataKey]) -> None:
         with pytest.raises(SealBroken):
             vault_with(entry("k1"), *rows)
 
@@ -178,7 +178,7 @@ class TestKeyRing:
             b"\x1e\xe1\xb9," * 8,
         ],
     )
-    def test_weak_keys_are_refused_without_being_shown(self, key: bytes) -> None:
+    def test_weak_keys_are_rejected_without_being_shown(self, key: bytes) -> None:
         encoded = base64.b64encode(key).decode()
         with pytest.raises(ValueError, match="'weak'") as refused:
             KeyRing.parse(f"weak:{encoded}")
@@ -188,12 +188,12 @@ class TestKeyRing:
     @pytest.mark.parametrize(
         "text", ["", "abc", "id:", ":abc", "a b:xyz", "id:not base64!", "x" * 33 + ":AAAA", ","]
     )
-    def test_what_is_no_ring_is_refused_without_being_shown(self, text: str) -> None:
+    def test_what_is_no_ring_is_rejected_without_being_shown(self, text: str) -> None:
         with pytest.raises(ValueError, match="key") as refused:
             KeyRing.parse(text)
         assert "base64!" not in str(refused.value)
 
-    def test_an_id_or_a_key_given_twice_is_refused(self) -> None:
+    def test_an_id_or_a_key_given_twice_is_rejected(self) -> None:
         one = entry("a")
         with pytest.raises(ValueError, match="twice"):
             KeyRing.parse(f"{one},{entry('a')}")

@@ -10,13 +10,13 @@ def refused(admission, calls=1000):
     return sum(admission.rejects() for _ in range(calls))
 
 
-def test_nobody_is_refused_while_all_is_well():
+def test_nothing_is_rejected_while_all_is_well():
     admission = Admission(max_running=10, max_lag=0.05)
     admission.running = 9
     assert refused(admission) == 0
 
 
-def test_more_calls_than_may_be_under_way_are_refused():
+def test_more_calls_than_may_be_under_way_are_rejected():
     admission = Admission(max_running=10, max_lag=0.05)
     admission.running = 10
     assert refused(admission) == 1000
@@ -32,7 +32,7 @@ def test_a_single_stall_is_no_overload():
     assert refused(admission) == 0
 
 
-def test_the_longer_it_lasts_the_more_are_refused_but_never_all():
+def test_the_longer_it_lasts_the_more_are_rejected_but_never_all():
     admission = Admission(max_running=1000, max_lag=0.05)
     admission.running = 500
     shares = []

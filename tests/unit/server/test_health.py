@@ -42,22 +42,22 @@ async def test_pools_without_a_free_connection_are_no_absence(database: Database
     redis = connect(servers.redis_url, max_connections=1)
     held = await redis.connection_pool.get_connection()
     database.engine.sync_engine.pool._timeout = 0.3
-    async with database.reading():
+    async with database.read_session():
         assert await HealthProbes(database, redis).states() == ("ok", "ok")
     await redis.connection_pool.release(held)
     await redis.aclose()
 
 
-async def test_what_is_cut_off_is_away(database_url: str) -> None:
+async def test_a_cut_link_is_unavailable(database_url: str) -> None:
     target, dsn = address_of(database_url)
     redis = connect("redis://127.0.0.1:1/0")
     async with proxied(target) as link:
         database = Database(dsn(link.address), pool_size=1)
         probes = HealthProbes(database, redis)
-        assert await probes.states() == ("ok", "away")
+        assert await probes.states() == ("ok", "unavailable")
         await link.cut()
         await asyncio.sleep(0.6)
-        assert await probes.states() == ("away", "away")
+        assert await probes.states() == ("unavailable", "unavailable")
         await link.heal()
         await database.aclose()
     await redis.aclose()

@@ -18,6 +18,8 @@ from app.cli.server import server_config
 from app.server.connections import MAX_ENDED_AT_ONCE, ConnectionTable, ServerLimits
 from app.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 GET = b"GET /ok HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -365,7 +367,6 @@ async def test_many_chunks_of_a_usual_size_are_no_flood() -> None:
 async def test_heads_have_a_time_that_single_bytes_do_not_extend() -> None:
     async with serving(head_timeout=0.4) as site:
         reader, writer = await site.connect()
-        began = asyncio.get_running_loop().time()
         trickled = 0
         while not reader.at_eof() and not reader._buffer and trickled < 200:  # type: ignore[attr-defined]
             with contextlib.suppress(ConnectionError):
@@ -373,7 +374,7 @@ async def test_heads_have_a_time_that_single_bytes_do_not_extend() -> None:
                 await writer.drain()
             trickled += 1
             await asyncio.sleep(0.05)
-        assert asyncio.get_running_loop().time() - began < 8
+        assert trickled < 200
         assert is_last_problem(await reader.read(), 408)
         writer.close()
         assert site.table.rejected["head_timeout"] == 1
@@ -586,7 +587,7 @@ async def test_a_body_after_its_response_that_does_not_end_is_cut_off() -> None:
         assert site.table.rejected["body_after_response"] == 1
 
 
-async def test_a_connection_with_expect_is_closed_when_the_body_was_not_asked_for() -> None:
+async def test_a_connection_with_expect_is_closed_when_the_body_was_not_requested() -> None:
     early = b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 30\r\nExpect: 100-continue\r\n\r\n"
     later = early.replace(b"/early", b"/later")
     async with serving() as site:

@@ -176,6 +176,31 @@ async def test_extra_cannot_change_what_kind_of_problem_it_is(client):
     assert CANARY not in json.dumps(body)
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": "q is empty"}, "q is empty"),
+        ({"error": None, "message": " ", "detail": "no such book"}, "no such book"),
+        ({"error": {"code": "FULL"}, "message": "failed"}, '{"code": "FULL"}'),
+        ({"errors": [{"message": "no field x"}]}, '[{"message": "no field x"}]'),
+        ({"why": "taken"}, '{"why": "taken"}'),
+        (["a", 1], '["a", 1]'),
+        ("two\nlines\x1b[31m", "two lines [31m"),
+        ("x" * 2_000, "x" * 1_000 + " [truncated]"),
+    ],
+)
+def test_the_detail_includes_what_the_upstream_states(body: Any, reason: str) -> None:
+    error = UpstreamRejected("It failed.", response=UpstreamErrorResponse(403, body))
+    assert error.as_problem()["detail"] == f"It failed. Its response says: {reason}"
+    assert str(error) == "It failed."
+
+
+@pytest.mark.parametrize("body", [None, "", {}, [], "  \n", "<!doctype html><title>No</title>"])
+def test_an_upstream_that_states_nothing_adds_nothing_to_the_detail(body: Any) -> None:
+    error = UpstreamRejected("It failed.", response=UpstreamErrorResponse(502, body))
+    assert error.as_problem()["detail"] == "It failed."
+
+
 async def test_an_upstream_refusal_keeps_its_status_and_body(client):
     error = UpstreamRejected(response=UpstreamErrorResponse(409, {"why": "taken"}, {"Retry-After": "3"}))
     response = await answer(client, error)
@@ -188,7 +213,7 @@ async def test_an_upstream_refusal_keeps_its_status_and_body(client):
 
 
 @pytest.mark.parametrize("said", [{"a": "\ud800"}, {"a": 1 << 80}, {"a": math.nan}, {"a": {1, 2}}])
-async def test_an_upstream_body_that_is_no_json_of_ours_does_not_break_the_answer(client, said):
+async def test_an_upstream_body_that_is_no_json_of_ours_does_not_break_the_response(client, said):
     checked(
         await answer(client, UpstreamRejected(response=UpstreamErrorResponse(400, said))),
         400,
@@ -196,7 +221,7 @@ async def test_an_upstream_body_that_is_no_json_of_ours_does_not_break_the_answe
     )
 
 
-async def test_a_detail_with_odd_text_does_not_break_the_answer(client):
+async def test_a_detail_with_odd_text_does_not_break_the_response(client):
     assert (await answer(client, GatewayError("odd \ud800"))).status_code == 500
 
 
@@ -275,7 +300,7 @@ async def test_parameters_are_never_repeated(client):
     assert CANARY not in response.text
 
 
-async def test_ten_thousand_faults_give_a_bounded_answer(client):
+async def test_ten_thousand_faults_give_a_bounded_response(client):
     response = await client.post("/pets/1", json={"odd": {str(number): "x" for number in range(10_000)}})
     assert len(response.json()["errors"]) == 50
     assert len(response.content) < 20_000
@@ -352,8 +377,8 @@ async def test_an_unknown_address_is_a_404(client):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("PUT", "/pets/1", {"GET", "POST", "DELETE"}),
-        ("BREW", "/pets/1", {"GET", "POST", "DELETE"}),
+        ("PUT", "/pets/1", {"GET", "HEAD", "POST", "DELETE"}),
+        ("BREW", "/pets/1", {"GET", "HEAD", "POST", "DELETE"}),
         ("GET", "/plain/x", {"POST"}),
         ("GET", "/mounted/x", {"PUT"}),
     ],
@@ -427,7 +452,7 @@ async def test_endless_recursion_over_an_input_is_a_400(client):
 
 
 @pytest.mark.parametrize("error", [UpstreamTimeout(), KeyError(CANARY)])
-async def test_an_error_within_an_answer_cuts_it_off(client, error):
+async def test_an_error_within_a_response_cuts_it_off(client, error):
     with structlog.testing.capture_logs() as logs, pytest.raises(ResponseTruncated):
         await answer(client, error, "GET", "/stream/x")
     assert CANARY not in str([line for line in logs if line["log_level"] != "debug"])

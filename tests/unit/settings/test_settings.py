@@ -17,7 +17,7 @@ def test_lists_are_words_between_commas_or_blanks() -> None:
     assert settings.allow_networks == ("10.0.0.0/8", "127.0.0.0/8:80")
 
 
-def test_a_wrong_value_is_refused_without_being_shown() -> None:
+def test_a_wrong_value_is_rejected_without_being_shown() -> None:
     with pytest.raises(ValidationError) as caught:
         Settings(public_base_url="canary-value", _env_file=None)
     assert "canary-value" not in str(caught.value)
@@ -28,7 +28,7 @@ def test_there_is_no_default_sealing_key() -> None:
         Settings(sealing_keys=None, sealing_keys_file=None, _env_file=None).key_ring()
 
 
-def test_two_sources_of_the_key_ring_are_refused(tmp_path: Path) -> None:
+def test_two_sources_of_the_key_ring_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match="not both"):
         Settings(sealing_keys="a:b", sealing_keys_file=tmp_path / "ring", _env_file=None)
 
@@ -46,6 +46,6 @@ def test_the_limit_of_keys_that_are_not_valid_can_be_turned_off(text: str, reque
     assert (limit and limit.requests) == requests
 
 
-def test_a_limit_of_keys_that_nobody_can_read_is_refused() -> None:
+def test_a_limit_of_keys_that_nobody_can_read_is_rejected() -> None:
     with pytest.raises(ValidationError):
         Settings(key_failure_rate_limit="many", _env_file=None)

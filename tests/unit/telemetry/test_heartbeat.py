@@ -22,7 +22,7 @@ async def test_a_stall_of_the_loop_is_seen():
     assert metrics.lag_seconds >= 0.25
 
 
-async def test_figures_are_published_without_being_asked_for(tmp_path, monkeypatch):
+async def test_metrics_are_published_without_being_requested(tmp_path, monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     metrics = Metrics()
     pulse = Heartbeat(metrics)

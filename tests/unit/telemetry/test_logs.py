@@ -239,7 +239,7 @@ def test_our_own_keys_are_masked_but_for_their_id(lines):
     assert text.count("ugw_AAAAAAAAAAAA_***") == 2
 
 
-def test_text_of_callers_cannot_forge_a_line(lines):
+def test_text_of_clients_cannot_forge_a_line(lines):
     structlog.get_logger().info("name\nforged line\r\x1b[31m", value="x\nforged line")
     text = lines()
     assert text.count("\n") == 1
@@ -301,7 +301,7 @@ def test_a_later_configuration_reaches_loggers_in_use(capsys):
     assert CANARY not in capsys.readouterr().err
 
 
-def test_an_answer_that_is_cut_on_purpose_leaves_no_traceback_of_the_server(lines):
+def test_a_response_that_is_cut_on_purpose_leaves_no_traceback_of_the_server(lines):
     server = logging.getLogger("uvicorn.error")
     server.error("Exception in ASGI application\n", exc_info=ResponseTruncated())
     assert lines() == ""

@@ -52,7 +52,7 @@ async def test_a_bucket_holds_what_is_no_longer_than_its_bound(bound):
     assert 'utcp_gateway_call_duration_seconds_bucket{le="+Inf",provider="p"} 2.0' in text
 
 
-async def test_methods_that_callers_invent_share_one_label():
+async def test_methods_that_clients_invent_share_one_label():
     metrics = Metrics()
     for number in range(50):
         metrics.observe_request("(none)", f"METHOD{number}", 405, 0.001)
@@ -90,7 +90,7 @@ async def test_two_gateways_in_one_process_do_not_share_figures():
     assert "library" not in await _text(second)
 
 
-async def test_what_rooms_tell_is_read_when_it_is_asked_for():
+async def test_collectors_are_read_when_metrics_are_requested():
     metrics = Metrics()
     lost = [3]
     metrics.add_source(lambda: [(of.RECORDS_DROPPED, (), lost[0])])
@@ -105,7 +105,7 @@ async def test_failing_source_does_not_hide_the_others():
     metrics.add_source(lambda: [(of.PLAN_CACHE_ENTRIES, (), 7)])
     with capture_logs() as logs:
         assert _value(await _text(metrics), "utcp_gateway_plan_cache_entries") == 7
-    assert any("a source of metrics failed" in one["event"] for one in logs)
+    assert any("a source of metrics raised an error" in one["event"] for one in logs)
 
 
 async def test_the_process_and_the_version_are_shown():

@@ -1,9 +1,9 @@
 """Traces: what is sent to a collector, how a caller's trace is continued, and that none of it can hurt."""
 
+import asyncio
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -92,7 +92,7 @@ async def test_a_call_is_a_tree_of_spans(site):
     assert site.paths == ["/v1/traces"]
 
 
-async def test_a_callers_trace_is_continued_and_passed_on(site):
+async def test_a_clients_trace_is_continued_and_passed_on(site):
     tracer = _tracer(site)
     call = tracer.start_trace(_parent(tracestate="vendor=1,other=2"), route=ROUTE, call_id="c")
     attempt = call.attempt("POST", "http://upstream.example")
@@ -134,7 +134,7 @@ async def test_a_traceparent_that_is_not_valid_begins_a_trace_of_our_own(site, v
     await tracer.aclose()
 
 
-async def test_what_the_caller_does_not_sample_is_passed_on_and_not_sent(site):
+async def test_what_the_client_does_not_sample_is_passed_on_and_not_sent(site):
     tracer = _tracer(site)
     call = tracer.start_trace(_parent("00"), route=ROUTE, call_id="c")
     attempt = call.attempt("GET", "http://u.example")
@@ -219,7 +219,7 @@ def _counted(tracer) -> dict[str, float]:
     return {labels[0]: value for _, labels, value in tracer.samples()}
 
 
-async def test_what_the_collector_refuses_is_counted(site):
+async def test_what_the_collector_rejects_is_counted(site):
     tracer = _tracer(site)
     site.status = 400
     _finished(tracer, 3)
@@ -227,6 +227,7 @@ async def test_what_the_collector_refuses_is_counted(site):
     assert _counted(tracer) == {"ended": 3, "exported": 0, "failed": 3}
 
 
+@pytest.mark.slow
 async def test_the_queue_is_bounded_and_never_waited_for(monkeypatch):
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
@@ -240,15 +241,15 @@ async def test_the_queue_is_bounded_and_never_waited_for(monkeypatch):
     assert _counted(tracer)["ended"] == 1_000
 
 
+@pytest.mark.slow
 async def test_the_end_does_not_wait_for_a_collector_that_is_stuck(monkeypatch):
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "30")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         tracer = open_tracer(_settings(f"http://127.0.0.1:{deaf.getsockname()[1]}"))
         _finished(tracer, 1)
-        began = time.monotonic()
-        await tracer.aclose()
-        # Its deadline is five seconds.
-        assert time.monotonic() - began < 15
+        # Its deadline is five seconds; the exporter's is ten minutes.
+        async with asyncio.timeout(60):
+            await tracer.aclose()
 
 
 async def test_log_lines_name_the_call_and_its_trace(site, capsys):
@@ -278,7 +279,8 @@ open_tracer(Settings(_env_file=None, otel_exporter_otlp_endpoint="http://127.0.0
 """
 
 
-def test_without_the_extra_an_endpoint_is_refused_in_plain_words():
+@pytest.mark.slow
+def test_without_the_extra_an_endpoint_is_rejected_with_a_message_that_says_what_to_install():
     found = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, check=False)
     assert found.returncode == 1
     assert "pip install 'utcp-gateway[otlp]'" in found.stderr.splitlines()[-1]

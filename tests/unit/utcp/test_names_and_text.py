@@ -23,7 +23,7 @@ def test_names_stay_as_near_as_can_be(raw, expected):
     assert legal_name(raw) == expected
 
 
-def test_what_is_lost_or_taken_is_told_apart_by_a_hash():
+def test_what_is_lost_or_taken_is_distinguished_by_a_hash():
     assert legal_name("日本").startswith("tool_")
     assert len(legal_name("日本")) == 13
     assert legal_name("日本") != legal_name("本日")
@@ -77,7 +77,7 @@ def test_text_has_a_length():
     assert clean_text("x" * 20, limit=10) == "x" * 9 + "…"
 
 
-def test_nul_is_refused_where_it_stands():
+def test_nul_is_rejected_where_it_stands():
     with pytest.raises(InvalidDocument) as caught:
         clean_text("a\x00", at="/tools/0/name")
     assert caught.value.errors[0].pointer == "/tools/0/name"

@@ -95,6 +95,22 @@ def test_a_manual_of_version_0():
     }
 
 
+@pytest.mark.parametrize(
+    ("render", "key", "kind"),
+    [
+        (render_tool_v1, "tool_call_template", ("call_template_type", "streamable_http")),
+        (render_tool_v0, "tool_provider", ("provider_type", "http_stream")),
+    ],
+)
+def test_a_tool_that_streams_has_the_chunk_size_of_its_upstream(render, key, kind):
+    template = orjson.loads(render(entry(as_stream=True, chunk_size=6)))[key]
+    accept = "application/x-ndjson;form=values, application/octet-stream"
+    assert template == {
+        **TEMPLATE, kind[0]: kind[1], "headers": {"Accept": accept}, "timeout": 86_400_000, "chunk_size": 6,
+    }  # fmt: skip
+    assert "chunk_size" not in orjson.loads(render(entry(as_stream=True)))[key]
+
+
 def test_empty_manuals():
     assert orjson.loads(render_manual(1, [])) == {
         "utcp_version": "1.0.1",

@@ -1,4 +1,4 @@
-"""The one door to programs on this machine: those that the operator lists, bounded, and without a shell."""
+"""Programs on this machine: only those that the operator lists run, with limits and without a shell."""
 
 from app.protocols.shared.programs.rules import ProgramRules
 from app.protocols.shared.programs.running import ProgramCommand, RunningProgram, start_program

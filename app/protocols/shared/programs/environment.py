@@ -1,8 +1,8 @@
 """Environment variables that the operator alone may set for programs: those that determine code,
 configuration, connections or trust. Case is ignored (`http_proxy`, `npm_config_*`).
 
-No such list is complete, since each program makes up its own names: decision record 0033 says why it is one
-all the same. Sources: sudo (env.c, initial_badenv_table), ld.so(8), bash(1), and the programs' manuals.
+No such list is complete, since each program defines names of its own; decision 0033 says why a list is used
+nevertheless. Sources: sudo (env.c, initial_badenv_table), ld.so(8), bash(1), and the programs' manuals.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final
 
 # Whole names.
 _NAMES: Final = (
-    # Where programs, their own files and the user's are looked for.
+    # Search paths of programs, and folders of their own files and the user's.
     "PATH HOME SHELL TZDIR USERPROFILE APPDATA PATHEXT COMSPEC PSMODULEPATH",
     # Shells.
     "IFS CDPATH ENV BASHOPTS SHELLOPTS PS4 PROMPT_COMMAND GLOBIGNORE FPATH NULLCMD READNULLCMD ZDOTDIR",

@@ -1,5 +1,5 @@
-"""Launcher of programs: `python -I -S launch.py OPTIONS PROGRAM ARGUMENT...` restricts itself, then executes
-the program in its place.
+"""Launcher of programs: `python -I -S launch.py OPTIONS PROGRAM ARGUMENT...` restricts itself, then replaces
+itself with the program (execve(2)).
 
 `OPTIONS` is JSON: `limits` (names of `resource` without `RLIMIT_`, numbers), `processes` (added to those that
 the user has), `user` and `group` (ids or null), `folder`, and `report`, a file descriptor to which the reason
@@ -48,7 +48,7 @@ def _restrict(options: dict[str, Any]) -> None:
     os.chdir(options["folder"])
     # A link in the path may have been moved since the gateway looked.
     if os.path.realpath(options["folder"]) != options["folder"] or os.getcwd() != options["folder"]:  # noqa: PTH109
-        raise PermissionError(1, "The folder is another one than it was")
+        raise PermissionError(1, "The folder was replaced after it was checked")
 
 
 def _set_process_flags() -> None:
@@ -59,10 +59,10 @@ def _set_process_flags() -> None:
         library.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
-def _limit(which: int, number: int) -> None:
-    hard = resource.getrlimit(which)[1]
+def _limit(resource_id: int, number: int) -> None:
+    hard = resource.getrlimit(resource_id)[1]
     number = number if hard == resource.RLIM_INFINITY else min(number, hard)
-    resource.setrlimit(which, (number, number))
+    resource.setrlimit(resource_id, (number, number))
 
 
 def _threads_of(user: int) -> int:

@@ -1,9 +1,10 @@
-"""What the operator allows programs: which of them, in which folders, with which environment, as whom."""
+"""The operator's rules for programs: which may run, in which folders and environment, and as which user."""
 
 import os
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
@@ -33,6 +34,8 @@ SHELLS: Final = frozenset(
 """Programs that interpret their arguments as commands: no argument of a call may be passed to them."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Paths that a list separated by commas can hold.
+_WORD: Final = re.compile(r"[^\s,\x00-\x1f]{1,4096}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +58,31 @@ class ProgramRules:
         allowed = self.settings.programs
         if not allowed:
             detail = "This gateway runs no programs: its operator lists those that it may in PROGRAMS."
-            raise InvalidInput(detail, errors=[FieldError(at, detail)])
+            raise InvalidInput(detail, errors=[FieldError(at, detail + _programs_line(word, allowed))])
         if "/" in word:
             found = [path for path in allowed if path == word]
         else:
             found = [path for path in allowed if PurePath(path).name == word]
         if len(found) != 1:
-            detail = "; its name alone means several of them" if found else ""
-            field_error = FieldError(at, f"The operator's list PROGRAMS does not have this program{detail}.")
+            detail = "The operator's list PROGRAMS does not have this program."
+            if found:
+                detail = "Give the absolute path: several programs of the list PROGRAMS have this name."
+            else:
+                detail += _programs_line(word, allowed)
+            field_error = FieldError(at, detail)
             raise InvalidInput("The program may not be run.", errors=[field_error])
         return found[0]
 
-    def folder(self, given: str | None, *, at: str) -> str:
+    def folder(self, path: str | None, *, at: str) -> str:
         """Return the working folder, below one of PROGRAM_FOLDERS; `/` where none is given."""
-        if given is None:
+        if path is None:
             return "/"
-        folder = os.path.normpath(given)
-        if not os.path.isabs(given) or not self._contains(folder):  # noqa: PTH117
+        folder = os.path.normpath(path)
+        if not os.path.isabs(path) or not self._contains(folder):  # noqa: PTH117
             field_error = FieldError(
                 at, "Give an absolute path in a folder of the operator's list PROGRAM_FOLDERS."
             )
-            raise InvalidInput("The program may not work in this folder.", errors=[field_error])
+            raise InvalidInput("The program may not run in this folder.", errors=[field_error])
         return folder
 
     def resolved(self, folder: str) -> str:
@@ -89,7 +96,7 @@ class ProgramRules:
             raise UpstreamUnreachable("The program's folder does not exist.", request_sent=False)
         return real
 
-    def environment(self, given: Mapping[str, str], inherit: Iterable[str], *, at: str) -> dict[str, str]:
+    def environment(self, declared: Mapping[str, str], inherit: Iterable[str], *, at: str) -> dict[str, str]:
         """Return the variables of the program: the inherited ones, overridden by those of the template."""
         listed = self.settings.program_env_names
         for index, name in enumerate(inherit):
@@ -99,24 +106,28 @@ class ProgramRules:
                     at_name, "The operator's list PROGRAM_ENV_NAMES does not have this variable."
                 )
                 raise InvalidInput("The variable may not be inherited.", errors=[field_error])
-        return {name: os.environ[name] for name in inherit if name in os.environ} | dict(given)
+        return {name: os.environ[name] for name in inherit if name in os.environ} | dict(declared)
 
     def check_names(self, names: Iterable[str], *, at: str) -> None:
         """Raise InvalidInput for illegal names of variables, and for those that only the operator may set."""
+        listed = self.settings.program_env_names
+        names = list(names)
         for name in names:
             if not _NAME.fullmatch(name):
                 field_error = FieldError(
                     pointer(at, name), "A variable's name has letters, digits and _ only."
                 )
-                raise InvalidInput("This is not a name of an environment variable.", errors=[field_error])
-            if is_reserved(name) and name not in self.settings.program_env_names:
-                detail = (
-                    "It determines code, configuration, connections or trust of programs; the operator can "
-                    "allow it in PROGRAM_ENV_NAMES."
-                )
-                raise InvalidInput(
-                    "The variable may not be set.", errors=[FieldError(pointer(at, name), detail)]
-                )
+                raise InvalidInput("This is not the name of an environment variable.", errors=[field_error])
+        reserved = [name for name in names if is_reserved(name) and name not in listed]
+        if reserved:
+            detail = (
+                "It determines code, configuration, connections or trust of programs. The operator allows it "
+                f"with the setting {_setting('PROGRAM_ENV_NAMES', listed, *reserved)}"
+            )
+            raise InvalidInput(
+                "The variable may not be set.",
+                errors=[FieldError(pointer(at, name), detail) for name in reserved],
+            )
 
     def account(self) -> Account | None:
         """Return the account that programs run as, from PROGRAM_USER; None for that of the gateway."""
@@ -143,6 +154,21 @@ class ProgramRules:
 def is_shell(program: str) -> bool:
     """Return whether the program interprets its arguments as commands."""
     return PurePath(program).name in SHELLS
+
+
+def _programs_line(word: str, allowed: Sequence[str]) -> str:
+    """Return a sentence with the setting that allows a program besides those that are allowed already."""
+    path = word if os.path.isabs(word) else shutil.which(word) if "/" not in word else None  # noqa: PTH117
+    if path is None:
+        path = f"/path/of/{PurePath(word).name}"
+    if not _WORD.fullmatch(path):
+        return ""
+    return f" The operator allows it with the setting {_setting('PROGRAMS', allowed, path)}"
+
+
+def _setting(name: str, present: Sequence[str], *added: str) -> str:
+    """Return the line of a list of the operator with further words."""
+    return f"{name}={','.join([*present, *added])}"
 
 
 def _below(path: str, root: str) -> bool:

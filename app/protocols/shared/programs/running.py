@@ -1,4 +1,4 @@
-"""One running program: its group of processes, what it writes, and its end."""
+"""One running program: its process group, its output and its exit."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ TAIL: Final = 16 * 1024
 
 _LAUNCHER: Final = str(Path(__file__).with_name("launch.py"))
 _READ_AHEAD: Final = 64 * 1024
-# Linux takes no longer word (MAX_ARG_STRLEN), its final NUL included.
+# The longest word that Linux accepts (MAX_ARG_STRLEN), its final NUL included.
 _MAX_WORD_LENGTH: Final = 128 * 1024 - 1
 _LAST_READ_SECONDS: Final = 0.5
 
@@ -43,7 +43,7 @@ class ProgramCommand:
 
 
 class RunningProgram(asyncio.SubprocessProtocol):
-    """A program and its process group, which is killed with it. Read it to its end, or `kill` it."""
+    """A program and its process group, which is killed with it. Read its output to the end, or `kill` it."""
 
     def __init__(self, report_reader: int) -> None:
         self._report = report_reader
@@ -58,6 +58,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._changed = asyncio.Event()
+        self._stderr_ended = asyncio.Event()
         self.ended = asyncio.Event()
         """Set when the program has ended."""
         self.tail = b""
@@ -71,7 +72,7 @@ class RunningProgram(asyncio.SubprocessProtocol):
 
     @property
     def failure(self) -> str | None:
-        """Why it could not be started, once it has ended."""
+        """The reason why the program could not be started, None if it was; known once it has ended."""
         return self._failure
 
     async def read(self) -> bytes:
@@ -89,6 +90,17 @@ class RunningProgram(asyncio.SubprocessProtocol):
             if output is not None:
                 output.resume_reading()
         return piece
+
+    async def final_tail(self) -> bytes:
+        """Return the end of standard error; of a program that has ended, once all of it has arrived.
+
+        That takes at most half a second: a process that has left its group may hold the pipe open.
+        """
+        if self.ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_READ_SECONDS):
+                    await self._stderr_ended.wait()
+        return self.tail
 
     async def write(self, data: bytes) -> None:
         """Write to standard input, and wait until the pipe accepts more.
@@ -133,6 +145,8 @@ class RunningProgram(asyncio.SubprocessProtocol):
             self._changed.set()
         elif fd == 0:
             self._writable.set()
+        else:
+            self._stderr_ended.set()
 
     def pause_writing(self) -> None:
         self._writable.clear()

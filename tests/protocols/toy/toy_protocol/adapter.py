@@ -48,7 +48,7 @@ class ToyAdapter(UnknownEffects):
         """SEND."""
         return "SEND"
 
-    async def discover(self, call: Call) -> Discovered:
+    async def discover(self, call: Call[Any]) -> Discovered:
         """A manual of the methods that the upstream lists."""
         names = await self._asked(call)
         tools = [
@@ -58,11 +58,11 @@ class ToyAdapter(UnknownEffects):
         raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin, is_generated=True)
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: Call[Any]) -> Result:
         """The line that comes back."""
         return value_result(await self._asked(call), call)
 
-    def describe(self, call: Call) -> dict[str, Any]:
+    def describe(self, call: Call[Any]) -> dict[str, Any]:
         """The line as JSON, the password as `***`."""
         return {
             "method": "SEND",
@@ -71,7 +71,7 @@ class ToyAdapter(UnknownEffects):
             "body": _request(call, masked=True),
         }
 
-    async def _asked(self, call: Call) -> Any:
+    async def _asked(self, call: Call[Any]) -> Any:
         model = call.target.model
         now = asyncio.get_running_loop().time()
         by = min(call.deadline, now + call.limits.connect)
@@ -88,7 +88,7 @@ class ToyAdapter(UnknownEffects):
             raise UpstreamMalformed("The upstream's line is no JSON.") from None
 
 
-def _request(call: Call, *, masked: bool = False) -> dict[str, Any]:
+def _request(call: Call[Any], *, masked: bool = False) -> dict[str, Any]:
     model = call.target.model
     password = field_values(call.credentials, masked=masked).get("/password", model.password)
     return {"method": model.method, "arguments": call.arguments, "password": password}

@@ -182,7 +182,7 @@ async def test_head_has_no_body_whatever_its_length_says_and_its_connection_is_n
     assert (opened.freed, opened.gone, opened.wire.closed) == (0, 1, True)
 
 
-async def test_a_head_that_is_answered_with_a_body_after_all_costs_the_connection() -> None:
+async def test_a_head_that_has_a_response_with_a_body_costs_the_connection() -> None:
     # Else the rest of that body would be the answer to the next request.
     opened = Opened()
     exchange = opened.send(no_body=True)

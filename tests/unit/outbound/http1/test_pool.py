@@ -295,7 +295,7 @@ async def test_what_has_arrived_unread_keeps_a_connection_from_being_reused() ->
     assert pool.idle == 1
     # The event loop has no chance to read this first.
     theirs.send(OK)
-    assert not connection.quiet
+    assert connection.has_unread_data
     assert pool.take_idle(key("a"), now()) is None
     async with asyncio.timeout(5):
         while pool.open:  # noqa: ASYNC110 - the event loop reads, and nobody tells.

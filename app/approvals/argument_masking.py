@@ -1,0 +1,134 @@
+"""The arguments of a call as whoever approves it sees them: without secrets.
+
+by the tool's inputs   `writeOnly: true` or `format: password`             ***
+by name                authorization, *password, *secret, *token, ...      ***
+by shape and value     as in logs (`app.telemetry.redaction`)              ***
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from app.json_schema.references import resolve
+from app.security.masking import Masker
+from app.telemetry.redaction import MASK, is_secret_name, redact_text
+
+_MAX_DEPTH: Final = 32
+# Schemas that are read for one call: what is left beyond that is masked.
+_MAX_SCHEMAS: Final = 200_000
+_MAX_TEXT: Final = 20_000
+_SUBSCHEMAS: Final = ("if", "then", "else")
+_OF_PROPERTIES: Final = ("additionalProperties", "unevaluatedProperties")
+_OF_ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
+
+
+def masked_arguments(
+    arguments: Mapping[str, Any], inputs: Mapping[str, Any], masker: Masker
+) -> dict[str, Any]:
+    """Return a copy of the arguments of a call with secrets replaced by `***`.
+
+    `inputs` is the JSON Schema of the tool. Texts of more than 20,000 characters, and what is deeper than 32
+    levels, are cut. Values for which more schemas would have to be read than for one call are masked.
+    """
+    masking = _Masking(inputs, masker)
+    shown = masking.value(dict(arguments), [inputs], depth=0)
+    return shown if isinstance(shown, dict) else {}
+
+
+class _Masking:
+    def __init__(self, root: Mapping[str, Any], masker: Masker) -> None:
+        self._root = root
+        self._masker = masker
+        self._schemas_left = _MAX_SCHEMAS
+
+    def value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+        found = list(self._flattened(schemas))
+        if self._schemas_left < 0 or any(map(_is_secret, found)):
+            return MASK
+        if isinstance(value, str):
+            text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
+            return redact_text(self._masker.mask(text))
+        if depth >= _MAX_DEPTH:
+            return "..." if isinstance(value, dict | list) else value
+        if isinstance(value, dict):
+            return {
+                redact_text(self._masker.mask(name)): self._member(name, member, found, depth=depth)
+                for name, member in value.items()
+            }
+        if isinstance(value, list):
+            items = _schemas(found, _OF_ITEMS)
+            return [
+                self.value(item, items + _positional(found, index), depth=depth + 1)
+                for index, item in enumerate(value)
+            ]
+        return value
+
+    def _member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+        if is_secret_name(name) and not isinstance(member, bool):
+            return MASK
+        return self.value(member, list(_properties(name, schemas)), depth=depth + 1)
+
+    def _flattened(self, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield the schemas with all that they refer to and combine: each may say that a value is a
+        secret.
+        """
+        pending = list(schemas)
+        seen: set[int] = set()
+        while pending and self._schemas_left >= 0:
+            schema = pending.pop()
+            self._schemas_left -= 1
+            if id(schema) in seen:
+                continue
+            seen.add(id(schema))
+            yield schema
+            for keyword in ("allOf", "anyOf", "oneOf"):
+                pending += [one for one in schema.get(keyword) or () if isinstance(one, Mapping)]
+            # Whether the condition holds is not decided: to mask too much is safe.
+            for keyword in ("dependentSchemas", "dependencies"):
+                named = schema.get(keyword)
+                if isinstance(named, Mapping):
+                    pending += [one for one in named.values() if isinstance(one, Mapping)]
+            pending += _schemas([schema], _SUBSCHEMAS)
+            target = self._target(schema.get("$ref"))
+            if target is not None:
+                pending.append(target)
+
+    def _target(self, reference: Any) -> Mapping[str, Any] | None:
+        if not isinstance(reference, str):
+            return None
+        try:
+            node = resolve(self._root, reference)
+        except (LookupError, ValueError):
+            return None
+        return node if isinstance(node, Mapping) else None
+
+
+def _is_secret(schema: Mapping[str, Any]) -> bool:
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+
+def _schemas(schemas: list[Mapping[str, Any]], keywords: tuple[str, ...]) -> list[Mapping[str, Any]]:
+    """Return the schemas that the schemas have under the keywords."""
+    return [one[key] for one in schemas for key in keywords if isinstance(one.get(key), Mapping)]
+
+
+def _properties(name: str, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for schema in schemas:
+        properties = schema.get("properties")
+        declared = properties.get(name) if isinstance(properties, Mapping) else None
+        if isinstance(declared, Mapping):
+            yield declared
+        for keyword in _OF_PROPERTIES:
+            if declared is None and isinstance(schema.get(keyword), Mapping):
+                yield schema[keyword]
+        patterns = schema.get("patternProperties")
+        if isinstance(patterns, Mapping):
+            # Whatever the pattern: to mask too much is safe.
+            yield from (one for one in patterns.values() if isinstance(one, Mapping))
+
+
+def _positional(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
+    """Return the schemas of the item at an index: of `prefixItems`, or of `items` in older drafts."""
+    found = (
+        one[key] for one in schemas for key in ("prefixItems", "items") if isinstance(one.get(key), list)
+    )
+    return [one[index] for one in found if index < len(one) and isinstance(one[index], Mapping)]

@@ -1,0 +1,204 @@
+"""Making a call that was approved: at most once, by the key that requested it, with the stored arguments."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+import structlog
+from sqlalchemy import func, update
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.access.repository import find_key, is_expired
+from app.access.verifier import principal_of
+from app.approvals.call_store import CallApprovalStore
+from app.approvals.kinds import ApprovalState, Decision
+from app.approvals.records import approval_json, decide, record_approval_event
+from app.background import TaskSet
+from app.calls import CallOutcome, CallRequest, CallServices, execute
+from app.calls.approvals import ApprovedCall
+from app.database import Database
+from app.errors import (
+    ApprovalOutdated,
+    Forbidden,
+    GatewayError,
+    InvalidArguments,
+    NotFound,
+    ResponseTooLarge,
+    Unauthenticated,
+)
+from app.models import Approval
+from app.security.principal import Principal
+from app.security.rate_limit import RateLimit
+
+_log = structlog.get_logger(__name__)
+
+INTERFACE: Final = "/approvals/{id}/approve"
+_STOP_SECONDS: Final = 30.0
+# The errors of a call that was not sent, because it is no longer permitted or possible.
+_OUTDATED: Final = (ApprovalOutdated, Forbidden, InvalidArguments, NotFound, Unauthenticated)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """How a call ended: `result` is what is sealed for the key that requested it."""
+
+    state: ApprovalState
+    result: bytes = field(repr=False)
+    call_id: str | None = None
+    error: GatewayError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallApprovalHandler:
+    """Makes approved calls; handles the kind `call`.
+
+    `default_rate_limit` is that of keys without one. `running` are the calls in progress: they go on when the
+    client that approved them disconnects.
+    """
+
+    database: Database
+    store: CallApprovalStore
+    calls: CallServices
+    default_rate_limit: RateLimit | None
+    running: TaskSet = field(default_factory=TaskSet)
+
+    async def approve(self, approval: Approval, decision: Decision) -> Approval:
+        """See `ApprovalHandler`: the decision is committed first, so a crash never has the call made
+        twice.
+        """
+        async with self.database.transaction() as session:
+            decided = await decide(session, approval.id, state="approved", decision=decision)
+            await record_approval_event(session, decided, "approved", actor=decision.principal.key_id)
+        self.store.counts["call", "approved"] += 1
+        task = asyncio.create_task(self._finish(decided), name="approved-call")
+        self.running.add(task)
+        row, error = await asyncio.shield(task)
+        if isinstance(error, _OUTDATED):
+            raise ApprovalOutdated(
+                f"The call was not made: {error.detail}",
+                extra={"approval": _serialisable(approval_json(row))},
+            )
+        return row
+
+    async def discard(self, session: AsyncSession, approval: Approval) -> None:
+        """See `ApprovalHandler`."""
+        statement = update(Approval).where(col(Approval.id) == approval.id).values(sealed_request=None)
+        await session.execute(statement)
+
+    async def aclose(self) -> None:
+        """Wait for the calls in progress, for at most 30 seconds."""
+        await self.running.aclose(timeout=_STOP_SECONDS)
+
+    async def _finish(self, row: Approval) -> tuple[Approval, GatewayError | None]:
+        """Make the call of an approval, and store how it ended."""
+        try:
+            made = await self._make(row)
+        except GatewayError as error:
+            made = _failed(error)
+        except Exception:  # noqa: BLE001 - it is logged, and stored as a failure.
+            _log.exception("an approved call failed unexpectedly", approval=str(row.id))
+            made = _failed(GatewayError())
+        failure = None if made.error is None else public_failure(made.error)
+        statement = (
+            update(Approval)
+            .where(col(Approval.id) == row.id, col(Approval.state) == "approved")
+            .values(
+                state=made.state,
+                ended_at=func.now(),
+                failure=failure,
+                call_id=made.call_id,
+                sealed_result=self.store.seal_result(row, made.result),
+                sealed_request=None,
+            )
+            .returning(Approval)
+        )
+        async with self.database.transaction() as session:
+            ended = (await session.execute(statement)).scalar_one_or_none()
+            if ended is not None:
+                await record_approval_event(session, ended, made.state, actor=row.decided_by or "")
+        self.store.counts["call", made.state] += 1
+        return ended or row, made.error
+
+    async def _make(self, row: Approval) -> _Made:
+        principal = await self._requester(row)
+        stored = self.store.open_request(row)
+        request = CallRequest(
+            principal,
+            row.subject_name,
+            INTERFACE,
+            arguments=stored["arguments"],
+            idempotency_key=stored["idempotency_key"],
+            cdn_loop=stored["cdn_loop"].encode("latin-1"),
+            approved=ApprovedCall(row.fingerprint or b""),
+        )
+        outcome = await execute(request, self.calls)
+        if outcome.result is None:
+            error = outcome.error
+            return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
+        return await self._read(outcome)
+
+    async def _requester(self, row: Approval) -> Principal:
+        """Return the principal of the key that requested a call, as the key is now."""
+        async with self.database.read_session() as session:
+            key = await find_key(session, row.requested_by)
+        if key is None or key.revoked_at is not None:
+            raise Unauthenticated(f"The key {row.requested_by}, which requested it, was revoked.")
+        if is_expired(key):
+            raise Unauthenticated(f"The key {row.requested_by}, which requested it, has expired.")
+        principal = principal_of(key, self.default_rate_limit)
+        if not principal.has_scope("tools:call"):
+            raise Forbidden(f"The key {row.requested_by}, which requested it, may not call tools any more.")
+        return principal
+
+    async def _read(self, outcome: CallOutcome) -> _Made:
+        """Return the whole result of a call; an error where it is larger than may be stored, or breaks
+        off.
+        """
+        result = outcome.result
+        if result is None:
+            raise GatewayError
+        streamed = result.stream is not None
+        limit = self.calls.max_stored_bytes
+        try:
+            complete = await result.read_up_to(limit)
+        except BaseException as failed:
+            await result.aclose()
+            await outcome.fail(failed, upstream_status=result.status)
+            if isinstance(failed, GatewayError):
+                return _failed(failed, outcome)
+            raise
+        if not complete:
+            error = ResponseTooLarge(
+                f"The call was made. Its response has more than {limit} bytes and is not stored."
+            )
+            await result.aclose()
+            await outcome.fail(error, upstream_status=result.status)
+            return _failed(error, outcome)
+        body = result.body or b""
+        if streamed:
+            outcome.add_result(body)
+            await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
+        head = {"upstream_status": result.status, "media_type": result.media_type}
+        return _Made("executed", orjson.dumps(head) + b"\n" + body, outcome.call_id)
+
+
+def public_failure(error: GatewayError) -> dict[str, Any]:
+    """Return what anybody who sees an approval may know of its failure: no text of an upstream."""
+    problem = error.as_problem()
+    return {name: problem[name] for name in ("type", "title", "status", "detail")}
+
+
+def _failed(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
+    call_id = None if outcome is None else outcome.call_id
+    try:
+        problem = orjson.dumps({"problem": error.as_problem(call_id=call_id)})
+    except TypeError:
+        problem = orjson.dumps({"problem": error.as_problem(call_id=call_id, without_extra=True)})
+    return _Made("failed", problem + b"\n", call_id, error)
+
+
+def _serialisable(public: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = orjson.loads(orjson.dumps(public))
+    return found

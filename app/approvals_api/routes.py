@@ -1,0 +1,143 @@
+"""`/approvals`: list, read, approve and reject what waits for the decision of another key."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from app.access import requires, requires_any
+from app.approvals.kinds import Decision
+from app.approvals_api.schemas import (
+    ApprovalDecision,
+    ApprovalPage,
+    ApprovalQuery,
+    ApprovalResult,
+    ApprovalSummary,
+    ApprovalView,
+)
+from app.dependencies import UsesPageLinks, UsesServices
+from app.models import Approval
+from app.schemas import PAGE_HEADERS, problem_responses
+from app.security.principal import Principal
+from app.services import Services
+
+router = APIRouter(tags=["approvals"])
+
+UsesApprovals = Annotated[
+    Principal,
+    Depends(requires_any("approvals:decide", "credentials:write", "providers:write", "tools:call")),
+]
+CallsTools = Annotated[Principal, Depends(requires("tools:call"))]
+ApprovalPath = Annotated[UUID, Path(alias="id", description="Id of an approval.")]
+_NO_STORE: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"Cache-Control": {"schema": {"type": "string"}, "description": "`no-store`."}}}
+}
+
+
+@router.get(
+    "/approvals",
+    operation_id="listApprovals",
+    summary="List what waits for approval",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_approvals(
+    principal: UsesApprovals,
+    services: UsesServices,
+    links: UsesPageLinks,
+    query: Annotated[ApprovalQuery, Query()],
+) -> ApprovalPage:
+    """List the approvals that this key has requested, and those about which it may decide, newest first
+    unless `sort` says otherwise.
+    """
+    page = await services.approvals.page(
+        query.page(),
+        principal=principal,
+        kind=query.kind,
+        state=query.state,
+        provider=query.provider,
+        q=query.q,
+    )
+    links.set(page.next_cursor)
+    return ApprovalPage.of(page, [ApprovalSummary.of(row) for row in page.rows])
+
+
+@router.get(
+    "/approvals/{id}",
+    operation_id="getApproval",
+    summary="Get an approval",
+    responses=problem_responses(404),
+)
+async def get_approval(
+    approval_id: ApprovalPath,
+    principal: UsesApprovals,
+    services: UsesServices,
+) -> ApprovalView:
+    """Return an approval with what it is about: the arguments of the call, with secrets masked, or the
+    changes of the provider.
+    """
+    return _view(await services.approvals.get(approval_id, principal=principal), services)
+
+
+@router.post(
+    "/approvals/{id}/approve",
+    operation_id="approveApproval",
+    summary="Approve a call or changes",
+    responses=problem_responses(400, 404, 409, 413, 415),
+)
+async def approve_approval(
+    approval_id: ApprovalPath,
+    principal: UsesApprovals,
+    services: UsesServices,
+    body: ApprovalDecision | None = None,
+) -> ApprovalView:
+    """Approve, and do what was requested: make the call, at most once, or apply the changes exactly as
+    they are shown. The response has the state afterwards.
+
+    Calls need the scope `approvals:decide`, all other kinds `credentials:write`. 403 for the key that
+    requested it, for keys that this one has created, and for its predecessors and successors by rotation; 409
+    where it is not pending any more, or can no longer be done as it was requested.
+    """
+    comment = "" if body is None else body.comment
+    return _view(await services.approvals.approve(approval_id, Decision(principal, comment)), services)
+
+
+@router.post(
+    "/approvals/{id}/reject",
+    operation_id="rejectApproval",
+    summary="Reject a call or changes",
+    responses=problem_responses(400, 404, 409, 413, 415),
+)
+async def reject_approval(
+    approval_id: ApprovalPath,
+    principal: UsesApprovals,
+    services: UsesServices,
+    body: ApprovalDecision | None = None,
+) -> ApprovalView:
+    """Reject: what was requested is not done, and its arguments are deleted. The key that requested it may
+    reject it, too. 409 where it is not pending any more.
+    """
+    comment = "" if body is None else body.comment
+    return _view(await services.approvals.reject(approval_id, Decision(principal, comment)), services)
+
+
+@router.get(
+    "/approvals/{id}/result",
+    operation_id="getApprovalResult",
+    summary="Get the result of an approved call",
+    responses=problem_responses(404, 409) | _NO_STORE,
+)
+async def get_approval_result(
+    approval_id: ApprovalPath,
+    principal: CallsTools,
+    services: UsesServices,
+    response: Response,
+) -> ApprovalResult:
+    """Return the result of an approved call, or the problem that it failed with: to the key that requested
+    it, for APPROVAL_RESULT_SECONDS. 409 before the call has ended.
+    """
+    response.headers["Cache-Control"] = "no-store"
+    return ApprovalResult.of(await services.approvals.result(approval_id, principal=principal))
+
+
+def _view(row: Approval, services: Services) -> ApprovalView:
+    return ApprovalView.with_detail(row, services.approvals.arguments(row))

@@ -1,0 +1,162 @@
+"""Request and response models of `/approvals`."""
+
+import base64
+import contextlib
+from datetime import datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, Field
+
+from app.approvals.kinds import ApprovalKind, ApprovalState
+from app.approvals.records import approval_json
+from app.approvals.service import ApprovedResult
+from app.models import Approval
+from app.outbound.charsets import charset_of, decode_text
+from app.outbound.framing import is_json
+from app.pagination import PageQuery
+from app.resource_names import PROVIDER_NAME
+from app.schemas import PageModel, StrictModel, Text
+
+
+class ApprovalSubject(BaseModel):
+    """What an approval is about."""
+
+    type: Literal["tool", "provider"]
+    name: str = Field(examples=["library.lendBook"])
+    provider: str = Field(examples=["library"])
+
+
+class ApprovalFailure(BaseModel):
+    """Why an approval failed, or expired before its time."""
+
+    type: str = Field(examples=["urn:utcp-gateway:problem:upstream-timeout"])
+    title: str
+    status: int
+    detail: str
+
+
+class ApprovalSummary(BaseModel):
+    """An approval as an item of a list."""
+
+    id: UUID
+    kind: ApprovalKind = Field(
+        description="`origin`: calls or token requests of a provider would go elsewhere. `credential`: "
+        "stored "
+        "credentials would be used in another way. `definition`: other security. `call`: one call."
+    )
+    state: ApprovalState = Field(
+        description="`pending`; `approved` while the call is made; then `executed`, `failed`, `rejected` or "
+        "`expired`."
+    )
+    subject: ApprovalSubject
+    requested_by: str = Field(description="Id of the key that requested it.", examples=["AgentKey2346"])
+    requested_at: datetime
+    expires_at: datetime = Field(description="When it expires, unless it is decided before.")
+    decided_by: str | None = Field(description="Id of the key that decided.")
+    decided_at: datetime | None
+    comment: str = Field(description="The comment of the decision.")
+    ended_at: datetime | None = Field(description="When it was executed, failed, was rejected or expired.")
+    call_id: UUID | None = Field(description="The record of the call that was made, `GET /calls/{call_id}`.")
+    failure: ApprovalFailure | None
+
+    @classmethod
+    def of(cls, row: Approval) -> "ApprovalSummary":
+        """Return the summary of a stored approval."""
+        return cls.model_validate(approval_json(row))
+
+
+class ApprovalView(ApprovalSummary):
+    """An approval with what it is about."""
+
+    arguments: dict[str, Any] | None = Field(
+        description="Of a call: its arguments, with secrets as `***`; null for other kinds."
+    )
+    operations: list[dict[str, Any]] | None = Field(
+        description="Of a provider: the first 1,000 of its pending changes, as in `pending` of the "
+        "provider; null "
+        "for calls."
+    )
+    operation_count: int | None = Field(description="Of a provider: the number of its pending changes.")
+
+    @classmethod
+    def with_detail(cls, row: Approval, arguments: dict[str, Any] | None) -> "ApprovalView":
+        """Return a stored approval with the arguments of its call, in which secrets are masked."""
+        return cls.model_validate(
+            {
+                **approval_json(row),
+                "arguments": arguments,
+                "operations": row.detail.get("operations"),
+                "operation_count": row.detail.get("count"),
+            }
+        )
+
+
+class ApprovalPage(PageModel[ApprovalSummary]):
+    """A page of approvals."""
+
+
+class ApprovalQuery(PageQuery):
+    """Order and filters of a list of approvals. `q` searches the name of the subject and the comment."""
+
+    sort: Literal["requested_at", "-requested_at", "expires_at", "-expires_at"] = Field(
+        "-requested_at", description="Order of the items; `-` for descending."
+    )
+    kind: ApprovalKind | None = Field(None, description="Only approvals of this kind.")
+    state: ApprovalState | None = Field(
+        None, description="Only approvals in this state.", examples=["pending"]
+    )
+    provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
+        None, description="Only approvals of this provider and its tools.", examples=["library"]
+    )
+
+
+class ApprovalDecision(StrictModel):
+    """A decision about an approval."""
+
+    comment: Text = Field("", description="Why; shown with the approval and in the audit events.")
+
+
+class ApprovalResult(BaseModel):
+    """The result of an approved call. Exactly one of `json`, `text`, `base64` and `problem` is not null,
+    unless the result is the JSON value null or empty.
+    """
+
+    call_id: UUID | None = Field(description="The record of the call, `GET /calls/{call_id}`.")
+    upstream_status: int | None = Field(description="The upstream's own status, where it responded.")
+    media_type: str = Field(examples=["application/json"])
+    value: Any = Field(None, alias="json", description="The upstream's JSON.")
+    text: str | None = Field(None, description="The upstream's text.")
+    base64: str | None = Field(
+        None, description="The upstream's response, where it is neither JSON nor text."
+    )
+    problem: dict[str, Any] | None = Field(
+        None, description="The problem document that the call failed with (RFC 9457)."
+    )
+
+    @classmethod
+    def of(cls, result: ApprovedResult) -> "ApprovalResult":
+        """Return the result of an approved call."""
+        members: dict[str, Any] = {
+            "call_id": result.call_id,
+            "upstream_status": result.upstream_status,
+            "media_type": result.media_type,
+            "problem": result.problem,
+        }
+        if result.problem is not None:
+            members["upstream_status"] = result.problem.get("upstream_status")
+        elif result.body:
+            members |= _content(result.body, result.media_type)
+        return cls.model_validate(members)
+
+
+def _content(body: bytes, media_type: str) -> dict[str, Any]:
+    if is_json(media_type.partition(";")[0].strip().lower()):
+        with contextlib.suppress(orjson.JSONDecodeError):
+            return {"json": orjson.loads(body)}
+    with contextlib.suppress(UnicodeDecodeError):
+        text = decode_text(body, charset_of(media_type) or "utf-8")
+        if "\x00" not in text:
+            return {"text": text}
+    return {"base64": base64.b64encode(body).decode()}

@@ -1,0 +1,50 @@
+"""Approval of calls: how `execute` has a call wait for the decision of another key, and what the approved
+call brings.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from app.catalog.plan import Plan
+from app.errors import Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedCall:
+    """The approval of a call: `fingerprint` is that of the tool's definition when the call was requested."""
+
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """What `execute` hands to `CallApprovals`: a call whose arguments are valid and whose key may make it."""
+
+    call_id: UUID
+    key_id: str
+    tenant_id: UUID
+    plan: Plan
+    arguments: dict[str, Any] = field(repr=False)
+    idempotency_key: str | None = None
+    cdn_loop: bytes = b""
+
+
+class CallApprovals(Protocol):
+    """Stores calls that wait for approval."""
+
+    async def request(self, call: WaitingCall) -> dict[str, Any]:
+        """Store a call, sealed, and return its approval as JSON values; the same one for a repeated
+        idempotency key.
+
+        Raise IdempotencyMismatch for the key of another call, RateLimited where too many calls of the API key
+        wait, and Unavailable without PostgreSQL.
+        """
+
+
+class NoCallApprovals:
+    """Rejects calls that need approval: where there is nobody to approve them."""
+
+    async def request(self, call: WaitingCall) -> dict[str, Any]:
+        """See `CallApprovals`."""
+        raise Conflict(f"The tool {call.plan.name} requires approval, which is not available here.")

@@ -1,0 +1,111 @@
+"""`utcp-gateway stats`: counts and durations of calls as a table."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.session import SessionContext
+from app.cli.values import parse_time
+
+
+class Group(StrEnum):
+    """What a row of the table is for."""
+
+    TOOL = "tool"
+    PROVIDER = "provider"
+    KEY = "key"
+    OUTCOME = "outcome"
+
+
+class Interval(StrEnum):
+    """The length of time of a point."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+
+
+@dataclass(frozen=True, slots=True)
+class StatsFilter:
+    """Which calls to count, and how; the fields are query parameters of `GET /stats`."""
+
+    group: str
+    interval: str
+    since: str | None
+    until: str | None
+    limit: int
+    tool: str | None
+    provider: str | None
+    key_id: str | None
+    outcome: str | None
+
+
+_COUNTS = ("calls", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "response_bytes")
+_HEADINGS = ("CALLS", "ERRORS", "MEAN MS", "P50", "P95", "P99", "MAX", "BYTES")
+
+
+def stats(
+    ctx: SessionContext,
+    *,
+    group: Annotated[Group, typer.Option(help="What each row is for.")] = Group.TOOL,
+    interval: Annotated[
+        Interval, typer.Option(help="The length of time of a point; the range is whole intervals.")
+    ] = Interval.HOUR,
+    since: Annotated[
+        str | None, typer.Option(help="Only calls from this time on: 7d (ago), or a time.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only calls before this time: 30m (ago), or a time.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of values.")] = 10,
+    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
+    provider: Annotated[str | None, typer.Option(help="Only calls of this provider's tools.")] = None,
+    key_id: Annotated[
+        str | None, typer.Option("--key-id", help="Only calls with the key of this id.")
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
+    points: Annotated[bool, typer.Option("--points", help="Show a row for each interval, too.")] = False,
+) -> None:
+    """Count calls by tool, provider, key or outcome, with errors, durations and bytes of responses.
+
+    By default of the last 24 hours (--interval minute: 1 hour, day: 30 days).
+    """
+    session = ctx.obj
+    chosen = StatsFilter(
+        group=group.value,
+        interval=interval.value,
+        since=None if since is None else parse_time(since, option="--since", ago=True),
+        until=None if until is None else parse_time(until, option="--until", ago=True),
+        limit=limit,
+        tool=tool,
+        provider=provider,
+        key_id=key_id,
+        outcome=outcome,
+    )
+    found = session.gateway.get("/stats", query=asdict(chosen)).json()
+    if session.output.is_structured:
+        session.output.document(found)
+        return
+    columns = (group.value.upper(), *(("TIME",) if points else ()), *_HEADINGS)
+    session.output.table(columns, _rows(found, points=points))
+
+
+def _rows(found: Mapping[str, Any], *, points: bool) -> Iterator[tuple[object, ...]]:
+    series = [(one.get("key_name") or one["value"] or "(no such tool)", one) for one in found["series"]]
+    if found["other"] is not None:
+        series.append((f"({found['other']['values']} others)", found["other"]))
+    if not series:
+        return
+    for name, one in [*series, ("(total)", {"totals": found["totals"], "points": []})]:
+        yield (name, *(("",) if points else ()), *_cells(one["totals"]))
+        if points:
+            yield from ((name, point["at"], *_cells(point)) for point in one["points"])
+
+
+def _cells(counts: Mapping[str, Any]) -> Iterator[object]:
+    for name in _COUNTS:
+        value = counts[name]
+        yield f"{value:.1f}" if isinstance(value, float) else value

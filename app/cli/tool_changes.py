@@ -1,0 +1,188 @@
+"""`utcp-gateway tools enable|disable|edit|history`: change tools, and show what changed."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.errors import ExitCode, InputError
+from app.cli.output import cell, sentences, shortened
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
+from app.cli.session import ClientSession, GatewayCommand, SessionContext
+from app.cli.values import url_path
+
+commands = typer.Typer()
+
+NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME...]", help="The tools: provider.tool, or aliases.")
+]
+ProviderOption = Annotated[
+    str | None, typer.Option("--provider", help="All tools of this provider, instead of names.")
+]
+TagOption = Annotated[str | None, typer.Option("--tag", help="All tools with this tag, instead of names.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]
+
+
+@commands.command("enable", cls=GatewayCommand)
+def enable(
+    ctx: SessionContext,
+    *,
+    names: NamesArgument = None,
+    provider: ProviderOption = None,
+    tag: TagOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Enable tools by names, or all of a provider or tag. Exits with 4 if some failed, with 1 if all did."""
+    _change(ctx.obj, names or [], {"provider": provider, "tag": tag}, enabled=True, dry_run=dry_run)
+
+
+@commands.command("disable", cls=GatewayCommand)
+def disable(
+    ctx: SessionContext,
+    *,
+    names: NamesArgument = None,
+    provider: ProviderOption = None,
+    tag: TagOption = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Disable tools: calls are rejected, and agents do not see them. Exit codes as of `enable`."""
+    _change(ctx.obj, names or [], {"provider": provider, "tag": tag}, enabled=False, dry_run=dry_run)
+
+
+@commands.command("edit", cls=GatewayCommand)
+def edit(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    description: Annotated[str | None, typer.Option("--description", help="Another description.")] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="A tag; may be repeated. They replace all its tags.")
+    ] = None,
+    no_tags: Annotated[bool, typer.Option("--no-tags", help="Remove all its tags.")] = False,
+    requires_approval: Annotated[
+        bool | None,
+        typer.Option(
+            "--requires-approval/--no-requires-approval",
+            help="Whether another key must approve each call; the latter needs approvals:decide.",
+        ),
+    ] = None,
+    revert: Annotated[
+        list[str] | None,
+        typer.Option("--revert", help="description, tags or enabled: use the source's; may be repeated."),
+    ] = None,
+    if_match: Annotated[
+        str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
+    ] = None,
+) -> None:
+    """Change a tool: description, tags, approval of calls. Refreshes of its provider preserve it."""
+    session = ctx.obj
+    body: dict[str, Any] = {}
+    for field in revert or []:
+        if field not in ("description", "tags", "enabled"):
+            raise InputError("--revert takes description, tags or enabled.")
+        body[field] = None
+    if description is not None:
+        body["description"] = description
+    if tag and no_tags:
+        raise InputError("Give --tag or --no-tags, not both.")
+    if tag or no_tags:
+        body["tags"] = tag or []
+    if requires_approval is not None:
+        body["requires_approval"] = requires_approval
+    if not body:
+        raise InputError(
+            "Give what is to change: --description, --tag, --no-tags, --requires-approval or --revert."
+        )
+    headers = {} if if_match is None else {"If-Match": if_match}
+    response = session.gateway.send("PATCH", url_path("tools", name), json=body, headers=headers)
+    changed = response.json()
+    if session.output.is_structured:
+        session.output.document(changed)
+        return
+    shown = ("name", "description", "tags", "enabled", "requires_approval")
+    session.output.fields((field.replace("_", " "), changed.get(field)) for field in shown)
+
+
+@commands.command("history", cls=GatewayCommand)
+def history(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
+) -> None:
+    """Show what imports, approvals and people changed on a tool, newest first."""
+    show_list(
+        ctx.obj,
+        url_path("tools", name, "history"),
+        query={},
+        paging=Paging(limit, everything, cursor, sort, q),
+        columns=("AT", "ACTION", "BY", "EFFECT", "WHAT"),
+        row=_history_row,
+    )
+
+
+def _change(
+    session: ClientSession,
+    names: list[str],
+    selection: dict[str, str | None],
+    *,
+    enabled: bool,
+    dry_run: bool,
+) -> None:
+    """Enable or disable tools by one request; exit with 4 if some failed, with 1 if all did."""
+    chosen = {key: value for key, value in selection.items() if value is not None}
+    if bool(names) is bool(chosen):
+        raise InputError("Give names of tools, or --provider or --tag.")
+    patch = {"enabled": enabled}
+    operations: list[dict[str, Any]] = [{"tool": name, "patch": patch} for name in names]
+    if chosen:
+        operations = [{"filter": chosen, "patch": patch}]
+    body = {"operations": operations, "dry_run": dry_run}
+    result = session.gateway.send("POST", "/tools:batch", json=body).json()
+    items = result["items"]
+    if session.output.is_structured:
+        session.output.document(result)
+    else:
+        session.output.table(("NAME", "OUTCOME", "WHY"), map(_batch_row, items))
+        if dry_run:
+            session.output.note("Nothing was changed: this was a dry run.")
+    failed = [item["outcome"] == "failed" for item in items]
+    if failed and all(failed):
+        raise typer.Exit(ExitCode.FAILED)
+    if any(failed):
+        raise typer.Exit(ExitCode.PARTIAL)
+
+
+def _batch_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+    problem = item.get("problem")
+    return (item["name"], item["outcome"], " ".join(sentences(problem)) if problem else "")
+
+
+def _history_row(item: Mapping[str, Any]) -> tuple[object, ...]:
+    differences = [one["detail"] for one in item["differences"]]
+    changes = [
+        f"{one['field']}: {shortened(one['before'], length=40) or '-'} -> "
+        f"{shortened(one['after'], length=40) or '-'}"
+        for one in item["changes"]
+    ]
+    return (
+        item["at"],
+        item["action"],
+        item.get("actor"),
+        item["compatibility"] if differences else "",
+        cell("; ".join([*differences, *changes])),
+    )

@@ -1,0 +1,1 @@
+"""Responses as JSON values: decoded by the schema of the tool, and compared with it."""

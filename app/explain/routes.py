@@ -1,0 +1,90 @@
+"""`GET /explain`."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query
+
+from app.access import requires_key
+from app.access.repository import KeyState, find_visible, state_of
+from app.calls.explanation import CallExplainer, Check
+from app.dependencies import UsesServices
+from app.errors import NotFound, scopes_missing
+from app.explain.schemas import ExplanationView
+from app.models import Key
+from app.resource_names import TOOL_NAME
+from app.schemas import problem_responses
+from app.security.keys import KEY_ID_PATTERN
+from app.security.principal import Principal
+from app.services import Services
+
+router = APIRouter(tags=["keys"])
+
+AnyKey = Annotated[Principal, Depends(requires_key)]
+ToolQuery = Annotated[
+    str,
+    Query(
+        pattern=TOOL_NAME,
+        description="Canonical name or alias of the tool.",
+        examples=["library.searchBooks"],
+    ),
+]
+KeyQuery = Annotated[
+    str | None,
+    Query(
+        pattern=KEY_ID_PATTERN,
+        description="Id of the key, never its text. Default: the key of the request; another one needs "
+        "`keys:manage`.",
+    ),
+]
+_STATES: Final[dict[KeyState, str]] = {
+    "active": "The key is valid.",
+    "expired": "The key has expired.",
+    "revoked": "The key was revoked.",
+}
+
+
+@router.get(
+    "/explain",
+    operation_id="explainAccess",
+    summary="Explain whether a key may call a tool",
+    responses=problem_responses(404),
+)
+async def explain_access(
+    principal: AnyKey, services: UsesServices, *, tool: ToolQuery, key: KeyQuery = None
+) -> ExplanationView:
+    """Explain whether a key may see and call a tool now, by the same rules as a call, which is not made.
+
+    404 for a key or a tool that the requesting key may not see. Any valid key may ask about itself.
+    """
+    subject = principal
+    before = [Check("key-state", True, _STATES["active"])]
+    if key is not None and key != principal.key_id:
+        row = await _other_key(key, principal, services)
+        subject = services.keys.principal_of(row)
+        before = [_key_state(row)]
+    explainer = CallExplainer(services.calls, services.database, services.engine.network)
+    explanation = await explainer.explain(tool, principal=subject, viewer=principal)
+    return ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
+
+
+async def _other_key(key_id: str, principal: Principal, services: Services) -> Key:
+    """Return another key than the request's, revoked or not; raise Forbidden and NotFound."""
+    if not principal.has_scope("keys:manage"):
+        raise scopes_missing(
+            "For another key than itself, the API key needs the scope `keys:manage`.", ["keys:manage"]
+        )
+    async with services.database.read_session() as session:
+        row = await find_visible(session, key_id, principal=principal, include_revoked=True)
+    if row is None:
+        raise NotFound("There is no such key.")
+    return row
+
+
+def _key_state(row: Key) -> Check:
+    state = state_of(row)
+    if state == "active":
+        return Check("key-state", True, _STATES[state])
+    hint = "Create another key with POST /keys."
+    if row.successor_id is not None:
+        hint = f"Use its successor {row.successor_id}."
+    return Check("key-state", False, _STATES[state], hint)

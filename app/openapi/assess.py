@@ -1,0 +1,55 @@
+"""Assesses tools of any source for models: the tokens that a tool costs, its slimmed form, and its lint
+findings.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import orjson
+
+from app.openapi.lint import LintableTool, Linter, LintFinding
+from app.openapi.model import Json
+from app.openapi.slim import SlimmedTool, Slimmer
+
+BYTES_PER_TOKEN = 4
+"""Decision 13 explains why this is used instead of a tokeniser."""
+
+
+class AssessableTool(LintableTool, Protocol):
+    """The parts of a tool that are assessed; `LintableTool` has the others."""
+
+    @property
+    def outputs(self) -> Json: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """A tool's slimmed form (None where a model sees the tool unchanged), estimated tokens, and findings."""
+
+    slimmed: SlimmedTool | None
+    tokens: int
+    findings: tuple[LintFinding, ...]
+
+
+def assess(tools: Sequence[AssessableTool]) -> dict[str, Assessment]:
+    """Return the assessment of each tool by source key. Names and descriptions of the tools are compared with
+    each other.
+    """
+    slimmer, linter = Slimmer(), Linter(tools)
+    assessments: dict[str, Assessment] = {}
+    for tool in tools:
+        slimmed = slimmer.slim(
+            name=tool.name, description=tool.description, inputs=tool.inputs, outputs=tool.outputs
+        )
+        seen = (slimmed.description, slimmed.inputs) if slimmed else (tool.description, tool.inputs)
+        tokens = token_cost(tool.name, *seen)
+        assessments[tool.source_key] = Assessment(slimmed, tokens, linter.findings(tool, slimmed))
+    return assessments
+
+
+def token_cost(name: str, description: str, inputs: Json) -> int:
+    """Return an estimate of the tokens that a model reads for a tool: bytes of its JSON / 4, rounded up."""
+    seen = {"name": name, "description": description, "inputs": inputs}
+    return math.ceil(len(orjson.dumps(seen)) / BYTES_PER_TOKEN)

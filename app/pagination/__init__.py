@@ -1,0 +1,32 @@
+"""Lists in pages: their query parameters, cursors, SQL, totals and links; and preconditions.
+
+A list route declares a subclass of `PageQuery` with its `sort` and filters, reads its rows with `read_page`
+(keyset pagination: a page begins after a position in the order, not at a number), responds with a `PageModel`
+of `app.schemas`, and sets the header `Link` by `UsesPageLinks` of `app.dependencies`.
+"""
+
+from app.pagination.keyset import Ordering, Page, SortField, contains, read_page
+from app.pagination.links import link_header
+from app.pagination.parameters import (
+    IfMatch,
+    PageQuery,
+    PageRequest,
+    TagFilter,
+    etag_matches,
+    version_etag,
+)
+
+__all__ = [
+    "IfMatch",
+    "Ordering",
+    "Page",
+    "PageQuery",
+    "PageRequest",
+    "SortField",
+    "TagFilter",
+    "contains",
+    "etag_matches",
+    "link_header",
+    "read_page",
+    "version_etag",
+]

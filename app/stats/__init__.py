@@ -1,0 +1,1 @@
+"""Statistics of calls: counts by minute and hour, written with the call records, and their queries."""

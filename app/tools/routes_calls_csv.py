@@ -1,0 +1,111 @@
+"""`/calls.csv`: call records as comma-separated values (RFC 4180)."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
+
+from app.access import requires
+from app.access.repository import key_names
+from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
+from app.database import Database
+from app.dependencies import UsesDatabase
+from app.schemas import problem_responses
+from app.security.principal import Principal
+from app.tools.call_records import visible_calls
+from app.tools.schemas_calls import CallCsvQuery, CallView
+
+router = APIRouter(tags=["tools"])
+
+ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
+
+_MEDIA_TYPE: Final = "text/csv; charset=utf-8; header=present"
+_COLUMNS: Final = tuple(CallView.model_fields)
+_ROWS_PER_QUERY: Final = 1_000
+# A spreadsheet takes a cell that begins with one of these for a formula (CWE-1236).
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_EXAMPLE: Final = (
+    f"{','.join(_COLUMNS)}\r\n019a0000-0000-7000-8000-000000000001,2026-11-22T09:00:00Z,a1b2c3d4e5f6,library,"
+    "library.searchBooks,ok,200,200,12.5,11,420,1,true,billing agent\r\n"
+)
+_CSV_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "The records, newest first, with a header line.",
+        "content": {"text/csv": {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    }
+}
+
+
+@router.get(
+    "/calls.csv",
+    operation_id="exportCalls",
+    summary="Export call records as CSV",
+    response_class=StreamingResponse,
+    responses=problem_responses() | _CSV_RESPONSE,
+)
+async def export_calls(
+    principal: ReadsCalls, database: UsesDatabase, query: Annotated[CallCsvQuery, Query()]
+) -> StreamingResponse:
+    """Return the calls of tools that this key may see, newest first, as comma-separated values.
+
+    The columns are the members of the records of `GET /calls`, with the same filters. Text that a spreadsheet
+    would take for a formula begins with an apostrophe. The response is complete where its last line ends in
+    CRLF and the connection was closed properly; to continue after `limit` rows, pass the last `id` as
+    `cursor`.
+    """
+    lines = _lines(database, query, query.filters(visible_calls(principal)), principal)
+    # The first page is read now, so that an error of the database has its own status.
+    first = await anext(lines)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in lines:
+            yield piece
+
+    headers = {"Content-Disposition": 'attachment; filename="calls.csv"', "Cache-Control": "no-store"}
+    return StreamingResponse(content(), media_type=_MEDIA_TYPE, headers=headers)
+
+
+async def _lines(
+    database: Database, query: CallCsvQuery, filters: CallFilters, principal: Principal
+) -> AsyncIterator[bytes]:
+    """Yield the lines in pieces, the header line with the first; no connection is held between two pieces."""
+    page, left = NEWEST_CALLS, query.limit
+    header: Iterable[Any] | None = _COLUMNS
+    while left:
+        async with database.read_session() as session:
+            page = replace(page, limit=min(left, _ROWS_PER_QUERY))
+            found = await list_calls(session, page, filters=filters, tenant=principal.tenant_id)
+            names = await key_names(session, {row.key_id for row in found.rows}, principal=principal)
+        left -= len(found.rows)
+        lines = [] if header is None else [header]
+        lines += (csv_row(CallView.of(row, names)) for row in found.rows)
+        header = None
+        yield _csv_text(lines)
+        if found.next_cursor is None:
+            return
+        page = replace(page, cursor=found.next_cursor)
+
+
+def csv_row(call: CallView) -> list[str]:
+    """Return the cells of a record: empty for null, and text that cannot be a formula."""
+    return [_cell(value) for value in call.model_dump(mode="json").values()]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_STARTS) else text
+
+
+def _csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
+    return buffer.getvalue().encode()

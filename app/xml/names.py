@@ -1,0 +1,42 @@
+"""Names, characters and texts of XML 1.0 (fifth edition), for writing and for reading documents."""
+
+import re
+from typing import Any, Final
+
+# XML 1.0, production [2] Char: what is not in it cannot be written, not even as a reference.
+FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_START: Final = (
+    "A-Z_a-z\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f\u2c00-\u2fef"
+    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_NC_NAME: Final = f"[{_START}][{_START}0-9.\xb7\u0300-\u036f\u203f-\u2040-]*"
+# Namespaces in XML 1.0, production [7] QName.
+Q_NAME: Final = re.compile(f"{_NC_NAME}(:{_NC_NAME})?")
+XMLNS: Final = "http://www.w3.org/2000/xmlns/"
+XML: Final = "http://www.w3.org/XML/1998/namespace"
+XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
+
+_TEXT: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
+_ATTRIBUTE: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "\t": "&#9;", "\n": "&#10;", "\r": "&#13;"}
+)
+
+
+def escape_text(text: str) -> str:
+    """Return the text as character data: a parser reads back exactly the same characters."""
+    return text.translate(_TEXT)
+
+
+def escape_attribute(text: str) -> str:
+    """Return the text as the value of an attribute in double quotes, line breaks and tabs included."""
+    return text.translate(_ATTRIBUTE)
+
+
+def local_name(name: str) -> str:
+    """Return a name without its prefix."""
+    return name.rpartition(":")[2]
+
+
+def is_scalar(value: Any) -> bool:
+    """Return whether a JSON value is written as text: no object, no list and not null."""
+    return value is not None and not isinstance(value, (dict, list))
