@@ -10,7 +10,18 @@ from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from app import approvals_api, call_api, discovery, explain, keys, providers, tools
+from app import (
+    approvals_api,
+    call_api,
+    discovery,
+    explain,
+    keys,
+    mcp_server,
+    providers,
+    tool_calls,
+    tools,
+    toolset_api,
+)
 from app.errors import GatewayError, Overloaded
 from app.registration.batch import import_file
 from app.server import (
@@ -59,6 +70,9 @@ EDGES: Final[tuple[Edge, ...]] = (
     keys,
     explain,
     approvals_api,
+    toolset_api,
+    mcp_server,
+    tool_calls,
     health,
     reference_pages,
 )

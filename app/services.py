@@ -60,6 +60,7 @@ from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
 from app.telemetry.tracing import open_tracer
+from app.toolsets import ToolCollections
 
 
 @dataclass(slots=True)
@@ -94,6 +95,7 @@ class Services:
     feed: ChangeFeed
     catalog: Catalog
     search: SearchIndex
+    collections: ToolCollections
     keys: KeyVerifier
     key_expiry: KeyExpiryMonitor
     call_log: CallLog
@@ -244,6 +246,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         feed=feed,
         catalog=catalog,
         search=search,
+        collections=ToolCollections(database, search),
         keys=keys,
         key_expiry=KeyExpiryMonitor(
             database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)

@@ -56,6 +56,7 @@ def grant_of(row: Key) -> Grant:
         tags=None if row.tags is None else frozenset(row.tags),
         expires_at=row.expires_at,
         rate_limit=RateLimit.from_stored(row.rate_limit),
+        toolsets=None if row.toolsets is None else frozenset(row.toolsets),
     )
 
 

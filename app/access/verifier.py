@@ -479,7 +479,7 @@ def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
     """Return what the key of a row may do, whether or not it is valid; `default_rate_limit` is that of keys
     without a rate limit of their own.
     """
-    return Principal(
+    principal = Principal(
         key_id=row.key_id,
         name=row.name,
         tenant_id=row.tenant_id,
@@ -490,6 +490,7 @@ def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
         rate_limit=RateLimit.from_stored(row.rate_limit) or default_rate_limit,
         rate_limit_id=row.rate_limit_id or "",
     )
+    return principal.limited_to_toolsets(row.toolsets)
 
 
 def _cached_key(row: Key, at: float, default_rate_limit: RateLimit | None) -> _CachedKey:

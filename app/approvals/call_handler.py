@@ -128,6 +128,7 @@ class CallApprovalHandler:
             principal,
             row.subject_name,
             INTERFACE,
+            interface="approval",
             arguments=stored["arguments"],
             idempotency_key=stored["idempotency_key"],
             cdn_loop=stored["cdn_loop"].encode("latin-1"),

@@ -3,9 +3,13 @@
 from asyncio import Future
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 from uuid import UUID
 
+Interface = Literal["rest", "utcp", "mcp", "tool-calls", "approval"]
+"""The interface of the gateway by which a call came; `utcp` where a manual's call template was followed,
+`approval` where it was made once another key had approved it.
+"""
 RUNNING: Final = "running"
 """The outcome of a call in the record that is stored before it is made."""
 UNKNOWN: Final = "unknown"
@@ -37,6 +41,7 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     response_bytes: int = 0
     attempts: int = 0
     safe: bool | None = None
+    interface: Interface = "rest"
     deadline: datetime | None = None
     arguments: bytes | None = None
     result: bytes | None = None

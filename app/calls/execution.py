@@ -26,6 +26,7 @@ from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
+from app.calls.presets import with_presets
 from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
 from app.calls.request import CallRequest
@@ -174,6 +175,8 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     plan = await _find_plan(request.tool, request.principal, services)
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan)
+    if request.presets:
+        request.arguments = with_presets(request.arguments, request.presets)
     try:
         plan.validate(request.arguments)
     except InvalidArguments as error:
@@ -194,6 +197,8 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     context.plan = recorder.plan = plan
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan, recorder)
+    if request.presets:
+        request.arguments = with_presets(request.arguments, request.presets)
     try:
         if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
             await asyncio.to_thread(plan.validate, request.arguments)

@@ -95,9 +95,7 @@ class CallRecorder:
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
         if tracer is not None:
-            self.trace = tracer.start_trace(
-                request.trace_headers, route=request.interface, call_id=self.call_id
-            )
+            self.trace = tracer.start_trace(request.trace_headers, route=request.route, call_id=self.call_id)
 
     def seconds(self) -> float:
         """Return the seconds since the call began."""
@@ -220,6 +218,7 @@ class CallRecorder:
             response_bytes=response_bytes,
             attempts=self.attempts,
             safe=plan.safe if plan is not None else None,
+            interface=request.interface,
             deadline=self._deadline,
         )
         if self.bodies is not None and self._body_recorder is not None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.call_log.entries import Interface
 from app.calls.approvals import ApprovedCall
 from app.calls.text_arguments import TextArguments
 from app.decoding.rule import ResponsePreferences
@@ -26,8 +27,12 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     principal: Principal
     tool: str
     """Canonical name or alias."""
-    interface: str
-    """The interface of the call, e.g. the template of an HTTP route: a name for traces."""
+    route: str
+    """The template of the HTTP route by which the call came: a name for traces."""
+    interface: Interface = "rest"
+    """The interface by which the call came, for its record."""
+    presets: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that a toolset sets: they are added before validation, and the client may not give them."""
     arguments: Any = None
     """The parsed JSON value; it is rejected unless it is an object that is valid for the tool's inputs."""
     text_arguments: TextArguments | None = None

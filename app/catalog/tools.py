@@ -59,6 +59,8 @@ class ToolView:
     provider: str
     name: str
     alias: str
+    agent_name: str
+    """The name that agents see."""
     description: str
     inputs: dict[str, Any]
     outputs: dict[str, Any]
@@ -115,6 +117,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         col(Provider.name).label("provider"),
         col(Tool.name).label("name"),
         col(Tool.alias).label("alias"),
+        func.coalesce(col(Tool.agent_name), col(Tool.alias)).label("agent_name"),
         func.coalesce(col(Override.description), *description, col(Tool.description)).label("description"),
         func.coalesce(*inputs, col(Tool.inputs)).label("inputs"),
         func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
@@ -151,6 +154,7 @@ def tool_view(row: Any) -> ToolView:
         provider=row.provider,
         name=row.name,
         alias=row.alias,
+        agent_name=row.agent_name,
         description=row.description,
         inputs=row.inputs,
         outputs=row.outputs,
@@ -180,10 +184,12 @@ def version_stamp(*parts: Any) -> ColumnElement[Any]:
 
 
 def has_name(name: str) -> ColumnElement[bool]:
-    """Return the condition that a tool has this canonical name, which always has a dot, or alias, which
-    never has.
+    """Return the condition that a tool has this canonical name, which always has a dot, or this alias or
+    agent name, which never have one.
     """
-    return col(Tool.name if "." in name else Tool.alias) == name
+    if "." in name:
+        return col(Tool.name) == name
+    return or_(col(Tool.alias) == name, col(Tool.agent_name) == name)
 
 
 def has_tag(tag: str) -> ColumnElement[bool]:

@@ -49,6 +49,7 @@ __all__ = [
     "SourceRow",
     "Tool",
     "ToolHistoryEntry",
+    "ToolsetRow",
     "Variable",
     "now",
 ]
@@ -133,6 +134,7 @@ class Tool(Row, table=True):
     __table_args__ = (
         UniqueConstraint("tenant_id", "name"),
         UniqueConstraint("tenant_id", "alias"),
+        UniqueConstraint("tenant_id", "agent_name", name="tools_tenant_id_agent_name_key"),
         UniqueConstraint("tenant_id", "provider_id", "source_key"),
         Index("tools_created", "tenant_id", "created_at", "id"),
         Index("tools_updated", "tenant_id", "updated_at", "id"),
@@ -145,6 +147,10 @@ class Tool(Row, table=True):
     """The canonical name, `provider.tool`."""
     alias: str
     """A name of the form `^[a-zA-Z0-9_-]{1,64}$`, for clients that do not allow a dot."""
+    agent_name: str | None = None
+    """The name that agents see: the alias in at most 45 characters, since hosts put a prefix before it; null
+    for a tool that a worker of release 0.2 has stored.
+    """
     description: str = ""
     inputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
     outputs: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
@@ -172,6 +178,12 @@ class Override(SQLModel, table=True):
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
     requires_approval: bool | None = None
+    annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Members: read_only, destructive, idempotent and open_world."""
+    publish_output_schema: bool | None = None
+    """Whether agents see the schema of the tool's responses, which are validated then."""
+    response_options: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Members: all_pages and poll."""
 
 
 class RetainedOverride(SQLModel, table=True):
@@ -187,6 +199,27 @@ class RetainedOverride(SQLModel, table=True):
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
     requires_approval: bool | None = None
+    annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Members: read_only, destructive, idempotent and open_world."""
+    publish_output_schema: bool | None = None
+    """Whether agents see the schema of the tool's responses, which are validated then."""
+    response_options: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Members: all_pages and poll."""
+
+
+class ToolsetRow(Row, table=True):
+    """A named view of the registry (`app.toolsets`). `version` is its ETag."""
+
+    __tablename__ = "toolsets"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
+    name: str
+    title: str = ""
+    description: str = ""
+    definition: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
+    """The members of `ToolsetDefinition`."""
+    version: int = 1
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class ToolHistoryEntry(Row, table=True):
@@ -292,6 +325,10 @@ class Key(Row, table=True):
     scopes: list[str] = Field(default_factory=list, sa_column=text_array())
     providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    toolsets: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    """Names of the toolsets by whose addresses alone the key sees and calls tools; null for no such limit."""
+    argument_repair: str | None = None
+    """off, safe or on; null for the default of the interface."""
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
@@ -416,7 +453,7 @@ class ChangeRow(SQLModel, table=True):
     seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     kind: str
-    """provider, tool, credential, variable or key."""
+    """provider, tool, credential, variable, key or toolset."""
     provider_id: UUID | None = None
     object_id: str = ""
     at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -438,6 +475,8 @@ class CallRecord(SQLModel, table=True):
     at: datetime = Field(default_factory=now, sa_column=Column(DateTime(timezone=True), primary_key=True))
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     key_id: str
+    interface: str = Field(default="rest", sa_column_kwargs={"server_default": "rest"})
+    """The interface by which the call came (`app.call_log.entries.Interface`)."""
     provider: str
     tool: str
     outcome: str

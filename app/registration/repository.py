@@ -39,7 +39,7 @@ from app.protocols.variables import variables_of
 from app.registration.model import ToolChange, ToolDraft
 from app.security.principal import Principal
 from app.suggestions import MAX_CANDIDATES, closest
-from app.utcp.names import alias_for, legal_name
+from app.utcp.names import MAX_AGENT_NAME, agent_name_for, alias_for, legal_name
 from app.uuid7 import uuid7
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
@@ -75,7 +75,9 @@ _DIALECT: Final = postgresql.dialect()  # type: ignore[no-untyped-call]
 # A join is planned well for any number of aliases; the generic plan of `IN` is a sequential scan for each.
 _EXISTING_ALIASES: Final = text(
     "SELECT tools.alias FROM unnest(CAST(:aliases AS text[])) AS given(alias) "
-    "JOIN tools ON tools.tenant_id = :tenant AND tools.alias = given.alias"
+    "JOIN tools ON tools.tenant_id = :tenant AND tools.alias = given.alias "
+    "UNION SELECT tools.agent_name FROM unnest(CAST(:aliases AS text[])) AS given(alias) "
+    "JOIN tools ON tools.tenant_id = :tenant AND tools.agent_name = given.alias"
 )
 _INSERT_TOOLS: Final = insert_from_json(Tool.__table__)  # type: ignore[attr-defined]
 
@@ -272,8 +274,11 @@ async def insert_tools(
             local = names[draft.source_key]
             alias = alias_for(provider.name, local, taken)
             taken.add(alias)
+            name = f"{provider.name}.{local}"
+            agent_name = alias if len(alias) <= MAX_AGENT_NAME else agent_name_for(name, alias, taken)
+            taken.add(agent_name)
             revision = None if draft.is_custom else revision_id
-            rows.append(_row(draft, provider, revision, name=f"{provider.name}.{local}", alias=alias))
+            rows.append(_row(draft, provider, revision, name=name, alias=alias, agent_name=agent_name))
         rejected += [row["source_key"] for row in await store_valid_rows(session, rows, store)]
     return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in rejected}, rejected
 
@@ -334,7 +339,7 @@ def _add_names(names: dict[str, str], drafts: Sequence[ToolDraft]) -> None:
 
 
 async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[str]) -> set[str]:
-    """Return those of the aliases that these tools could get which exist already."""
+    """Return those of the aliases and agent names that these tools could get which exist already."""
     checked: set[str] = set()
     taken: set[str] = set()
     while more := await asyncio.to_thread(_possible_aliases, provider, names, taken) - checked:
@@ -345,10 +350,14 @@ async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[s
 
 
 def _possible_aliases(provider: str, names: Sequence[str], taken: set[str]) -> set[str]:
-    return {alias_for(provider, name, taken) for name in names}
+    aliases = {name: alias_for(provider, name, taken) for name in names}
+    agent_names = {agent_name_for(f"{provider}.{name}", alias, taken) for name, alias in aliases.items()}
+    return agent_names.union(aliases.values())
 
 
-def _row(draft: ToolDraft, provider: Provider, revision_id: UUID | None, *, name: str, alias: str) -> Json:
+def _row(
+    draft: ToolDraft, provider: Provider, revision_id: UUID | None, *, name: str, alias: str, agent_name: str
+) -> Json:
     """Return the row of a new tool, of JSON values."""
     moment = now().isoformat()
     return {
@@ -360,6 +369,7 @@ def _row(draft: ToolDraft, provider: Provider, revision_id: UUID | None, *, name
         "source_key": draft.source_key,
         "name": name,
         "alias": alias,
+        "agent_name": agent_name,
         "version": 1,
         "created_at": moment,
         "updated_at": moment,

@@ -1,7 +1,7 @@
 """Principals: what a verified API key, or an anonymous reader, may do."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -24,6 +24,8 @@ class Grant:
     expires_at: datetime | None = None
     rate_limit: RateLimit | None = None
     """How often tools may be called; None is the gateway's default."""
+    toolsets: frozenset[str] | None = None
+    """Names of the toolsets by whose addresses alone tools may be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,12 @@ class Principal:
     """Under which id the calls are counted where that is not `key_id`: a key that succeeds another by
     rotation shares its limit.
     """
+    toolsets: frozenset[str] | None = None
+    """The toolsets by whose addresses alone the key uses tools. Then `providers` is empty, so that it sees
+    and calls nothing by any other address; `within_toolset` returns the principal for those addresses.
+    """
+    toolset_providers: frozenset[str] | None = None
+    """The restriction of the key to providers at the addresses of its toolsets."""
 
     @property
     def rate_limit_owner(self) -> str:
@@ -63,9 +71,32 @@ class Principal:
             return False
         return self.tags is None or not self.tags.isdisjoint(registrar_tags)
 
+    def limited_to_toolsets(self, toolsets: Collection[str] | None) -> "Principal":
+        """Return the principal of a key that is limited to these toolsets; None: to none."""
+        if toolsets is None:
+            return self
+        return replace(
+            self, toolsets=frozenset(toolsets), toolset_providers=self.providers, providers=frozenset()
+        )
+
+    def within_toolset(self, name: str) -> "Principal | None":
+        """Return the principal for requests to the addresses of a toolset, None where the key may not use it.
+
+        The caller makes sure that only members of the toolset are seen and called.
+        """
+        if self.toolsets is None:
+            return self
+        if name not in self.toolsets:
+            return None
+        return replace(self, toolsets=None, providers=self.toolset_providers)
+
     def covers_restrictions(self, grant: Grant) -> bool:
-        """Return whether the grant is within this principal's own restrictions to providers and tags."""
-        return _is_within(grant.providers, self.providers) and _is_within(grant.tags, self.tags)
+        """Return whether the grant is within this principal's own restrictions to providers, tags and
+        toolsets.
+        """
+        providers = self.providers if self.toolsets is None else self.toolset_providers
+        pairs = ((grant.providers, providers), (grant.tags, self.tags), (grant.toolsets, self.toolsets))
+        return all(_is_within(requested, own) for requested, own in pairs)
 
     def covers_expiry(self, grant: Grant) -> bool:
         """Return whether the grant expires no later than this principal's own key."""

@@ -1,5 +1,6 @@
 """Names that every model provider accepts: `^[a-zA-Z0-9_-]{1,64}$`."""
 
+import base64
 import hashlib
 import re
 import unicodedata
@@ -9,6 +10,9 @@ from typing import Final
 LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_LENGTH: Final = 64
 _DIGEST_LENGTH: Final = 8
+MAX_AGENT_NAME: Final = 45
+"""What a host may prefix with `mcp__`, the name of a server in 12 characters, and `__`: 64 in all."""
+_AGENT_DIGEST_LENGTH: Final = 6
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -39,6 +43,27 @@ def alias_for(provider: str, tool: str, taken: Container[str] = ()) -> str:
         return alias
     # Hashed with its dot, so that the hashes of ("a_b", "c") and ("a", "b_c") differ.
     return legal_name(f"{provider}.{tool}", taken)
+
+
+def agent_name_for(name: str, alias: str, taken: Container[str] = ()) -> str:
+    """Return the name by which agents call the tool with this canonical name: its alias, or where that has
+    more than 45 characters, its beginning with a 6-character hash of the canonical name.
+
+    The same input always gives the same name. `taken` are the aliases and agent names of other tools.
+    """
+    if len(alias) <= MAX_AGENT_NAME and alias not in taken:
+        return alias
+    count = 0
+    while (shortened := _shortened(name, alias, count)) in taken:
+        count += 1
+    return shortened
+
+
+def _shortened(name: str, alias: str, count: int) -> str:
+    seed = name if count == 0 else f"{name}\n{count}"
+    digest = base64.b32encode(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest())
+    suffix = digest[:_AGENT_DIGEST_LENGTH].decode().lower()
+    return f"{alias[: MAX_AGENT_NAME - _AGENT_DIGEST_LENGTH - 1].rstrip('_')}_{suffix}"
 
 
 def _with_digest(base: str, raw: str, count: int) -> str:

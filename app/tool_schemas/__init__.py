@@ -1,0 +1,1 @@
+"""Schemas of tools for the clients of models: valid for every client, and in their dialects."""
