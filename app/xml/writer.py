@@ -30,7 +30,8 @@ def xml_document(
 ) -> bytes:
     """Return the value as a document in a charset of Python's; `at` is the pointer of the value.
 
-    `name` is that of the root element; where it is None, the value must be an object with one member.
+    `name` is that of the root element; where it is None, the value must be an object with one member, which
+    is the root element. A list is one element with its items in it, since a document has one root.
     Raises InvalidArguments, with the pointer of what cannot be written.
     """
     if name is None:
@@ -38,8 +39,6 @@ def xml_document(
             _reject(at, "Give an object with one member: its name is that of the root element.")
         name = next(iter(value))
         root, value, at = root.member(name), value[name], pointer(at, name)
-        if isinstance(value, list):
-            _reject(at, "Give one value: a document has one root element.")
     writer = _XmlWriter(text_of, charset)
     if isinstance(value, list):
         writer.list_element(root.element_name(name), value, root, _BUILT_IN, at, 0)

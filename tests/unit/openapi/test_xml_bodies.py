@@ -198,6 +198,13 @@ def test_the_only_property_of_a_schema_without_a_name_is_the_root(tool: ConvertO
     assert rejected(made, {}) == "/body"
 
 
+def test_a_list_as_the_only_property_of_a_schema_without_a_name_is_one_element(tool: ConvertOne) -> None:
+    ids = {"type": "array", "items": {**TEXT, "xml": {"name": "Id"}}}
+    made = posting(tool, thing({"Ids": ids}, required=["Ids"]))
+    assert parsed(made, {"Ids": ["a", "b"]}) == ("Ids", {}, [("Id", {}, "a"), ("Id", {}, "b")])
+    assert parsed(made, {"Ids": []}) == ("Ids", {}, None)
+
+
 def test_the_caller_names_a_root_that_the_document_does_not_name(tool: ConvertOne, accepts: Any) -> None:
     made = posting(tool, thing({"a": {**TEXT, "xml": {"attribute": True}}, "b": NUMBER}, required=["b"]))
     assert parsed(made, {"Order": {"a": "x", "b": 1}}) == ("Order", {"a": "x"}, [("b", {}, "1")])
