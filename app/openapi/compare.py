@@ -20,6 +20,7 @@ _ANNOTATIONS: Final = frozenset(
 )  # fmt: skip
 _LOWER_BOUNDS: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER_BOUNDS: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+_SCALAR: Final = {"type", "enum", "const"} | _LOWER_BOUNDS | _UPPER_BOUNDS
 _ALL_TYPES: Final = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 
 
@@ -146,14 +147,24 @@ _KNOWN: Final = (
 def _added_alternatives(old: Json, new: Json) -> Effect | None:
     """Return the effect of `anyOf` around one of two schemas, None where it is something else.
 
-    That is how a value becomes nullable, or is no longer.
+    That is how a value becomes nullable, or is no longer, and how several texts become possible.
     """
     before, after = _alternatives(old), _alternatives(new)
-    if before is None and after is not None and _plain(old) in after:
-        return "widened"
+    if before is None and after is not None:
+        plain = _plain(old)
+        if plain in after or any(_is_wider(plain, one) for one in after):
+            return "widened"
     if after is None and before is not None and _plain(new) in before:
         return "narrowed"
     return None
+
+
+def _is_wider(old: Json, new: Any) -> bool:
+    """Return whether a schema accepts all that `old` does; only schemas of scalars are compared."""
+    if not isinstance(new, dict) or not (old.keys() | new.keys()) <= _SCALAR:
+        return False
+    changes = (*_types(old, new, ""), *_values(old, new, ""), *_bounds(old, new, ""))
+    return all(change.effect == "widened" for change in changes)
 
 
 def _alternatives(schema: Json) -> list[Any] | None:

@@ -7,12 +7,13 @@ for a change made through this worker, before its response.
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from itertools import chain, islice, zip_longest
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 import structlog
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, false, or_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -37,8 +38,12 @@ from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, t
 from app.security.principal import Principal
 from app.suggestions import closest
 
-__all__ = ["Filters", "Hit", "SearchIndex", "hits_json"]
+__all__ = ["MAX_QUERIES", "MAX_QUERY_LENGTH", "Filters", "Hit", "SearchIndex", "hits_json"]
 
+MAX_QUERIES: Final = 4
+"""How many texts a client may search by at once."""
+MAX_QUERY_LENGTH: Final = 8_000
+"""Characters of each text: agents search by whole tasks."""
 _LOAD_TIMEOUT = 10.0
 # Up to this many tools are read by id; for more, all in scope are read and the unchanged ones skipped.
 _MAX_NAMED = 1_000
@@ -105,6 +110,23 @@ class SearchIndex:
             return await self._list_by_name(principal, filters, limit)
         matches = await self.matches(text, principal=principal, filters=filters, limit=limit)
         return [Hit(match.name, match.score, match.json_members) for match in matches]
+
+    async def search_all(
+        self, texts: Sequence[str], *, principal: Viewer, filters: Filters | None = None, limit: int = 10
+    ) -> list[Hit]:
+        """Return the best `limit` matches of several texts, taken from each text in turn; duplicates once.
+
+        One text gives what `search` does. Of several, empty ones are left out. Raises Unavailable.
+        """
+        wanted = [text for text in dict.fromkeys(texts) if text.strip()] or [""]
+        found = [
+            await self.search(text, principal=principal, filters=filters, limit=limit) for text in wanted
+        ]
+        unique: dict[str, Hit] = {}
+        for hit in chain.from_iterable(zip_longest(*found)):
+            if hit is not None:
+                unique.setdefault(hit.name, hit)
+        return list(islice(unique.values(), limit))
 
     async def matches(
         self, text: str, *, principal: Viewer, filters: Filters | None = None, limit: int
@@ -277,6 +299,10 @@ class SearchIndex:
             where.append(col(Provider.name) == filters.provider)
         if filters.tag is not None:
             where.append(has_tag(filters.tag))
+        if filters.any_tag is not None:
+            where.append(or_(false(), *(has_tag(tag) for tag in sorted(filters.any_tag))))
+        if filters.tools is not None:
+            where.append(col(Tool.id).in_(filters.tools))
         statement = tool_select().where(is_enabled(), principal_filter(principal), *where)
         async with self._database.read_session() as session:
             rows = (await session.execute(statement.order_by(col(Tool.name)).limit(limit))).all()

@@ -1,5 +1,6 @@
 """The tantivy index of one worker, in memory. All methods are synchronous; one thread at a time may write."""
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +31,21 @@ _EXACT_SCORE = 100.0
 _HEAP_BYTES = 60_000_000
 # Hits of equal score have no defined order: this many more are read, so that they can be sorted by name.
 _TIES = 100
+_MAX_WORDS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Restricts the hits to one provider, to one tag, or to both."""
+    """Restricts the hits; a tool must match every one that is given.
+
+    `any_tag`: tools with at least one of these tags. `tools`: the ids of the only tools that are searched,
+    e.g. those of a toolset.
+    """
 
     provider: str | None = None
     tag: str | None = None
+    any_tag: frozenset[str] | None = None
+    tools: frozenset[UUID] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +163,26 @@ class ToolIndex:
         """Return the query of a text, None where it contains no word. It is built from terms, never parsed:
         any text is a valid query.
         """
-        words = query_words(text, self._words)
+        words = self._distinctive(query_words(text, self._words))
         clauses = [(Occur.Should, self._word_query(word)) for word in words]
         whole = exact_form(text.encode("utf-8", "replace").decode())
         if whole:
             exact = Query.term_query(self._schema, "exact", whole)
             clauses.append((Occur.Should, Query.const_score_query(exact, _EXACT_SCORE)))
         return Query.boolean_query(clauses) if clauses else None
+
+    def _distinctive(self, words: list[str]) -> list[str]:
+        """Return at most 32 of the words, in their order: of more, those that are in the fewest documents,
+        and words that are in no document last.
+        """
+        if len(words) <= _MAX_WORDS:
+            return words
+        searcher = self._index.searcher()
+        counts = {word: max(searcher.doc_freq(name, word) for name in _BOOSTS) for word in words}
+        chosen = frozenset(
+            heapq.nsmallest(_MAX_WORDS, words, key=lambda word: (counts[word] == 0, counts[word]))
+        )
+        return [word for word in words if word in chosen]
 
     def _word_query(self, word: str) -> Query:
         """Return the query of one word: the score of its best field, plus 0.3 of those of the others."""
@@ -192,6 +213,10 @@ class ToolIndex:
             found.append((Occur.Must, self._tagged("registrar_tag", viewer.tags)))
         if filters.tag is not None:
             found.append((Occur.Must, self._tagged("tag", frozenset({filters.tag}))))
+        if filters.any_tag is not None:
+            found.append((Occur.Must, self._tagged("tag", filters.any_tag)))
+        if filters.tools is not None:
+            found.append((Occur.Must, self._one_of("id", [tool.hex for tool in filters.tools])))
         if not all(provider.enabled for provider in self.providers.values()):
             found.append((Occur.MustNot, self._of_providers(lambda provider: not provider.enabled)))
         return found

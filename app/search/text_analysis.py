@@ -84,13 +84,13 @@ def parameter_text(inputs: Mapping[str, Any]) -> str:
 
 
 def query_words(text: str, words: TextAnalyzer) -> list[str]:
-    """Return the distinct stems of a query, at most 32; stop words only where it has no other words."""
+    """Return the distinct stems of a query; stop words only where it has no other words."""
     clean = text.encode("utf-8", "replace").decode()
     significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
     stems = dict.fromkeys(words.analyze(split_identifier(significant)) + words.analyze(significant))
     if not stems:
         stems = dict.fromkeys(words.analyze(split_identifier(clean)))
-    return list(islice(stems, 32))
+    return list(stems)
 
 
 def _separate_unspaced(text: str) -> str:

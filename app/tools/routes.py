@@ -1,9 +1,10 @@
 """`/tools`: list, search, read, change and delete tools. Calls are in `app.call_api`."""
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field, WithJsonSchema
 
 from app.access import requires
 from app.dependencies import UsesDatabase, UsesFeed, UsesPageLinks, UsesSearch, UsesSettings, services_of
@@ -12,7 +13,7 @@ from app.pagination import IfMatch, TagFilter
 from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.schemas import PAGE_HEADERS, problem_responses
-from app.search import Filters, hits_json
+from app.search import MAX_QUERIES, MAX_QUERY_LENGTH, Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
 from app.tools.history import tool_history
@@ -30,6 +31,19 @@ ToolPath = Annotated[
 ]
 ProviderFilter = Annotated[
     str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.", examples=["library"])
+]
+_QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
+_QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QUERIES}
+SearchTexts = Annotated[
+    # One text is documented as a string: that is what clients made from earlier contracts have.
+    Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
+    WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
+    Query(
+        max_length=MAX_QUERIES,
+        description="A description of what the tool should do. Empty: list tools by name. "
+        "Up to four, for a task that needs several tools.",
+        examples=["search books"],
+    ),
 ]
 _ETAG: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
@@ -84,20 +98,16 @@ async def search_tools(
     principal: ReadsTools,
     search: UsesSearch,
     *,
-    q: Annotated[
-        str,
-        Query(
-            max_length=1000,
-            description="A description of what the tool should do. Empty: list tools by name.",
-            examples=["search books"],
-        ),
-    ] = "",
+    q: SearchTexts = "",
     limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
     provider: ProviderFilter = None,
     tag: TagFilter = None,
 ) -> Response:
-    """Search the tools that this key may call, best match first."""
-    hits = await search.search(q, principal=principal, filters=Filters(provider, tag), limit=limit)
+    """Search the tools that this key may call, best match first.
+
+    With several `q`, the best matches of each are taken in turn, each tool once.
+    """
+    hits = await search.search_all(q, principal=principal, filters=Filters(provider, tag), limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     return Response(hits_json(hits), media_type="application/json")
 

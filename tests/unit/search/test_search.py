@@ -325,3 +325,50 @@ async def test_what_changes_during_the_first_load_is_not_lost(registry):
     assert set(await names(search, "early")) == {"early.first", "early.second"}
     await feed.aclose()
     await search.aclose()
+
+
+async def all_names(index, *texts, limit=10, **filters):
+    hits = await index.search_all(texts, principal=EVERYBODY, filters=Filters(**filters), limit=limit)
+    return [hit.name for hit in hits]
+
+
+async def test_several_texts_give_their_hits_in_turn_and_each_tool_once(index, library):
+    books, rain = await names(index, "search book"), await names(index, "temperature in a city")
+    assert len(books) >= 2
+    assert len(rain) == 1
+    assert await all_names(index, "search book", "temperature in a city") == [books[0], rain[0], *books[1:]]
+    assert await all_names(index, "temperature in a city", "search book", limit=2) == [rain[0], books[0]]
+    assert await all_names(index, "search book", "searching books") == books
+
+
+async def test_of_several_texts_empty_ones_are_left_out(index, library):
+    assert await all_names(index, "", "temperature in a city", " ") == ["weather.get_forecast_v2"]
+    assert await all_names(index, "", " ") == await names(index, "")
+    assert await all_names(index) == await names(index, "")
+
+
+@pytest.mark.parametrize("text", ["search a book", ""])
+async def test_a_search_among_some_tools_finds_no_others(registry, index, library, text):
+    async with registry.read_session() as session:
+        chosen = (await session.scalars(select(Tool.id).where(Tool.name == "library.getBook"))).all()
+    assert await all_names(index, text, tools=frozenset(chosen)) == ["library.getBook"]
+    assert await all_names(index, text, tools=frozenset()) == []
+
+
+@pytest.mark.parametrize("text", ["search a book in a city", ""])
+async def test_hits_have_any_of_the_tags(index, library, text):
+    assert await all_names(index, text, any_tag=frozenset({"reading", "nobody"})) == ["library.searchBooks"]
+    assert set(await all_names(index, text, any_tag=frozenset({"reading", "internal"}))) == {
+        "library.searchBooks", "weather.get_forecast_v2",
+    }  # fmt: skip
+    assert await all_names(index, text, any_tag=frozenset()) == []
+
+
+async def test_of_a_long_text_the_rare_words_count(registry, index, library):
+    """A whole task may be pasted; its rare words may be anywhere in it."""
+    common = " ".join(f"filler{number}" for number in range(60))
+    for number in range(3):
+        await store_tool(registry, library["weather"], f"other{number}", description=common)
+    await index.feed.catch_up()
+    unknown = " ".join(f"nothing{number}" for number in range(200))
+    assert "library.createLoan" in await names(index, f"{unknown} {common} and a membership card")
