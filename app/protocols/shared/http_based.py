@@ -71,9 +71,14 @@ class HttpBasedAdapter:
             headers = _merge_headers(headers, call)
         if call.credentials:
             url, headers = attach(url, headers, call.credentials, signs=True)
-            if any(wire.signer is not None for wire in call.credentials):
-                return await self._send_signed(prepared._replace(url=url, headers=headers), call)
-        return await self._send_once(prepared._replace(url=url, headers=headers), call)
+            for wire in call.credentials:
+                if wire.signer is not None:
+                    return await self._send_signed(prepared._replace(url=url, headers=headers), call)
+        request = _outbound_request(prepared, url, headers, call)
+        try:
+            return await self._engine.request(request)
+        finally:
+            call.resent = request.resent
 
     async def _send_signed(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
         """Sign and send a request; where the upstream's challenge asks for it, sign and send it once more."""
@@ -85,7 +90,11 @@ class HttpBasedAdapter:
             if call.masker is not None:
                 made = ResponseMasker.for_values(signature.value for _, signature in signatures)
                 call.masker = call.masker.combined_with(made)
-            response = await self._send_once(prepared._replace(url=url, headers=headers), call)
+            request = _outbound_request(prepared, url, headers, call)
+            try:
+                response = await self._engine.request(request)
+            finally:
+                call.resent = request.resent
             attempts += 1
             if response.status != 401 or attempts > _MAX_CHALLENGES:
                 return response
@@ -99,23 +108,6 @@ class HttpBasedAdapter:
                 return response
             # The body is read, so that the connection can be used for the next request.
             await response.read_prefix(_ERROR_BODY)
-
-    async def _send_once(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
-        request = OutboundRequest(
-            method=prepared.method,
-            url=prepared.url,
-            headers=prepared.headers,
-            body=prepared.body,
-            limits=call.limits,
-            deadline=call.deadline,
-            egress=call.egress,
-            scope=call.scope if call.reuse else b"",
-            resend=call.resend,
-        )
-        try:
-            return await self._engine.request(request)
-        finally:
-            call.resent = request.resent
 
     async def fetch_document(self, prepared: PreparedRequest, call: Call[Any]) -> Discovered:
         """Send the request of a discovery and return its whole response; raise what a call raises."""
@@ -195,6 +187,22 @@ class HttpBasedAdapter:
 def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
     """Return the pieces, each after its length, so that different lists give different bytes."""
     return b"".join([part for piece in pieces for part in (len(piece).to_bytes(4, "big"), piece)])
+
+
+def _outbound_request(
+    prepared: PreparedRequest, url: str, headers: Headers, call: Call[Any]
+) -> OutboundRequest:
+    return OutboundRequest(
+        method=prepared.method,
+        url=url,
+        headers=headers,
+        body=prepared.body,
+        limits=call.limits,
+        deadline=call.deadline,
+        egress=call.egress,
+        scope=call.scope if call.reuse else b"",
+        resend=call.resend,
+    )
 
 
 def _merge_headers(headers: Headers, call: Call[Any]) -> Headers:
