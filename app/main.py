@@ -35,7 +35,7 @@ from app.server import (
     reference_pages,
 )
 from app.server.admission import Admission
-from app.server.call_route import CallShortcut, GatewayApp
+from app.server.call_route import FastRoute, FastRoutes, GatewayApp
 from app.server.connections import ConnectionTable, ServerLimits
 from app.server.head_requests import HeadRequests
 from app.server.key_expiry import HEADER as KEY_EXPIRY
@@ -76,6 +76,9 @@ EDGES: Final[tuple[Edge, ...]] = (
     health,
     reference_pages,
 )
+
+FAST_ROUTES: Final = (FastRoute(call_api.CALL_ROUTE),)
+"""The routes that are served ahead of FastAPI; each is also added by its edge."""
 
 CORS_EXPOSED_HEADERS = (
     KEY_EXPIRY, "Age", "Deprecation", "ETag", "Idempotency-Replayed", "Link", "Location",
@@ -176,9 +179,9 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
 
 
 def _replaced_middleware() -> frozenset[Any]:
-    """Return the middleware whose work the shortcut of calls does, or which has none to do for calls."""
+    """Return the middleware whose work the fast routes do, or which has none to do for them."""
     replaced = {UnhandledErrorMiddleware, RequestMetrics, KeyExpiryHeader, BodyLimit, HeadRequests}
-    if deprecation_headers.route_deprecation(call_api.CALL_ROUTE) is None:
+    if all(deprecation_headers.route_deprecation(fast.route) is None for fast in FAST_ROUTES):
         replaced.add(deprecation_headers.DeprecationHeaders)
     return frozenset(replaced)
 
@@ -212,9 +215,8 @@ def create_app(settings: Settings | None = None, *, edges: Sequence[Edge] = EDGE
     deprecation_headers.install(app)
     openapi_document.install(app, settings)
     app.admission = admission
-    app.call_shortcut = CallShortcut(
-        call_api.CALL_ROUTE,
-        endpoint=call_api.call_tool,
+    app.fast_routes = FastRoutes(
+        FAST_ROUTES,
         metrics=metrics,
         body_bytes=settings.max_request_bytes,
         overloaded=problem_response(

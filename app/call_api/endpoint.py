@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import orjson
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.routing import Route
 
 from app import exact_json
@@ -20,26 +20,19 @@ from app.access import authorise
 from app.call_api.content_negotiation import AcceptedTypes, parse_accept
 from app.call_api.event_stream import EventStreamResponse
 from app.call_api.query import read_query
-from app.call_api.responses import BytesResponse, StreamedResponse, respond
+from app.call_api.responses import StreamedResponse, respond
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
 from app.calls.rate_limiter import RateLimitState
 from app.calls.streams import StreamRegistry
-from app.deadlines import Deadline
 from app.decoding.rule import parse_preferences
-from app.errors import (
-    ClientTimeout,
-    FieldError,
-    GatewayError,
-    InvalidInput,
-    TooLarge,
-    UnsupportedMediaType,
-)
+from app.errors import FieldError, GatewayError, InvalidInput
 from app.protocols.base import Result
 from app.services import Services
-from app.streaming.connection import MAX_PIECE, Headers, until_disconnected
+from app.streaming.connection import Headers, until_disconnected
+from app.streaming.http_messages import BytesResponse, read_body, read_head
 
 _JSON: Final = b"application/json"
 _RETRY_AFTER: Final = b"10"
@@ -173,7 +166,9 @@ async def _read(request: Request, head: Mapping[bytes, bytes], services: Service
     """Set the arguments, the deadline and the idempotency key of a call from the request."""
     settings = services.settings
     seconds = _seconds(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
-    body = call.body = await _body(request, head, limit=settings.max_request_bytes, streams=services.streams)
+    body = call.body = await read_body(
+        request, head, limit=settings.max_request_bytes, streams=services.streams
+    )
     if len(body) <= LARGE_ARGUMENTS_BYTES:
         call.arguments = parse_arguments(body, settings.max_argument_values)
     else:
@@ -183,51 +178,6 @@ async def _read(request: Request, head: Mapping[bytes, bytes], services: Service
     if seconds is not None:
         # From the end of the request: waiting for rate limits or an idempotency key counts towards it.
         call.deadline = services.calls.clock.loop.time() + seconds
-
-
-async def _body(
-    request: Request, head: Mapping[bytes, bytes], *, limit: int, streams: StreamRegistry
-) -> bytes:
-    """Return the request body of at most `limit` bytes. A missing content type counts as JSON.
-
-    The call is in progress meanwhile, so the client has the same time for each 64 KiB as for reading a
-    response. Raises ClientTimeout, ClientDisconnected, TooLarge and UnsupportedMediaType.
-    """
-    pieces: list[bytes] = []
-    size = 0
-    more = True
-    began = streams.clock.loop.time()
-    while more:
-        try:
-            with Deadline(streams.clock, began + streams.stall * (1 + size // MAX_PIECE)):
-                message = await request.receive()
-        except TimeoutError:
-            detail = "The client stopped sending its arguments."
-            raise ClientTimeout(detail, headers={"Connection": "close"}) from None
-        except ClientDisconnect:
-            raise ClientDisconnected from None
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnected
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > limit:
-            raise TooLarge(f"The arguments may have at most {limit} bytes.", extra={"limit": limit})
-        pieces.append(piece)
-        more = message.get("more_body", False)
-    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    if body and head.get(b"content-type", _JSON) != _JSON:
-        media = head[b"content-type"].partition(b";")[0].strip().lower()
-        if media and media != _JSON and not media.endswith(b"+json"):
-            raise UnsupportedMediaType("Send the arguments as application/json.")
-    return body
-
-
-def read_head(headers: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    """Return a request's headers by name in lower case, repeated ones as one (RFC 9110 section 5.3)."""
-    head = dict(headers)
-    if len(head) < len(headers):
-        head = {name: b", ".join(value for other, value in headers if other == name) for name in head}
-    return head
 
 
 def _seconds(value: bytes) -> float:

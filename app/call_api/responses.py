@@ -22,6 +22,7 @@ from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 from app.streaming.connection import Headers, ResponseWriter, until_disconnected
 from app.streaming.event_formats import event_format
+from app.streaming.http_messages import BytesResponse
 
 _MAX_CONVERTED: Final = 16 << 20
 """Bytes of text or binary that are converted into JSON; a longer response is sent unchanged or rejected."""
@@ -39,23 +40,6 @@ _BROWSER_GUARDS: Final = (
 # For nginx: events must not be buffered in a proxy.
 _UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
-
-
-class BytesResponse:
-    """An ASGI response with a complete body."""
-
-    __slots__ = ("body", "headers", "status_code")
-
-    def __init__(self, body: bytes, headers: Headers, *, status_code: int = 200) -> None:
-        self.body = body
-        self.headers = headers
-        self.status_code = status_code
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
-        """Send the head and the body."""
-        headers = [*self.headers, (b"content-length", b"%d" % len(self.body))]
-        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body})
 
 
 class StreamedResponse:

@@ -1,14 +1,14 @@
-"""`POST /tools/{name}/call` ahead of the framework's layers, which cost as much as the gateway's own work.
+"""Routes ahead of the framework's layers, which cost as much as the gateway's own work for a call.
 
 A request passes ten wrappers on its way through FastAPI: errors twice, telemetry, two body limits, metrics,
-an exit stack, the router, and the route's own errors. The call route needs what they do (errors become
-problems, bodies are bounded, requests are counted), but without a wrapper for each:
-`CallShortcut` does all of it, and passes every other request to the app. The route stays registered with the
-app, too, which handles it where any other middleware is installed (CORS, allowed hosts).
+an exit stack, the router, and the route's own errors. The routes by which tools are called need what they do
+(errors become problems, bodies are bounded, requests are counted), but without a wrapper for each:
+`FastRoutes` does all of it, and passes every other request to the app. The routes stay registered with the
+app, too, which handles them where any other middleware is installed (CORS, allowed hosts).
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from fastapi import FastAPI
@@ -32,19 +32,35 @@ class StatusResponse(Protocol):
         """Send the response."""
 
 
-class CallShortcut:
-    """Serves `route` with the response of `endpoint`.
+class FastRoute:
+    """A plain Starlette route that is served ahead of the framework.
+
+    Its endpoint returns a StatusResponse, and its path has no parameter but whole segments. `methods` are
+    those that the endpoint responds to, by default those of the route: an endpoint may reject other methods
+    itself.
+    """
+
+    __slots__ = ("endpoint", "methods", "path", "route")
+
+    def __init__(self, route: Route, methods: Iterable[str] = ()) -> None:
+        self.route = route
+        self.path = route.path
+        self.methods = frozenset(methods or route.methods or ())
+        self.endpoint: Callable[[Request], Any] = route.endpoint
+
+
+class FastRoutes:
+    """Serves requests for `routes` with the responses of their endpoints.
 
     `respond` converts an error to a response, `log_truncated` logs one raised after the response has begun.
-    `replaces` are the middlewares whose work is done here. `overloaded` is the response to a call that is not
-    admitted.
+    `replaces` are the middlewares whose work is done here. `overloaded` is the response to a request that is
+    not admitted.
     """
 
     def __init__(
         self,
-        route: Route,
+        routes: Sequence[FastRoute],
         *,
-        endpoint: Callable[[Request], Awaitable[StatusResponse]],
         metrics: Metrics,
         body_bytes: int,
         overloaded: StatusResponse,
@@ -52,54 +68,58 @@ class CallShortcut:
         log_truncated: Callable[[Exception], None],
         replaces: frozenset[Any],
     ) -> None:
-        self.route = route
-        self.endpoint = endpoint
         self.replaces = replaces
         self._overloaded = overloaded
-        self._head, _, self._tail = route.path.replace("{", "}").split("}")
+        # By the last segment of the template, and then by the number of segments.
+        self._routes: dict[tuple[str, int], tuple[FastRoute, tuple[str, ...]]] = {}
+        for route in routes:
+            segments = tuple(route.path.split("/"))
+            key = segments[-1], len(segments)
+            if key in self._routes or key[0].startswith("{"):
+                raise ValueError(f"{route.path} cannot be a fast route: its last segment tells too little.")
+            self._routes[key] = (route, segments)
         self._metrics = metrics
         self._body_bytes = body_bytes
         self._respond = respond
         self._log_truncated = log_truncated
 
-    def matches(self, scope: Scope) -> bool:
-        """Return whether the request is for this route; if so, set what a router would in its scope."""
-        if scope["type"] != "http" or scope["method"] != "POST" or not scope["path"].endswith(self._tail):
-            return False
-        name = self._name(scope)
-        if not name:
-            return False
-        scope["route"] = self.route
-        scope["path_params"] = {"name": name}
-        return True
-
-    def _name(self, scope: Scope) -> str:
-        """Return the value of `{name}` in the path, "" where the path is not of this route."""
+    def match(self, scope: Scope) -> FastRoute | None:
+        """Return the route that a request is for, and set what a router would in its scope."""
+        if scope["type"] != "http":
+            return None
         path: str = scope["path"]
         root = scope.get("root_path", "")
         if root and path.startswith(f"{root}/"):
             path = path[len(root) :]
-        if not path.startswith(self._head):
-            return ""
-        name = path[len(self._head) : -len(self._tail)]
-        return "" if "/" in name else name
+        found = self._routes.get((path[path.rfind("/") + 1 :], path.count("/") + 1))
+        if found is None or scope["method"] not in found[0].methods:
+            return None
+        parameters: dict[str, str] = {}
+        for template, segment in zip(found[1], path.split("/"), strict=True):
+            if template != segment:
+                if not segment or template[:1] != "{":
+                    return None
+                parameters[template[1:-1]] = segment
+        scope["route"] = found[0].route
+        scope["path_params"] = parameters
+        return found[0]
 
-    async def reject(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject a call under overload. It is counted, but not read, authenticated or recorded."""
+    async def reject(self, route: FastRoute, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reject a request under overload. It is counted, but not read, authenticated or recorded."""
         began = time.perf_counter()
         await self._overloaded(scope, receive, send)
         # Not logged: that would cost more than the rejection itself.
         seconds = time.perf_counter() - began
-        self._metrics.observe_request(self.route.path, scope["method"], self._overloaded.status_code, seconds)
+        self._metrics.observe_request(route.path, scope["method"], self._overloaded.status_code, seconds)
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a call as the app's own layers would: send a response or a problem, and count the request."""
+    async def serve(self, route: FastRoute, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request as the app's own layers would: send a response or a problem, and count it."""
         began = time.perf_counter()
         status = 500
         request = Request(scope, limit_body(scope, receive, self._body_bytes), send)
         try:
             try:
-                response: StatusResponse = await self.endpoint(request)
+                response: StatusResponse = await route.endpoint(request)
             except Exception as error:  # noqa: BLE001  (the last place that can respond)
                 response = self._respond(request, error)
             status = response.status_code
@@ -113,7 +133,7 @@ class CallShortcut:
                 # complete.
                 raise ResponseTruncated from None
         finally:
-            record_request(self._metrics, self.route.path, scope["method"], status, began)
+            record_request(self._metrics, route.path, scope["method"], status, began)
 
 
 def abort_connection(send: Send) -> None:
@@ -127,43 +147,44 @@ def abort_connection(send: Send) -> None:
 
 
 class GatewayApp(FastAPI):
-    """FastAPI with a shortcut for calls, which is not used where a middleware is installed that it does not
+    """FastAPI with fast routes, which are not used where a middleware is installed that they do not
     replace.
     """
 
-    call_shortcut: CallShortcut | None = None
+    fast_routes: FastRoutes | None = None
     admission: Admission
-    takes_shortcut = True
+    uses_fast_routes = True
     start_failure: str | None = None
     """A sentence that says why the application could not start: logged in place of a traceback."""
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Return the middleware stack; disable the shortcut where it does not replace every middleware."""
-        shortcut = self.call_shortcut
-        if shortcut is not None and any(layer.cls not in shortcut.replaces for layer in self.user_middleware):
-            self.takes_shortcut = False
+        """Return the middleware stack; disable the fast routes where they do not replace every middleware."""
+        fast = self.fast_routes
+        if fast is not None and any(layer.cls not in fast.replaces for layer in self.user_middleware):
+            self.uses_fast_routes = False
         return super().build_middleware_stack()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI. The lifespan, which comes first, builds the middleware stack."""
-        shortcut = self.call_shortcut
-        if shortcut is None or self.middleware_stack is None:
+        fast = self.fast_routes
+        if fast is None or self.middleware_stack is None:
             await super().__call__(scope, receive, self._lifespan_send(send))
             return
         if self.root_path:
             scope["root_path"] = self.root_path
-        if not shortcut.matches(scope):
+        route = fast.match(scope)
+        if route is None:
             await super().__call__(scope, receive, send)
             return
         admission = self.admission
         if admission.rejects():
-            await shortcut.reject(scope, receive, send)
+            await fast.reject(route, scope, receive, send)
             return
         admission.running += 1
         try:
-            if self.takes_shortcut:
+            if self.uses_fast_routes:
                 scope["app"] = self
-                await shortcut.serve(scope, receive, send)
+                await fast.serve(route, scope, receive, send)
             else:
                 await super().__call__(scope, receive, send)
         finally:

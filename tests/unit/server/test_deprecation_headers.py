@@ -108,10 +108,10 @@ def test_the_document_marks_the_operation_and_describes_its_headers(application:
     assert "deprecated" not in document["paths"]["/health/live"]["get"]
 
 
-def test_calls_keep_their_shortcut_while_other_operations_are_deprecated(application: FastAPI) -> None:
+def test_calls_keep_their_fast_route_while_other_operations_are_deprecated(application: FastAPI) -> None:
     assert isinstance(application, GatewayApp)
     application.build_middleware_stack()
-    assert application.takes_shortcut
+    assert application.uses_fast_routes
 
 
 def test_no_middleware_is_added_while_nothing_is_deprecated() -> None:
