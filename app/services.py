@@ -172,6 +172,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
     search = SearchIndex(database, base_url=settings.base_url)
+    collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
         vault,
@@ -182,7 +183,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, keys):
+    for subscriber in (catalog, search, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -246,7 +247,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         feed=feed,
         catalog=catalog,
         search=search,
-        collections=ToolCollections(database, search),
+        collections=collections,
         keys=keys,
         key_expiry=KeyExpiryMonitor(
             database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)

@@ -67,6 +67,20 @@ def _does_not_stream(fields: Fields) -> bool:  # noqa: ARG001 - most tools respo
     return False
 
 
+def _unknown_method(fields: Fields) -> None:  # noqa: ARG001 - most protocols have no methods.
+    return None
+
+
+def reads_only(fields: Fields) -> str:  # noqa: ARG001 - for `ProtocolRecord.http_method`.
+    """Return GET: each call only reads."""
+    return "GET"
+
+
+def http_method(fields: Fields) -> str:
+    """Return the method of an HTTP-based template, whose default is GET."""
+    return str(fields.get("http_method") or "GET").upper()
+
+
 def always_streams(fields: Fields) -> bool:  # noqa: ARG001 - for `ProtocolRecord.streams`.
     """Return True: each response of the protocol is a stream."""
     return True
@@ -151,6 +165,8 @@ class ProtocolRecord:
     """Return the configuration of a client that is no UTCP client; None for any other document."""
     streams: Callable[[Fields], bool] = _does_not_stream
     """Return whether responses are streams of values of their own, which a client reads as they arrive."""
+    http_method: Callable[[Fields], str | None] = _unknown_method
+    """Return the method of HTTP whose semantics a call has (RFC 9110 section 9), None where it is unknown."""
     direct: DirectMode = DirectMode()
 
     def load(self) -> Callable[[AdapterContext], Adapter[Any]]:

@@ -1,5 +1,7 @@
 """The tools that an agent sees at one address: those of the registry, or of a toolset, a named view of it."""
 
-from app.toolsets.collections import AgentTool, CallTarget, CollectionOptions, ToolCollection, ToolCollections
+from app.toolsets.agent_tool import AgentTool
+from app.toolsets.collections import CallTarget, CollectionOptions, ToolCollection, ToolCollections
+from app.toolsets.directory import Listing
 
-__all__ = ["AgentTool", "CallTarget", "CollectionOptions", "ToolCollection", "ToolCollections"]
+__all__ = ["AgentTool", "CallTarget", "CollectionOptions", "Listing", "ToolCollection", "ToolCollections"]

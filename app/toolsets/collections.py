@@ -1,52 +1,29 @@
 """Collections of tools: what every interface for agents lists, searches, exports and calls by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any, Final, Literal, Protocol
 
-from sqlmodel import col
-
-from app.catalog.tools import ToolView, has_name, is_enabled, principal_filter, tool_select, tool_view
+from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.errors import not_found
-from app.models import Tool
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
+from app.toolsets.agent_tool import AgentTool
+from app.toolsets.directory import Listing, ToolDirectory, may_see
 
 ListMode = Literal["all", "search", "auto"]
 """Which tools a client that lists them gets: all, those that search for others, or as the number demands."""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentTool:
-    """A tool as agents see it at one address.
-
-    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`; `tool` is the canonical name.
-    `inputs` has no preset arguments. `stamp` differs whenever another member does.
-    """
-
-    name: str
-    tool: str
-    alias: str
-    provider: str
-    description: str
-    inputs: Mapping[str, Any] = field(repr=False)
-    outputs: Mapping[str, Any] = field(repr=False)
-    tags: tuple[str, ...]
-    stamp: str
-    title: str = ""
-    read_only: bool = False
-    destructive: bool | None = None
-    idempotent: bool | None = None
-    open_world: bool = True
-    publishes_outputs: bool = False
-    requires_approval: bool = False
-    presets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+MAX_TEXTS: Final = 4
+"""The number of texts that one search takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """What a call by a name of the collection executes: a canonical name or alias, and preset arguments."""
+    """What a call by a name of the collection executes: a canonical name or alias, and preset arguments by
+    JSON pointer.
+    """
 
     tool: str
     presets: Mapping[str, Any]
@@ -60,6 +37,10 @@ class CollectionOptions:
     pinned: tuple[str, ...] = ()
     """Names of tools that are listed in each mode."""
     argument_repair: Literal["off", "safe", "on"] = "safe"
+    max_bytes: int | None = None
+    """The default budget of a result in bytes; None: that of the interface."""
+    max_tokens: int | None = None
+    """The default budget of a result in tokens; None: that of the interface."""
 
 
 class ToolCollection(Protocol):
@@ -77,6 +58,9 @@ class ToolCollection(Protocol):
     def options(self) -> CollectionOptions:
         """What its owner has set."""
 
+    async def listing(self) -> Listing:
+        """Return all tools, by name, with the stamp of the whole list. Raises Unavailable."""
+
     async def tools(self) -> Sequence[AgentTool]:
         """Return all tools, by name. Raises Unavailable."""
 
@@ -88,7 +72,9 @@ class ToolCollection(Protocol):
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        """Return the best matches, best first, of several texts in turn: in the order of `/tools/search`."""
+        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
+        An empty text lists tools by name.
+        """
 
     def target(self, name: str) -> CallTarget:
         """Return what a call by this name executes, without a look-up in the registry: the call
@@ -97,15 +83,21 @@ class ToolCollection(Protocol):
 
 
 class ToolCollections:
-    """Opens collections; one instance per worker."""
+    """Opens collections; one instance per worker. Subscribe `on_changes` to the change feed before the feed
+    starts.
+    """
 
     def __init__(self, database: Database, search: SearchIndex) -> None:
-        self._database = database
         self._search = search
+        self.directory = ToolDirectory(database)
+
+    async def on_changes(self, changes: list[ChangeNotice]) -> None:
+        """Mark what the changes affect; a subscriber of the feed."""
+        await self.directory.on_changes(changes)
 
     def registry(self, principal: Principal) -> ToolCollection:
         """Return the collection of all tools that the principal may call."""
-        return _Registry(self._database, self._search, principal)
+        return _Registry(self.directory, self._search, principal)
 
     async def toolset(self, name: str, principal: Principal) -> ToolCollection:
         """Return the collection of a toolset; raise NotFound where the principal may use none of it."""
@@ -117,49 +109,42 @@ class _Registry:
     toolset = None
     options = CollectionOptions()
 
-    def __init__(self, database: Database, search: SearchIndex, principal: Principal) -> None:
-        self._database = database
+    def __init__(self, directory: ToolDirectory, search: SearchIndex, principal: Principal) -> None:
+        self._directory = directory
         self._search = search
         self.principal = principal
 
+    async def listing(self) -> Listing:
+        return (await self._directory.snapshot()).listing(self.principal)
+
     async def tools(self) -> Sequence[AgentTool]:
-        statement = tool_select().where(is_enabled(), principal_filter(self.principal))
-        async with self._database.read_session() as session:
-            rows = (await session.execute(statement.order_by(col(Tool.name)))).all()
-        return sorted((_agent_tool(tool_view(row)) for row in rows), key=lambda tool: tool.name)
+        return (await self.listing()).tools
 
     async def get(self, name: str) -> AgentTool:
-        statement = tool_select().where(is_enabled(), principal_filter(self.principal), has_name(name))
-        async with self._database.read_session() as session:
-            row = (await session.execute(statement)).one_or_none()
-        if row is None:
-            raise not_found(
-                f"There is no tool {name}.", await self._search.suggest_tools(name, principal=self.principal)
-            )
-        return _agent_tool(tool_view(row))
+        found = (await self._directory.snapshot()).by_name.get(name)
+        if found is None or not may_see(self.principal, found):
+            similar = await self._search.suggest_tools(name, principal=self.principal)
+            raise not_found(f"There is no tool {name}.", similar)
+        return found
 
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        hits = await self._search.search(texts[0], principal=self.principal, filters=filters, limit=limit)
-        return [await self.get(hit.name) for hit in hits]
+        ranked = await ranked_names(self._search, texts, self.principal, filters, limit)
+        known = (await self._directory.snapshot()).by_name
+        found = (known.get(name) for name in ranked)
+        return [tool for tool in found if tool is not None and may_see(self.principal, tool)][:limit]
 
     def target(self, name: str) -> CallTarget:
         return CallTarget(name, {})
 
 
-def _agent_tool(tool: ToolView) -> AgentTool:
-    method = tool.call_template.get("http_method")
-    return AgentTool(
-        name=tool.agent_name,
-        tool=tool.name,
-        alias=tool.alias,
-        provider=tool.provider,
-        description=tool.description,
-        inputs=tool.inputs,
-        outputs=tool.outputs,
-        tags=tuple(tool.tags),
-        stamp=f"{tool.id}.{tool.version}",
-        read_only=method in ("GET", "HEAD", "OPTIONS"),
-        requires_approval=tool.requires_approval,
-    )
+async def ranked_names(
+    search: SearchIndex, texts: Sequence[str], principal: Principal, filters: Filters | None, limit: int
+) -> list[str]:
+    """Return the canonical names of the best `limit` matches of each text, the texts in turn, each once."""
+    rankings = [
+        [hit.name for hit in await search.search(text, principal=principal, filters=filters, limit=limit)]
+        for text in texts[:MAX_TEXTS]
+    ]
+    return list(dict.fromkeys(name for name in chain(*zip_longest(*rankings)) if name is not None))

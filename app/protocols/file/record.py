@@ -3,7 +3,7 @@
 import posixpath
 
 from app.protocols.file.template import FileTemplate
-from app.protocols.record import DirectMode, Fields, ProtocolRecord, not_direct_here
+from app.protocols.record import DirectMode, Fields, ProtocolRecord, not_direct_here, reads_only
 
 
 def _origin(fields: Fields) -> str:
@@ -17,5 +17,6 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     may_be_local=True,
     is_content=True,
+    http_method=reads_only,
     direct=DirectMode(native=not_direct_here),
 )

@@ -27,6 +27,13 @@ def _streams(fields: Fields) -> bool:
     return fields.get("operation_type") == "subscription"
 
 
+def _http_method(fields: Fields) -> str | None:
+    """Return GET for a query or a subscription, POST for a mutation; None where the schema decides."""
+    if fields.get("operation_type") is None:
+        return None
+    return "POST" if fields["operation_type"] == "mutation" else "GET"
+
+
 PROTOCOL = ProtocolRecord(
     name="graphql",
     template=GraphqlTemplate,
@@ -36,5 +43,6 @@ PROTOCOL = ProtocolRecord(
     origin=url_origin,
     streams=_streams,
     is_introspected=True,
+    http_method=_http_method,
     direct=DirectMode(without_unsendable=_without_chosen_fields, native=_native),
 )

@@ -3,7 +3,7 @@
 from app.outbound.framing import EVENT_MEDIA_TYPES
 from app.protocols.http.direct import native, without_unsendable
 from app.protocols.http.template import HttpTemplate
-from app.protocols.record import DirectMode, Fields, ProtocolRecord
+from app.protocols.record import DirectMode, Fields, ProtocolRecord, http_method
 from app.protocols.shared.origins import url_origin
 
 
@@ -20,5 +20,6 @@ PROTOCOL = ProtocolRecord(
     adapter="app.protocols.http.adapter:HttpAdapter",
     origin=url_origin,
     streams=_streams,
+    http_method=http_method,
     direct=DirectMode(by_default=True, without_unsendable=without_unsendable, native=native),
 )

@@ -73,6 +73,11 @@ def _tool_name(_name: str, fields: Fields) -> str:
     return f"{server}.{fields['tool_name']}"
 
 
+def _http_method(fields: Fields) -> str | None:
+    """Return GET for a resource, which is only read; None for a tool."""
+    return None if "tool_name" in fields else "GET"
+
+
 PROTOCOL = ProtocolRecord(
     name="mcp",
     template=McpTemplate,
@@ -87,5 +92,6 @@ PROTOCOL = ProtocolRecord(
     program_schemes=("stdio",),
     is_introspected=True,
     may_be_local=True,
+    http_method=_http_method,
     direct=DirectMode(native=_native, finish=_with_whole_urls, tool_name=_tool_name),
 )

@@ -1,8 +1,13 @@
 """UTCP's `sse`: server-sent events."""
 
-from app.protocols.record import DirectMode, ProtocolRecord, always_streams
+from app.protocols.record import DirectMode, Fields, ProtocolRecord, always_streams
 from app.protocols.shared.origins import url_origin
 from app.protocols.sse.template import SseTemplate
+
+
+def _http_method(fields: Fields) -> str:
+    return "POST" if fields.get("body_field") else "GET"
+
 
 PROTOCOL = ProtocolRecord(
     name="sse",
@@ -10,5 +15,6 @@ PROTOCOL = ProtocolRecord(
     adapter="app.protocols.sse.adapter:SseAdapter",
     origin=url_origin,
     streams=always_streams,
+    http_method=_http_method,
     direct=DirectMode(by_default=True),
 )

@@ -1,6 +1,6 @@
 """UTCP's `streamable_http` (0.x: `http_stream`): a response in chunks."""
 
-from app.protocols.record import DirectMode, ProtocolRecord, always_streams
+from app.protocols.record import DirectMode, ProtocolRecord, always_streams, http_method
 from app.protocols.shared.origins import url_origin
 from app.protocols.streamable_http.template import StreamableHttpTemplate
 
@@ -11,5 +11,6 @@ PROTOCOL = ProtocolRecord(
     adapter="app.protocols.streamable_http.adapter:StreamableHttpAdapter",
     origin=url_origin,
     streams=always_streams,
+    http_method=http_method,
     direct=DirectMode(by_default=True, name_v0="http_stream"),
 )

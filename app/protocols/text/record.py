@@ -1,6 +1,6 @@
 """UTCP's `text`: a document or the response of a tool, in the template itself."""
 
-from app.protocols.record import DirectMode, Fields, ProtocolRecord
+from app.protocols.record import DirectMode, Fields, ProtocolRecord, reads_only
 from app.protocols.text.template import TextTemplate
 
 
@@ -21,5 +21,6 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     is_content=True,
     reassign=_reassign,
+    http_method=reads_only,
     direct=DirectMode(versions=frozenset({1})),
 )

@@ -1,0 +1,158 @@
+"""A tool as agents see it, and the hints about its effects that hosts ask their users by."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any, Final, Self
+from uuid import UUID
+
+import orjson
+
+from app.catalog.tools import ToolView
+from app.protocols.call_templates import protocol_of
+from app.protocols.registry import PROTOCOLS
+
+TITLE_LIMIT: Final = 80
+"""Characters of a title: hosts show it in one line."""
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_STAMP_BYTES: Final = 12
+_NO_PRESETS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_ID: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotations:
+    """What is known of the effects of a tool; None: nothing (MCP, `ToolAnnotations`)."""
+
+    read_only: bool = False
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool = True
+
+    @classmethod
+    def of_method(cls, method: str | None) -> Self:
+        """Return what a method of HTTP tells (RFC 9110 section 9.2): POST and PATCH may do anything."""
+        if method in _SAFE:
+            return cls(read_only=True)
+        if method in ("PUT", "DELETE"):
+            return cls(destructive=True, idempotent=True)
+        return cls() if method is None else cls(idempotent=False)
+
+    @classmethod
+    def of_template(cls, template: Mapping[str, Any]) -> Self:
+        """Return what a stored call template tells."""
+        record = PROTOCOLS.get(protocol_of(template))
+        return cls.of_method(None if record is None else record.http_method(template))
+
+    def overridden(self, given: Mapping[str, Any] | None) -> "Annotations":
+        """Return them with what an operator has set; members that are None are not set."""
+        changes = {name: value for name, value in (given or {}).items() if value is not None}
+        if changes.get("read_only"):
+            # A tool that only reads destroys nothing, whatever its method says.
+            changes = {"destructive": None, "idempotent": None} | changes
+        return replace(self, **changes) if changes else self
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool:
+    """A tool as agents see it at one address.
+
+    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`; `tool` is the canonical name.
+    The schemas are kept as JSON: `inputs` and `outputs` parse them at each access. `inputs` has no preset
+    arguments; the keys of `presets` are JSON pointers into the arguments. `stamp` is a digest of the others,
+    the same in every worker. `registrar_tags` decide which keys with a restriction to tags see the tool.
+    """
+
+    name: str
+    tool: str
+    alias: str
+    provider: str
+    description: str
+    inputs_json: bytes = field(repr=False)
+    outputs_json: bytes = field(repr=False)
+    tags: tuple[str, ...] = ()
+    stamp: str = ""
+    title: str = ""
+    read_only: bool = False
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool = True
+    publishes_outputs: bool = False
+    requires_approval: bool = False
+    deprecated: bool = False
+    presets: Mapping[str, Any] = field(default_factory=lambda: _NO_PRESETS, repr=False)
+    registrar_tags: frozenset[str] = field(default=frozenset(), repr=False)
+    id: UUID = _NO_ID
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments object."""
+        found: dict[str, Any] = orjson.loads(self.inputs_json)
+        return found
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The JSON Schema of the response; empty where it is unknown."""
+        found: dict[str, Any] = orjson.loads(self.outputs_json)
+        return found
+
+    def stamped(self) -> "AgentTool":
+        """Return the tool with its `stamp` computed."""
+        return replace(self, stamp=_digest(self))
+
+
+def agent_tool(
+    view: ToolView,
+    *,
+    inputs_json: bytes,
+    outputs_json: bytes,
+    annotations: Mapping[str, Any] | None = None,
+    publishes_outputs: bool = False,
+) -> AgentTool:
+    """Return a stored tool as agents see it; `annotations` are those that an operator has set."""
+    known = Annotations.of_template(view.call_template).overridden(annotations)
+    return AgentTool(
+        name=view.agent_name,
+        tool=view.name,
+        alias=view.alias,
+        provider=view.provider,
+        description=view.description,
+        inputs_json=inputs_json,
+        outputs_json=outputs_json,
+        tags=tuple(view.tags),
+        title=title_of(view.description),
+        read_only=known.read_only,
+        destructive=known.destructive,
+        idempotent=known.idempotent,
+        open_world=known.open_world,
+        publishes_outputs=publishes_outputs,
+        requires_approval=view.requires_approval,
+        deprecated=view.deprecated,
+        registrar_tags=view.registrar_tags,
+        id=view.id,
+    ).stamped()
+
+
+def title_of(description: str) -> str:
+    """Return the first line of a description without its full stop; "" where it is too long for a title."""
+    first = description.strip().partition("\n")[0].strip()
+    title = first.removesuffix(".")
+    return title if len(title) <= TITLE_LIMIT and ". " not in title else ""
+
+
+_DIGESTED: Final = tuple(one.name for one in fields(AgentTool) if one.name not in ("stamp", "id"))
+
+
+def _digest(tool: AgentTool) -> str:
+    parts = [_plain(getattr(tool, name)) for name in _DIGESTED]
+    text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return hashlib.blake2b(text, digest_size=_STAMP_BYTES).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return hashlib.blake2b(value, digest_size=_STAMP_BYTES).hexdigest()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return dict(value) if isinstance(value, Mapping) else value
