@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from app.catalog.feed import ChangeNotice
 from app.database import Database
@@ -15,8 +14,6 @@ from app.toolsets.directory import Listing, ToolDirectory, may_see
 
 ListMode = Literal["all", "search", "auto"]
 """Which tools a client that lists them gets: all, those that search for others, or as the number demands."""
-MAX_TEXTS: Final = 4
-"""The number of texts that one search takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +127,10 @@ class _Registry:
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        ranked = await ranked_names(self._search, texts, self.principal, filters, limit)
+        hits = await self._search.search_all(texts, principal=self.principal, filters=filters, limit=limit)
         known = (await self._directory.snapshot()).by_name
-        found = (known.get(name) for name in ranked)
-        return [tool for tool in found if tool is not None and may_see(self.principal, tool)][:limit]
+        found = (known.get(hit.name) for hit in hits)
+        return [tool for tool in found if tool is not None and may_see(self.principal, tool)]
 
     def target(self, name: str) -> CallTarget:
         return CallTarget(name, {})
-
-
-async def ranked_names(
-    search: SearchIndex, texts: Sequence[str], principal: Principal, filters: Filters | None, limit: int
-) -> list[str]:
-    """Return the canonical names of the best `limit` matches of each text, the texts in turn, each once."""
-    rankings = [
-        [hit.name for hit in await search.search(text, principal=principal, filters=filters, limit=limit)]
-        for text in texts[:MAX_TEXTS]
-    ]
-    return list(dict.fromkeys(name for name in chain(*zip_longest(*rankings)) if name is not None))
