@@ -17,8 +17,9 @@ from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.errors import ResponseTooLarge
-from app.outbound.charsets import charset_of, decode_text
-from app.outbound.framing import is_json, is_textual
+from app.outbound.body_text import body_text
+from app.outbound.charsets import charset_of
+from app.outbound.framing import is_json
 from app.protocols.base import Result
 from app.streaming.connection import Headers, ResponseWriter, until_disconnected
 from app.streaming.event_formats import event_format
@@ -208,7 +209,7 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
         with contextlib.suppress(orjson.JSONDecodeError):
             orjson.loads(body)
             return body
-    text = _text(body, media, media_type)
+    text = body_text(body, media_type)
     if text is None:
         coded = base64.b64encode(body).decode()
         return orjson.dumps({"media_type": media or "application/octet-stream", "base64": coded})
@@ -217,14 +218,3 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
         with contextlib.suppress(orjson.JSONDecodeError):
             return orjson.dumps(orjson.loads(text.removeprefix("\ufeff")))
     return orjson.dumps(text)
-
-
-def _text(body: bytes, media: str, media_type: str) -> str | None:
-    """Return the body as text where its type is text, or unknown and the bytes are UTF-8; else None."""
-    textual = is_textual(media)
-    if media and not textual:
-        return None
-    try:
-        return decode_text(body, charset_of(media_type) or "utf-8")
-    except UnicodeDecodeError:
-        return body.decode("utf-8", "replace") if textual and b"\x00" not in body else None

@@ -10,6 +10,7 @@ from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamError, UpstreamTimeout
 from app.protocols.base import Result
 from app.resilience import classify_error
+from app.security.principal import Principal
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""
@@ -169,6 +170,17 @@ class CallOutcome:
         if isinstance(error, GatewayError):
             return error.status
         return CLIENT_CLOSED_REQUEST if isinstance(error, ClientDisconnected) else GatewayError.status
+
+    @property
+    def provider(self) -> str:
+        """The name of the tool's provider; "" where no tool was found."""
+        plan: Plan | None = getattr(self._context, "plan", None)
+        return "" if plan is None else plan.provider
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the call."""
+        return self._context.request.principal
 
     @property
     def rate_limit_state(self) -> RateLimitState | None:

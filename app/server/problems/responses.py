@@ -1,8 +1,7 @@
 """The responses to errors, and the exception handlers of the application."""
 
 import json
-import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -18,10 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import GatewayError, ResponseTruncated
 from app.server.problems.translation import translate
-from app.uuid7 import uuid7
+from app.telemetry.unexpected import log_unexpected_error
 
 MEDIA_TYPE = "application/problem+json"
-_MAX_FRAMES = 8
 
 _log = structlog.get_logger(__name__)
 
@@ -81,7 +79,7 @@ def error_response(connection: HTTPConnection, error: Exception) -> Response:
     """Return the response to any error; log an unexpected one."""
     known = translate(connection, error)
     if known is None:
-        known = _unexpected(error)
+        known = log_unexpected_error(error)
     call_id = getattr(connection.state, "call_id", None)
     return problem_response(
         known,
@@ -103,31 +101,13 @@ def problem_response(error: GatewayError, *, call_id: str | None = None, base_ur
     return Response(body, error.status, headers=headers, media_type=MEDIA_TYPE)
 
 
-def _unexpected(error: BaseException) -> GatewayError:
-    error_id = str(uuid7())
-    _log.error(
-        "unexpected error", error_id=error_id, error=type(error).__qualname__, frames=list(_frames(error))
-    )
-    # The text may contain anything, even a secret: it is logged only at level debug.
-    _log.debug("text of the unexpected error", error_id=error_id, text=str(error))
-    return GatewayError(
-        "An internal error occurred; the gateway's log has details under this id.",
-        extra={"error_id": error_id},
-    )
-
-
 def log_truncated_response(error: Exception) -> None:
     """Log an error that was raised after the response had begun; Starlette wraps those with a handler."""
     cause = error.__cause__ if isinstance(error.__cause__, GatewayError) else error
     if isinstance(cause, GatewayError):
         _log.warning("a response was truncated", slug=cause.slug)
     else:
-        _unexpected(error)
-
-
-def _frames(error: BaseException) -> Iterable[str]:
-    frames = traceback.extract_tb(error.__traceback__)[-_MAX_FRAMES:]
-    return (f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
+        log_unexpected_error(error)
 
 
 def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
