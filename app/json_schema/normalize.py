@@ -6,6 +6,7 @@ The reference clients (utcp 1.2, @utcp/sdk 1.1) reject a whole manual for one bo
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidDocument
@@ -49,7 +50,33 @@ _DROPPED: Final = frozenset({
     "$id", "id", "$schema", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
     "$vocabulary", "nullable", "xml", "externalDocs", "discriminator",
 })  # fmt: skip
+_OLD_DEFINITIONS: Final = "#/definitions/"
+# What is no keyword of JSON Schema 2020-12, or means something else there. `x-mcp-header` tells proxies what
+# to read from arguments: the author of a document must not.
+_NOT_2020_12: Final = frozenset({
+    "$id", "id", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "nullable", "xml", "externalDocs",
+    "discriminator", "x-mcp-header",
+})  # fmt: skip
 _DROP: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What schemas are converted to: without nulls (`publish`), the keywords in `dropped`, and extensions.
+
+    `renames` gives keywords of older drafts their names of 2020-12.
+    """
+
+    publish: bool = False
+    dropped: frozenset[str] = _DROPPED
+    drops_extensions: bool = True
+    renames: bool = False
+    renames_definitions: bool = False
+
+
+_STORED: Final = _Form()
+_PUBLISHED: Final = _Form(publish=True)
+_VERBATIM: Final = _Form(dropped=_NOT_2020_12, drops_extensions=False, renames=True)
 
 
 def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
@@ -64,7 +91,7 @@ def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
             "A schema must be an object", errors=[FieldError(at, "Give a JSON Schema object.")]
         )
     try:
-        schema = _schema(raw, 0, publish=False)
+        schema = _schema(raw, 0, form=_STORED)
     except _TooDeep:
         errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
@@ -89,6 +116,44 @@ def normalize_inputs(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
     return {"type": "object", **schema}, notes
 
 
+def to_2020_12(raw: Any, *, at: str = "") -> Schema:
+    """Return a schema of any dialect as valid JSON Schema 2020-12 that is otherwise unchanged: keywords that
+    2020-12 knows, and extensions, stay as they are.
+
+    Unlike `normalize_schema` it keeps anchors, and leaves references alone; `definitions` and `dependencies`
+    of older drafts get their new names. Raises InvalidDocument like `normalize_schema`.
+    """
+    if not isinstance(raw, (dict, bool)):
+        raise InvalidDocument(
+            "A schema must be an object", errors=[FieldError(at, "Give a JSON Schema object.")]
+        )
+    try:
+        # Where a schema has both, each name could stand for two definitions.
+        return _schema(
+            raw, 0, form=replace(_VERBATIM, renames_definitions=isinstance(raw, dict) and "$defs" not in raw)
+        )
+    except _TooDeep:
+        errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
+        raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
+
+
+def _renamed(node: Schema, depth: int, *, form: _Form) -> Schema:
+    """Return the schema with the keywords of drafts 4 to 7 under their names of 2020-12."""
+    result = dict(node)
+    reference = result.get("$ref")
+    if isinstance(reference, str) and reference.startswith(_OLD_DEFINITIONS) and form.renames_definitions:
+        result["$ref"] = "#/$defs/" + reference.removeprefix(_OLD_DEFINITIONS)
+    if depth == 0 and form.renames_definitions:
+        result = {"$defs" if key == "definitions" else key: value for key, value in result.items()}
+    dependencies = result.pop("dependencies", None)
+    for name, needed in dependencies.items() if isinstance(dependencies, dict) else ():
+        key = "dependentRequired" if isinstance(needed, list) else "dependentSchemas"
+        known = result.get(key)
+        value = _names(needed) if isinstance(needed, list) else needed
+        result[key] = {**(known if isinstance(known, dict) else {}), str(name): value}
+    return result
+
+
 def publishable(schema: Any) -> Schema:
     """Return the schema in the form that strict clients accept: without nulls and annotations that they
     reject.
@@ -97,50 +162,52 @@ def publishable(schema: Any) -> Schema:
     defaults and examples that contain null are annotations, and are dropped. Beyond `MAX_DEPTH` levels a
     schema becomes `{}`.
     """
-    return _schema(schema, 0, publish=True)
+    return _schema(schema, 0, form=_PUBLISHED)
 
 
 class _TooDeep(Exception):
     pass
 
 
-def _schema(node: Any, depth: int, *, publish: bool) -> Schema:
+def _schema(node: Any, depth: int, *, form: _Form) -> Schema:
     if node is False:
         return {"not": {}}
     if not isinstance(node, dict):
         return {}
     if depth > MAX_DEPTH:
-        if publish:
+        if form.publish:
             return {}
         raise _TooDeep
+    if form.renames:
+        node = _renamed(node, depth, form=form)
     result: Schema = {}
     for key, value in node.items():
-        member = _keyword(str(key), value, depth, publish=publish)
+        member = _keyword(str(key), value, depth, form=form)
         if member is not _DROP:
             result[str(key)] = member
     _repair_required(node, result)
-    _repair_draft_4(node, result, depth, publish=publish)
-    if publish:
+    _repair_draft_4(node, result, depth, form=form)
+    if form.publish:
         _repair_nulls(node, result)
     return result
 
 
-def _keyword(key: str, value: Any, depth: int, *, publish: bool) -> Any:
+def _keyword(key: str, value: Any, depth: int, *, form: _Form) -> Any:
     if key in VALUES:
         return _KEYWORDS[key](value)
-    if value is None or key in _DROPPED or key.startswith("x-"):
+    if value is None or key in form.dropped or (form.drops_extensions and key.startswith("x-")):
         return _DROP
     if key in MAPS:
         if not isinstance(value, dict):
             return _DROP
-        return {str(name): _schema(member, depth + 1, publish=publish) for name, member in value.items()}
+        return {str(name): _schema(member, depth + 1, form=form) for name, member in value.items()}
     if key in _SCHEMA_LISTS:
         members = value if isinstance(value, list) else []
-        return [_schema(member, depth + 1, publish=publish) for member in members] or _DROP
+        return [_schema(member, depth + 1, form=form) for member in members] or _DROP
     if key in _SUBSCHEMAS:
-        return _DROP if isinstance(value, list) else _schema(value, depth + 1, publish=publish)
+        return _DROP if isinstance(value, list) else _schema(value, depth + 1, form=form)
     if key in _BOOLEAN_OR_SCHEMA:
-        return value if isinstance(value, bool) else _schema(value, depth + 1, publish=publish)
+        return value if isinstance(value, bool) else _schema(value, depth + 1, form=form)
     return _KEYWORDS.get(key, _other)(value)
 
 
@@ -241,13 +308,13 @@ def _repair_required(node: Schema, result: Schema) -> None:
             result["required"] = list(dict.fromkeys([*result.get("required", []), str(name)]))
 
 
-def _repair_draft_4(node: Schema, result: Schema, depth: int, *, publish: bool) -> None:
+def _repair_draft_4(node: Schema, result: Schema, depth: int, *, form: _Form) -> None:
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if node.get(exclusive) is True and bound in result:
             result[exclusive] = result.pop(bound)
     if isinstance(node.get("items"), list) and "prefixItems" not in result:
         if node["items"]:
-            result["prefixItems"] = [_schema(member, depth + 1, publish=publish) for member in node["items"]]
+            result["prefixItems"] = [_schema(member, depth + 1, form=form) for member in node["items"]]
         rest = result.pop("additionalItems", True)
         if rest is not True:
             result["items"] = {"not": {}} if rest is False else rest

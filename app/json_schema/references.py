@@ -36,17 +36,18 @@ def resolve(root: Any, reference: str) -> Any:
 def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
     """Remove, in place, each `$ref` that points to no schema in `root`; return those references.
 
-    A reference to the document's own `$id` (`base`) becomes local.
+    A reference to the document's own `$id` (`base`) becomes local. One to an `$anchor` stays.
     """
     lost: dict[str, None] = {}
     prefix = base.partition("#")[0]
+    anchors = {node["$anchor"] for node in _schemas(root) if isinstance(node.get("$anchor"), str)}
     for node in _schemas(root):
         reference = node.get("$ref")
         if not isinstance(reference, str):
             continue
         if prefix and reference.startswith(prefix + "#"):
             reference = node["$ref"] = reference[len(prefix) :]
-        if not _resolves(root, reference):
+        if reference[1:] not in anchors and not _resolves(root, reference):
             lost[reference] = None
             del node["$ref"]
     return list(lost)

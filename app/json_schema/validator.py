@@ -158,20 +158,21 @@ def _without_unusable_patterns(node: Any) -> Any:
         return node
     usable = {}
     for key, value in node.items():
-        if key == "pattern" and isinstance(value, str) and not _is_usable(value):
+        if key == "pattern" and isinstance(value, str) and not is_usable_pattern(value):
             continue
         if key in MAPS and isinstance(value, dict):
             usable[key] = {
                 name: _without_unusable_patterns(member)
                 for name, member in value.items()
-                if key != "patternProperties" or _is_usable(name)
+                if key != "patternProperties" or is_usable_pattern(name)
             }
         else:
             usable[key] = value if key in VALUES else _without_unusable_patterns(value)
     return usable
 
 
-def _is_usable(pattern: str) -> bool:
+def is_usable_pattern(pattern: str) -> bool:
+    """Return whether a regular expression can be matched in linear time."""
     try:
         _validator({"pattern": pattern})
     except ValueError:
