@@ -4,7 +4,15 @@ import re
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, Strict
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+)
 
 from app.pagination import Page
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
@@ -69,6 +77,25 @@ class RateLimitInput(StrictModel):
     def to_rate_limit(self) -> RateLimit:
         """Return the rate limit to be enforced; without a burst, all `requests` may be made at once."""
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
+
+
+class AnnotationsInput(StrictModel):
+    """What agents are told about the effects of a tool. A member that is null or omitted is what the method
+    of HTTP tells.
+    """
+
+    read_only: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="It changes nothing, e.g. a search by POST."
+    )
+    destructive: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="It may delete or overwrite."
+    )
+    idempotent: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="Repeating a call changes nothing more."
+    )
+    open_world: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="It deals with more than a fixed set of things."
+    )
 
 
 ItemT = TypeVar("ItemT")

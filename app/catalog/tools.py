@@ -33,6 +33,10 @@ from sqlmodel import col
 from app.models import TENANT, Override, Provider, Tool
 from app.security.requirements import SecurityRequirements, compile_security
 
+OVERRIDDEN: Final = (
+    "description", "tags", "enabled", "requires_approval", "annotations", "publish_output_schema",
+)  # fmt: skip
+"""The columns of an override: what a person can change on a tool."""
 _NO_STEPS: Final = literal([], JSONB)
 
 
@@ -79,6 +83,10 @@ class ToolView:
     slimming_steps: list[str] = field(default_factory=list)
     """The steps by which a large tool was slimmed for models."""
     provider_enabled: bool = True
+    annotations: dict[str, Any] | None = None
+    """What an operator has set about its effects: read_only, destructive, idempotent and open_world."""
+    publish_output_schema: bool = False
+    """Whether agents see the schema of its responses."""
 
 
 def is_custom() -> ColumnElement[bool]:
@@ -130,6 +138,8 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         col(Tool.deprecated).label("deprecated"),
         is_custom().label("custom"),
         func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
+        col(Override.annotations).label("annotations"),
+        func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),
         col(Tool.version).label("version"),
         col(Tool.call_template).label("call_template"),
         col(Tool.security).label("security"),
@@ -166,6 +176,8 @@ def tool_view(row: Any) -> ToolView:
         deprecated=row.deprecated,
         custom=row.custom,
         requires_approval=row.requires_approval,
+        annotations=row.annotations,
+        publish_output_schema=row.publish_output_schema,
         version=row.version,
         call_template=row.call_template,
         security=compile_security(row.security),

@@ -1,7 +1,7 @@
 """`utcp-gateway tools enable|disable|edit|history`: change tools, and show what changed."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,6 +21,8 @@ from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import url_path
 
 commands = typer.Typer()
+_REVERTIBLE: Final = ("description", "tags", "enabled", "annotations", "publish_output_schema")
+_REVERTIBLE_TEXT: Final = f"{', '.join(_REVERTIBLE[:-1])} or {_REVERTIBLE[-1]}"
 
 NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
 NamesArgument = Annotated[
@@ -76,9 +78,24 @@ def edit(
             help="Whether another key must approve each call; the latter needs approvals:decide.",
         ),
     ] = None,
+    read_only: Annotated[
+        bool | None,
+        typer.Option("--read-only/--not-read-only", help="Tell agents whether calls change anything."),
+    ] = None,
+    destructive: Annotated[
+        bool | None,
+        typer.Option("--destructive/--not-destructive", help="Tell agents if calls may delete or overwrite."),
+    ] = None,
+    publish_output_schema: Annotated[
+        bool | None,
+        typer.Option(
+            "--publish-output-schema/--no-publish-output-schema",
+            help="Whether agents see the schema of its responses.",
+        ),
+    ] = None,
     revert: Annotated[
         list[str] | None,
-        typer.Option("--revert", help="description, tags or enabled: use the source's; may be repeated."),
+        typer.Option("--revert", help=f"Use the source's: {_REVERTIBLE_TEXT}; may be repeated."),
     ] = None,
     if_match: Annotated[
         str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
@@ -88,8 +105,8 @@ def edit(
     session = ctx.obj
     body: dict[str, Any] = {}
     for field in revert or []:
-        if field not in ("description", "tags", "enabled"):
-            raise InputError("--revert takes description, tags or enabled.")
+        if field not in _REVERTIBLE:
+            raise InputError(f"--revert takes {_REVERTIBLE_TEXT}.")
         body[field] = None
     if description is not None:
         body["description"] = description
@@ -99,18 +116,31 @@ def edit(
         body["tags"] = tag or []
     if requires_approval is not None:
         body["requires_approval"] = requires_approval
+    hints = {"read_only": read_only, "destructive": destructive}
+    if any(value is not None for value in hints.values()):
+        body["annotations"] = {hint: value for hint, value in hints.items() if value is not None}
+    if publish_output_schema is not None:
+        body["publish_output_schema"] = publish_output_schema
     if not body:
-        raise InputError(
-            "Give what is to change: --description, --tag, --no-tags, --requires-approval or --revert."
-        )
+        raise InputError("Give what is to change, e.g. --description, --tag, --read-only or --revert.")
     headers = {} if if_match is None else {"If-Match": if_match}
     response = session.gateway.send("PATCH", url_path("tools", name), json=body, headers=headers)
     changed = response.json()
     if session.output.is_structured:
         session.output.document(changed)
         return
-    shown = ("name", "description", "tags", "enabled", "requires_approval")
-    session.output.fields((field.replace("_", " "), changed.get(field)) for field in shown)
+    shown = ("name", "description", "tags", "enabled", "requires_approval", "publish_output_schema")
+    session.output.fields(
+        [
+            *((field.replace("_", " "), changed.get(field)) for field in shown),
+            *annotation_fields(changed.get("annotations") or {}),
+        ]
+    )
+
+
+def annotation_fields(annotations: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Return what agents are told about the effects of a tool, as rows of a name and a value."""
+    return [(name.replace("_", " "), value) for name, value in annotations.items()]
 
 
 @commands.command("history", cls=GatewayCommand)

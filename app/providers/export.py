@@ -30,7 +30,7 @@ from app.registration.persist import HIDDEN_OPTIONS, open_source_body
 from app.registration.repository import credentials_of, overrides_of, slots_of, source_of, tools_of
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import RegistrationService
-from app.schemas import ProviderName, ShortText, StrictModel, Text, UrlText
+from app.schemas import AnnotationsInput, ProviderName, ShortText, StrictModel, Text, UrlText
 from app.security.principal import Principal
 from app.text import pointer, reject_unstorable
 
@@ -44,6 +44,8 @@ class ExportedOverride(StrictModel):
     tags: Tags | None = None
     enabled: bool | None = None
     requires_approval: bool | None = None
+    annotations: AnnotationsInput | None = None
+    publish_output_schema: bool | None = None
 
 
 class ExportedProvider(StrictModel):
@@ -172,7 +174,7 @@ def _registration(entry: Any, at: str) -> RegistrationRequest:
         options=body.options.stored(),
         option_secrets=body.options.secrets(),
         enabled=body.enabled,
-        overrides={key: form.model_dump() for key, form in body.overrides.items()},
+        overrides={key: form.model_dump(exclude_unset=True) for key, form in body.overrides.items()},
         unconfirmed_origins=tuple(sorted(set(body.unconfirmed_origins))),
         at=at,
     )

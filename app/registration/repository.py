@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.approvals.records import replace_changes
-from app.catalog.tools import provider_filter
+from app.catalog.tools import OVERRIDDEN, provider_filter
 from app.credentials.model import CredentialSlot, Json
 from app.database import json_text, store_valid_rows
 from app.models import (
@@ -47,7 +47,6 @@ _CHUNK: Final = 200
 _INSERT_CHUNK: Final = 500
 _PAYLOAD_CHARACTERS: Final = 4 << 20
 _ID_CHUNK: Final = 5_000
-_OVERRIDDEN: Final = ("description", "tags", "enabled", "requires_approval")
 # Else the ORM looks for the rows of each statement among all objects of the session: n * n for n tools.
 _UNSYNCHRONIZED: Final = {"synchronize_session": False}
 _PROVIDER_ORDER: Final = Ordering(
@@ -408,7 +407,7 @@ async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, J
     found: dict[str, Json] = {}
     for query in (retained.where(col(RetainedOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
-            found[key] = dict(zip(_OVERRIDDEN, values, strict=True))
+            found[key] = dict(zip(OVERRIDDEN, values, strict=True))
     return dict(sorted(found.items()))
 
 
@@ -424,7 +423,7 @@ async def write_overrides(
     for key, changed in overrides.items():
         row: Json = {
             "tenant_id": provider.tenant_id,
-            **{name: changed.get(name) for name in _OVERRIDDEN},
+            **{name: changed.get(name) for name in OVERRIDDEN},
         }
         if key in tools:
             applied.append({**row, "tool_id": tools[key]})
@@ -452,9 +451,9 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
         )
         into = upsert(RetainedOverride).from_select(
-            ["provider_id", "source_key", "tenant_id", *_OVERRIDDEN], found, include_defaults=False
+            ["provider_id", "source_key", "tenant_id", *OVERRIDDEN], found, include_defaults=False
         )
-        fresh = {name: into.excluded[name] for name in _OVERRIDDEN}
+        fresh = {name: into.excluded[name] for name in OVERRIDDEN}
         await session.execute(
             into.on_conflict_do_update(index_elements=["provider_id", "source_key"], set_=fresh)
         )
@@ -468,10 +467,10 @@ async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
         col(Tool.source_key) == col(RetainedOverride.source_key),
     )
     found = select(col(Tool.id), col(RetainedOverride.tenant_id), *_overridden(RetainedOverride)).where(*same)
-    into = upsert(Override).from_select(["tool_id", "tenant_id", *_OVERRIDDEN], found, include_defaults=False)
+    into = upsert(Override).from_select(["tool_id", "tenant_id", *OVERRIDDEN], found, include_defaults=False)
     await session.execute(into.on_conflict_do_nothing())
     await session.execute(delete(RetainedOverride).where(same[0], exists().where(*same[1:])))
 
 
 def _overridden(table: type[Override] | type[RetainedOverride]) -> list[Any]:
-    return [getattr(table, name) for name in _OVERRIDDEN]
+    return [getattr(table, name) for name in OVERRIDDEN]

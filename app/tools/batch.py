@@ -37,7 +37,7 @@ from app.tools.schemas_batch import (
 from app.tools.service import has_text, state_filter
 
 _MAX_TAGS: Final = 64
-_FLAGS: Final = ("enabled", "requires_approval")
+_FLAGS: Final = ("enabled", "requires_approval", "publish_output_schema")
 
 
 @dataclass(slots=True)
@@ -158,15 +158,7 @@ async def _plan(
     )
     locked = overridable_select().where(col(Tool.id).in_(ids), principal_filter(principal))
     current = {row.id: overridable(row) for row in await session.execute(locked)}
-    state: dict[UUID, dict[str, Any]] = {
-        key: {
-            "description": one.description,
-            "tags": list(one.tags),
-            "enabled": one.enabled,
-            "requires_approval": one.requires_approval,
-        }
-        for key, one in current.items()
-    }
+    state = {key: one.values() for key, one in current.items()}
     changes: dict[UUID, dict[str, Any]] = {}
     for target in targets:
         tool = None if target.tool is None else current.get(target.tool.id)

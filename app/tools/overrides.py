@@ -14,15 +14,13 @@ from sqlmodel import col
 
 from app.access.events import record_event, record_events
 from app.catalog.feed import record_change
-from app.catalog.tools import is_custom, tool_select
+from app.catalog.tools import OVERRIDDEN, is_custom, tool_select
 from app.errors import FieldError, scopes_missing
 from app.models import Override, Tool, now
 from app.pagination import version_etag
 from app.registration.tool_history import ToolHistoryWriter, field_change
 from app.security.principal import Principal
 
-OVERRIDDEN: Final = ("description", "tags", "enabled", "requires_approval")
-"""The fields that a person can change."""
 _APPROVER: Final = "approvals:decide"
 _UNSYNCHRONIZED: Final = {"synchronize_session": False}
 
@@ -44,6 +42,8 @@ class OverridableTool:
     tags: tuple[str, ...]
     enabled: bool
     requires_approval: bool
+    annotations: dict[str, Any] | None
+    publish_output_schema: bool
     has_own_tags: bool
     overridden: frozenset[str] = frozenset()
     """The fields whose value a person has set in place of the source's."""
@@ -52,6 +52,10 @@ class OverridableTool:
     def etag(self) -> str:
         """The strong entity tag: the version in quotes (RFC 9110 section 8.8.3)."""
         return version_etag(self.version)
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields of `OVERRIDDEN` as they apply now, as JSON values."""
+        return {name: getattr(self, name) for name in OVERRIDDEN} | {"tags": list(self.tags)}
 
 
 def overridable_select() -> Select[Any]:
@@ -68,6 +72,8 @@ def overridable_select() -> Select[Any]:
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         func.coalesce(col(Override.enabled), true()).label("enabled"),
         func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
+        col(Override.annotations).label("annotations"),
+        func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),
         *(col(getattr(Override, name)).is_not(None).label(f"own_{name}") for name in OVERRIDDEN),
         (is_custom() | col(Override.tags).is_not(None)).label("has_own_tags"),
     ]
@@ -86,6 +92,8 @@ def overridable(row: Any) -> OverridableTool:
         tags=tuple(row.tags),
         enabled=row.enabled,
         requires_approval=row.requires_approval,
+        annotations=row.annotations,
+        publish_output_schema=row.publish_output_schema,
         has_own_tags=row.has_own_tags,
         overridden=frozenset(name for name in OVERRIDDEN if getattr(row, f"own_{name}")),
     )
@@ -180,16 +188,9 @@ async def _write_history(
 ) -> None:
     by_provider: dict[UUID, dict[str, Sequence[dict[str, Any]]]] = {}
     for tool_id, old in before.items():
-        new = after[tool_id]
+        was, now_is = old.values(), after[tool_id].values()
         changes = [
-            field_change(name, was, now_is)
-            for name, was, now_is in (
-                ("description", old.description, new.description),
-                ("tags", list(old.tags), list(new.tags)),
-                ("enabled", old.enabled, new.enabled),
-                ("requires_approval", old.requires_approval, new.requires_approval),
-            )
-            if was != now_is
+            field_change(name, was[name], now_is[name]) for name in OVERRIDDEN if was[name] != now_is[name]
         ]
         if changes:
             by_provider.setdefault(old.provider_id, {})[old.source_key] = changes

@@ -157,8 +157,8 @@ async def update_tool(
     *,
     if_match: IfMatch = None,
 ) -> ToolDetails:
-    """Change description, tags, enabled, or whether calls require approval. Re-imports preserve these
-    changes; null reverts to the source.
+    """Change description, tags, enabled, whether calls require approval, and what agents are told about
+    the effects and the responses. Re-imports preserve these changes; null reverts to the source.
     """
     tool = await service.change_tool(
         database,

@@ -8,8 +8,18 @@ from pydantic import BaseModel, Field
 from app.catalog.tools import ToolView, call_url
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
-from app.schemas import PageModel, StrictModel, Tag, Text
+from app.schemas import AnnotationsInput, PageModel, StrictModel, Tag, Text
 from app.security.requirements import security_json
+from app.toolsets.agent_tool import Annotations
+
+
+class ToolAnnotations(BaseModel):
+    """What agents are told about the effects of a tool; null: unknown."""
+
+    read_only: bool = Field(description="It changes nothing.")
+    destructive: bool | None = Field(description="It may delete or overwrite.")
+    idempotent: bool | None = Field(description="Repeating a call changes nothing more.")
+    open_world: bool = Field(description="It deals with more than a fixed set of things.")
 
 
 class ToolSummary(BaseModel):
@@ -19,6 +29,10 @@ class ToolSummary(BaseModel):
     alias: str = Field(
         description="The name for clients that allow no dot in names.", examples=["library_searchBooks"]
     )
+    agent_name: str = Field(
+        description="The name that agents see: the alias in at most 45 characters.",
+        examples=["library_searchBooks"],
+    )
     provider: str = Field(examples=["library"])
     description: str
     tags: list[str]
@@ -26,6 +40,12 @@ class ToolSummary(BaseModel):
     deprecated: bool
     requires_approval: bool = Field(
         description="Whether each call waits until another key has approved it (202)."
+    )
+    annotations: ToolAnnotations = Field(
+        description="What its method of HTTP tells, and what an operator has set."
+    )
+    publish_output_schema: bool = Field(
+        description="Whether agents see the schema of its responses, which are compared with it then."
     )
     custom: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
@@ -97,6 +117,15 @@ class ToolPatch(StrictModel):
         description="Whether each call waits for approval. Removing the requirement needs the scope "
         "`approvals:decide`.",
     )
+    annotations: AnnotationsInput | None = Field(
+        None,
+        description="What agents are told about its effects; replaces what was set before. "
+        "It does not decide which calls are retried.",
+        examples=[{"read_only": True}],
+    )
+    publish_output_schema: Annotated[bool, Field(strict=True)] | None = Field(
+        None, description="Whether agents see the schema of its responses."
+    )
 
 
 class ToolHit(BaseModel):
@@ -121,15 +150,24 @@ class ToolHits(BaseModel):
 
 
 def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
+    known = Annotations.of_template(tool.call_template).overridden(tool.annotations)
     return {
         "name": tool.name,
         "alias": tool.alias,
+        "agent_name": tool.agent_name,
         "provider": tool.provider,
         "description": tool.description,
         "tags": tool.tags,
         "enabled": tool.enabled,
         "deprecated": tool.deprecated,
         "requires_approval": tool.requires_approval,
+        "annotations": ToolAnnotations(
+            read_only=known.read_only,
+            destructive=known.destructive,
+            idempotent=known.idempotent,
+            open_world=known.open_world,
+        ),
+        "publish_output_schema": tool.publish_output_schema,
         "custom": tool.custom,
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),

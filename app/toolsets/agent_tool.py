@@ -102,16 +102,9 @@ class AgentTool:
         return replace(self, stamp=_digest(self))
 
 
-def agent_tool(
-    view: ToolView,
-    *,
-    inputs_json: bytes,
-    outputs_json: bytes,
-    annotations: Mapping[str, Any] | None = None,
-    publishes_outputs: bool = False,
-) -> AgentTool:
-    """Return a stored tool as agents see it; `annotations` are those that an operator has set."""
-    known = Annotations.of_template(view.call_template).overridden(annotations)
+def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> AgentTool:
+    """Return a stored tool as agents see it, its schemas as JSON."""
+    known = Annotations.of_template(view.call_template).overridden(view.annotations)
     return AgentTool(
         name=view.agent_name,
         tool=view.name,
@@ -126,7 +119,7 @@ def agent_tool(
         destructive=known.destructive,
         idempotent=known.idempotent,
         open_world=known.open_world,
-        publishes_outputs=publishes_outputs,
+        publishes_outputs=view.publish_output_schema,
         requires_approval=view.requires_approval,
         deprecated=view.deprecated,
         registrar_tags=view.registrar_tags,

@@ -203,11 +203,7 @@ def _select() -> Select[Any]:
     found = tool_select()
     columns = [one for one in found.selected_columns if one.key not in ("inputs", "outputs", "security")]
     texts = [cast(found.selected_columns[name], Text).label(name) for name in ("inputs", "outputs")]
-    own: tuple[Any, ...] = (
-        col(Override.annotations).label("annotations"),
-        func.coalesce(col(Override.publish_output_schema), false()).label("publishes_outputs"),
-    )
-    return found.with_only_columns(*columns, *texts, *own, col(Tool.security).label("security"), _stamp())
+    return found.with_only_columns(*columns, *texts, col(Tool.security).label("security"), _stamp())
 
 
 def _stamp() -> ColumnElement[Any]:
@@ -239,7 +235,5 @@ def _entries(rows: Sequence[Any]) -> Iterator[tuple[UUID, _Entry]]:
             tool_view(row),
             inputs_json=row.inputs.encode(),
             outputs_json=row.outputs.encode(),
-            annotations=row.annotations,
-            publishes_outputs=row.publishes_outputs,
         )
         yield row.id, _Entry(tool, row.provider_id, sys.intern(row.stamp))

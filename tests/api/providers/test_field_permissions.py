@@ -28,7 +28,7 @@ from app.providers import export, request_bodies
 from app.providers.schemas_check import CheckRequest
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
-from app.schemas import RateLimitInput, StrictModel
+from app.schemas import AnnotationsInput, RateLimitInput, StrictModel
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
 from app.utcp.auth import (
@@ -104,7 +104,11 @@ FIELDS = {
         "owner": "variables", "nested": "call_template",
         "harmless": "provider name description inputs outputs tags",
     },
-    ToolPatch: {"harmless": "description tags enabled requires_approval"},
+    ToolPatch: {
+        "nested": "annotations",
+        "harmless": "description tags enabled requires_approval publish_output_schema",
+    },
+    AnnotationsInput: {"harmless": "read_only destructive idempotent open_world"},
     ApprovalDecision: {"harmless": "comment"},
     ToolBatch: {"nested": "operations", "harmless": "atomic dry_run"},
     ToolOperation: {
@@ -120,7 +124,10 @@ FIELDS = {
         "call_template",
         "harmless": "title description tags enabled variables unconfirmed_origins",
     },
-    export.ExportedOverride: {"harmless": "description tags enabled requires_approval"},
+    export.ExportedOverride: {
+        "nested": "annotations",
+        "harmless": "description tags enabled requires_approval publish_output_schema",
+    },
     exported.ToolForm: {
         "nested": "security", "registers": "call_template",
         "harmless": "source_key name description inputs outputs tags custom",

@@ -87,19 +87,25 @@ async def test_a_report_marks_tools_with_another_name_as_renamed(admin, upstream
 
 async def test_an_override_is_restored_with_its_tool(admin, upstream):
     await registered(admin, upstream)
-    changed = {"enabled": False, "tags": ["mine"]}
+    changed = {"enabled": False, "tags": ["mine"], "annotations": {"open_world": False}}
     assert (await admin.patch("/tools/pets.listA", json=changed)).status_code == 200
     for _ in range(2):
         upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/b",))
         assert (await admin.post("/providers/pets/refresh")).json()["difference"]["removed"] == ["GET /a"]
         export = (await admin.get("/export")).json()
         assert export["providers"][0]["overrides"] == {
-            "GET /a": {**changed, "description": None, "requires_approval": None}
+            "GET /a": {
+                **changed,
+                "description": None,
+                "requires_approval": None,
+                "publish_output_schema": None,
+            }
         }
         upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))
         assert (await admin.post("/providers/pets/refresh")).json()["difference"]["added"] == ["GET /a"]
         found = (await admin.get("/tools/pets.listA")).json()
         assert (found["enabled"], found["tags"]) == (False, ["mine"])
+        assert found["annotations"]["open_world"] is False
     await admin.delete("/providers/pets")
     assert (await admin.post("/import", json=export)).status_code == 200
     assert (await admin.post("/providers/pets/refresh")).status_code == 200

@@ -234,3 +234,23 @@ async def test_calls_are_found_by_their_outcome(api, library, upstream):
     assert (await limited.get(f"/calls/{found}")).status_code == 404
     for wrong in ("status=5", "min_duration_ms=nan", "safe=perhaps", "call_id=1"):
         assert (await reader.get(f"/calls?{wrong}")).status_code == 422
+
+
+async def test_operator_says_what_a_tool_does(api, library):
+    """The method tells it by default; what is set replaces it, is in the history, and null reverts it."""
+    admin = await api.client("admin")
+    path = "/tools/weather.now"
+    before = (await admin.get(path)).json()
+    known = {"read_only": True, "destructive": None, "idempotent": None, "open_world": True}
+    assert before["annotations"] == known
+    given = {"annotations": {"read_only": False, "destructive": True}, "publish_output_schema": True}
+    after = (await admin.patch(path, json=given)).json()
+    assert after["annotations"] == known | given["annotations"]
+    assert after["publish_output_schema"] is True
+    history = (await admin.get(f"{path}/history")).json()["items"][0]
+    assert {change["field"]: change["after"] for change in history["changes"]} == given
+    reverted = {"annotations": None, "publish_output_schema": None}
+    batch = {"operations": [{"tool": "weather.now", "patch": reverted}]}
+    items = (await admin.post("/tools:batch", json=batch)).json()["items"]
+    assert items[0]["changed"] == ["annotations", "publish_output_schema"]
+    assert (await admin.get(path)).json()["annotations"] == known

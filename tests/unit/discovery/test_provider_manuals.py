@@ -18,7 +18,7 @@ EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({
 def tool(name, **fields):
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     columns = {
-        "id": uuid4(), "provider_id": uuid4(), "provider": "p", "name": f"p.{name}", "alias": f"p_{name}",
+        "id": uuid4(), "provider_id": uuid4(), "provider": "p", "name": f"p.{name}", "alias": f"p_{name}", "agent_name": f"p_{name}",
         "description": "d", "inputs": {"type": "object"}, "outputs": {}, "tags": [], "registrar_tags": frozenset(),
         "enabled": True, "deprecated": False, "custom": False, "requires_approval": False, "version": 1, "call_template": {},
         "security": [], "average_response_size": None, "created_at": moment, "updated_at": moment, **fields,
