@@ -1,0 +1,168 @@
+"""Calls of meta-tools. What they call is called by the interface that they came through, like any tool."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import orjson
+
+from app.errors import GatewayError, NotFound, not_found, scopes_missing
+from app.meta_tools.definitions import META_TOOL_NAMES
+from app.meta_tools.inputs import DescribeArguments, FindArguments, parse, parse_call
+from app.meta_tools.signature import signature
+from app.search import Filters
+from app.security.scopes import Scope
+from app.tool_results import ModelResult, error_result
+from app.toolsets import AgentTool, ToolCollection
+
+Result = TypeVar("Result")
+CallTool = Callable[[AgentTool, dict[str, Any]], Awaitable[Result]]
+"""Calls a tool of the collection with these arguments, and returns what the interface makes of the result."""
+
+_MAX_SEARCHED: Final = 50
+"""Matches of a search at most, which is also the maximum of `/tools/search`: so many are counted."""
+_MAX_LINE: Final = 200
+_SCOPES: Final[Mapping[str, Scope]] = {
+    "find_tools": "tools:read",
+    "describe_tools": "tools:read",
+    "call_read_tool": "tools:call",
+    "call_tool": "tools:call",
+}
+
+
+async def call_meta_tool(
+    name: str, arguments: Any, collection: ToolCollection, *, call: CallTool[Result]
+) -> ModelResult | Result:
+    """Return the result of a meta-tool: what `call` returns for the tool that it calls, else a ModelResult.
+
+    The name of the tool to call is resolved here, once: `call` gets the tool, never the name. Errors are
+    results with `is_error`. Raise Forbidden where the key lacks the scope of the meta-tool, which is that of
+    the same request over HTTP.
+    """
+    scope = _SCOPES[name]
+    if not collection.principal.has_scope(scope):
+        raise scopes_missing(f"This API key does not have the scope {scope}.", [scope])
+    try:
+        if name == "find_tools":
+            return await _find(parse(FindArguments, arguments), collection)
+        if name == "describe_tools":
+            return await _describe(parse(DescribeArguments, arguments).names, collection)
+        wanted, inner = parse_call(arguments)
+        tool = await _tool(wanted, collection)
+    except GatewayError as error:
+        return error_result(error)
+    if name == "call_read_tool" and not tool.read_only:
+        text = f"{tool.name} is not marked as read-only, and was not called. Call it with call_tool."
+        return ModelResult(text, is_error=True, error={"status": 422, "detail": text})
+    return await call(tool, inner)
+
+
+async def _tool(name: str, collection: ToolCollection) -> AgentTool:
+    """Return the tool of a name; raise NotFound with the nearest names, and for a meta-tool."""
+    try:
+        return await collection.get(name)
+    except NotFound:
+        if name in META_TOOL_NAMES:
+            raise not_found(f"{name} cannot be called by another tool: call it directly.") from None
+        raise
+
+
+async def _find(wanted: FindArguments, collection: ToolCollection) -> ModelResult:
+    filters = Filters(provider=wanted.provider, any_tag=frozenset(wanted.tags) if wanted.tags else None)
+    if wanted.read_only:
+        listed = await collection.tools()
+        filters = Filters(
+            provider=filters.provider,
+            any_tag=filters.any_tag,
+            tools=frozenset(tool.id for tool in listed if tool.read_only),
+        )
+    # The same search as for `limit` tools, whose results are the first of these; the others are counted.
+    found = await collection.search(wanted.query, filters=filters, limit=_MAX_SEARCHED)
+    shown, more = found[: wanted.limit], len(found[wanted.limit :])
+    body = {"tools": [_hit(tool, detail=wanted.detail) for tool in shown], "more": more}
+    return ModelResult(_found_text(shown, more, wanted), body=orjson.dumps(body))
+
+
+def _hit(tool: AgentTool, *, detail: str) -> dict[str, Any]:
+    hit = {
+        "name": tool.name,
+        "signature": signature(tool.name, tool.inputs),
+        "description": _line(tool.description),
+        **_effects(tool),
+    }
+    return hit | {"inputSchema": orjson.Fragment(tool.inputs_json)} if detail == "schema" else hit
+
+
+def _effects(tool: AgentTool) -> dict[str, Any]:
+    """Return what is known of the effects of a tool, and what else decides whether to call it."""
+    # A tool that is not read-only counts as destructive where nothing is known (MCP, `ToolAnnotations`).
+    effects: dict[str, Any] = {
+        "read_only": tool.read_only,
+        "destructive": not tool.read_only and tool.destructive is not False,
+    }
+    if tool.requires_approval:
+        effects["requires_approval"] = True
+    if tool.deprecated:
+        effects["deprecated"] = True
+    return effects
+
+
+def _found_text(shown: Sequence[AgentTool], more: int, wanted: FindArguments) -> str:
+    if not shown:
+        return "No tool matches. Search by other words, or without filters."
+    blocks = []
+    for tool in shown:
+        block = f"{signature(tool.name, tool.inputs)}{_marks(tool)}"
+        line = _line(tool.description)
+        block += f"\n  {line}" if line else ""
+        if wanted.detail == "schema":
+            block += f"\n  inputSchema: {tool.inputs_json.decode()}"
+        blocks.append(block)
+    if more:
+        plus = "+" if more + len(shown) == _MAX_SEARCHED else ""
+        blocks.append(f"{more}{plus} more match: search by more words, or with a higher limit.")
+    return "\n".join(blocks)
+
+
+def _marks(tool: AgentTool) -> str:
+    marks = [
+        *(["read-only"] if tool.read_only else ["destructive"] if tool.destructive else []),
+        *(["requires approval"] if tool.requires_approval else []),
+        *(["deprecated"] if tool.deprecated else []),
+    ]
+    return f" [{', '.join(marks)}]" if marks else ""
+
+
+def _line(text: str) -> str:
+    """Return the first paragraph of a text as one line of at most 200 characters."""
+    line = " ".join(text.strip().partition("\n\n")[0].split())
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 3]}..."
+
+
+async def _describe(names: Sequence[str], collection: ToolCollection) -> ModelResult:
+    described: list[dict[str, Any]] = []
+    unknown: list[dict[str, Any]] = []
+    for name in dict.fromkeys(names):
+        try:
+            described.append(_description(await collection.get(name)))
+        except NotFound as error:
+            unknown.append({"name": name, "nearest": error.extra.get("suggestions", [])})
+    body = orjson.dumps({"tools": described, "unknown": unknown})
+    lines = [orjson.dumps(tool).decode() for tool in described]
+    for one in unknown:
+        nearest = f" Nearest: {', '.join(one['nearest'])}." if one["nearest"] else ""
+        lines.append(f"There is no tool {one['name']}.{nearest}")
+    return ModelResult("\n".join(lines), body=body, is_error=not described)
+
+
+def _description(tool: AgentTool) -> dict[str, Any]:
+    described = {
+        "name": tool.name,
+        "title": tool.title,
+        "description": tool.description,
+        **_effects(tool),
+        "inputSchema": orjson.Fragment(tool.inputs_json),
+    }
+    if tool.outputs_json not in (b"", b"{}"):
+        # The schema of the response is a promise of the source, and helps to choose `fields`.
+        described["outputSchema"] = orjson.Fragment(tool.outputs_json)
+    return {name: value for name, value in described.items() if value != ""}
