@@ -42,7 +42,7 @@ from app.database import Database, DatabasePoolExhausted
 from app.errors import Overloaded, Unauthenticated, Unavailable
 from app.models import Key
 from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
-from app.security.principal import Principal
+from app.security.principal import REPAIR_MODES, Principal
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
@@ -489,6 +489,7 @@ def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
         expires_at=row.expires_at,
         rate_limit=RateLimit.from_stored(row.rate_limit) or default_rate_limit,
         rate_limit_id=row.rate_limit_id or "",
+        argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
     )
     return principal.limited_to_toolsets(row.toolsets)
 

@@ -26,6 +26,7 @@ from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
 from app.calls.rate_limiter import RateLimitState
+from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
 from app.errors import FieldError, GatewayError, InvalidInput
@@ -65,6 +66,9 @@ async def call_tool(request: Request) -> Response:
         cdn_loop=head.get(b"cdn-loop", b""),
         trace_headers=head,
         preferences=parse_preferences(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None,
+        repair_preference=(
+            parse_repair_preference(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None
+        ),
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )

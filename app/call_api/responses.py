@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -15,8 +16,10 @@ from app.call_api.content_negotiation import AcceptedTypes
 from app.call_api.event_stream import EventStreamResponse
 from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
+from app.calls.response_checks import FRAGMENT_SAFE
 from app.calls.streams import StreamRegistry
 from app.errors import ResponseTooLarge
+from app.json_schema.repair import Repair
 from app.outbound.body_text import body_text
 from app.outbound.charsets import charset_of
 from app.outbound.framing import is_json
@@ -40,6 +43,7 @@ _BROWSER_GUARDS: Final = (
 )
 # For nginx: events must not be buffered in a proxy.
 _UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
+_MAX_REPAIRS: Final = 20
 _REPLAYED: Final = (b"idempotency-replayed", b"true")
 
 
@@ -165,8 +169,21 @@ def _headers(result: Result, outcome: CallOutcome) -> Headers:
         upstream = outcome.upstream_seconds * 1000
         timing = b"gateway;dur=%.2f, upstream;dur=%.2f" % (max(total - upstream, 0.0), upstream)
         headers.append((b"server-timing", timing))
+    if outcome.repairs:
+        headers += [
+            (b"x-argument-repairs", _repairs(outcome.repairs)),
+            (b"preference-applied", b"repair=" + outcome.repair_mode.encode()),
+        ]
     headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in result.headers]
     return headers
+
+
+def _repairs(repairs: Sequence[Repair]) -> bytes:
+    """Return the repairs of the arguments as a list of RFC 9651: `"#/n";kind=type`, with pointers as URI
+    fragments (RFC 6901 section 6).
+    """
+    items = [f'"#{quote(one.pointer, safe=FRAGMENT_SAFE)}";kind={one.kind}' for one in repairs]
+    return ", ".join(items[:_MAX_REPAIRS]).encode()
 
 
 def _content_type(media_type: str) -> Sequence[tuple[bytes, bytes]]:

@@ -5,12 +5,14 @@ from typing import Any, Final
 
 from app.calls.rate_limiter import RateLimitState
 from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, REPLAYED, CallRecorder
+from app.calls.repairs import repair_mode
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.errors import GatewayError, UpstreamError, UpstreamTimeout
+from app.json_schema.repair import Repair
 from app.protocols.base import Result
 from app.resilience import classify_error
-from app.security.principal import Principal
+from app.security.principal import Principal, RepairMode
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""
@@ -32,7 +34,7 @@ class CallContext:
     safe to send the call again. `streams` says that the response has begun and its body is still being
     received. `detached` says that the call continues without its client, and records its own end. `replayed`
     says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
-    validated, and does not fit the output schema of the tool.
+    validated, and does not fit the output schema of the tool. `repairs` are those of the arguments.
     """
 
     __slots__ = (
@@ -47,6 +49,7 @@ class CallContext:
         "plan",
         "rate_limit_state",
         "recorder",
+        "repairs",
         "replayed",
         "request",
         "streams",
@@ -68,6 +71,7 @@ class CallContext:
         self.detached = False
         self.replayed = False
         self.has_violations = False
+        self.repairs: tuple[Repair, ...] = ()
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the
@@ -170,6 +174,16 @@ class CallOutcome:
         if isinstance(error, GatewayError):
             return error.status
         return CLIENT_CLOSED_REQUEST if isinstance(error, ClientDisconnected) else GatewayError.status
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """How the arguments were repaired before the call; pointers are those of the arguments as sent."""
+        return self._context.repairs
+
+    @property
+    def repair_mode(self) -> RepairMode:
+        """Which repairs of its arguments the call allowed."""
+        return repair_mode(self._context.request)
 
     @property
     def provider(self) -> str:

@@ -29,6 +29,7 @@ from app.calls.idempotent_call import IdempotentCall
 from app.calls.presets import with_presets
 from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
+from app.calls.repairs import repair_mode, repaired_arguments
 from app.calls.request import CallRequest
 from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
 from app.calls.response_checks import checked_response
@@ -180,7 +181,10 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     try:
         plan.validate(request.arguments)
     except InvalidArguments as error:
-        raise _located(error, request) from None
+        repaired = repaired_arguments(plan, request.arguments, repair_mode(request))
+        if repaired is None:
+            raise _located(error, request) from None
+        request.arguments = repaired.value
     credentials = services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
     described = plan.adapter.describe(
         prepare_call(plan, request.arguments, credentials, call_id="", deadline=0.0)
@@ -205,7 +209,8 @@ async def _admit(context: CallContext, services: CallServices) -> None:
         else:
             plan.validate(request.arguments)
     except InvalidArguments as error:
-        raise _located(error, request) from None
+        if request.approved is not None or not await _repair(context):
+            raise _located(error, request) from None
     if request.approved is not None:
         if request.approved.fingerprint != plan.fingerprint:
             raise ApprovalOutdated(f"The tool {plan.name} was changed after the call was requested.")
@@ -218,6 +223,23 @@ async def _admit(context: CallContext, services: CallServices) -> None:
             provider_id=plan.provider_id,
             provider=plan.rate_limit,
         )
+
+
+async def _repair(context: CallContext) -> bool:
+    """Return whether arguments that were not valid could be repaired; if so, they are set and recorded."""
+    request, recorder = context.request, context.recorder
+    mode = repair_mode(request)
+    if mode == "off":
+        return False
+    if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
+        repaired = await asyncio.to_thread(repaired_arguments, context.plan, request.arguments, mode)
+    else:
+        repaired = repaired_arguments(context.plan, request.arguments, mode)
+    if repaired is None:
+        return False
+    request.arguments, context.repairs = repaired.value, repaired.repairs
+    recorder.replace_arguments(exact_json.dumps(repaired.value))
+    return True
 
 
 def _waiting(context: CallContext) -> WaitingCall:

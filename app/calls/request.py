@@ -8,7 +8,7 @@ from app.call_log.entries import Interface
 from app.calls.approvals import ApprovedCall
 from app.calls.text_arguments import TextArguments
 from app.decoding.rule import ResponsePreferences
-from app.security.principal import Principal
+from app.security.principal import Principal, RepairMode
 
 
 class ClientDisconnected(ConnectionError):
@@ -55,5 +55,9 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """The approval that the call is made with: its rate limits were counted when it was requested."""
     preferences: ResponsePreferences | None = None
     """What the client prefers for the response; None where the provider's options decide."""
+    argument_repair: RepairMode | None = None
+    """The repair of arguments that the toolset of the call allows; None: the default of the interface."""
+    repair_preference: RepairMode | None = None
+    """The repair that the client asks for with this call, which precedes all other settings."""
     disconnected: Callable[[], Awaitable[None]] | None = None
     """Returns once the client has disconnected; it is first awaited 0.1 s after `read`."""

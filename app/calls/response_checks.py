@@ -24,7 +24,8 @@ VIOLATIONS_HEADER: Final = "X-Response-Violations"
 APPLIED_HEADER: Final = "Preference-Applied"
 _INLINE_BYTES: Final = 64 << 10
 _POINTER_BYTES: Final = 200
-_SAFE: Final = "/*~!$&'()+,;=:@-._"
+FRAGMENT_SAFE: Final = "/*~!$&'()+,;=:@-._"
+"""Characters of a JSON pointer that stand for themselves in a URI fragment."""
 
 
 async def checked_response(sending: Awaitable[Result], context: CallContext) -> Result:
@@ -91,7 +92,7 @@ def violations_header(violations: Violations) -> str:
     The pointers are URI fragments (RFC 6901 section 6); `more` says that there may be further ones.
     """
     members = [f"count={violations.count}"]
-    pointers = [f"#{quote(one, safe=_SAFE)}" for one in violations.pointers]
+    pointers = [f"#{quote(one, safe=FRAGMENT_SAFE)}" for one in violations.pointers]
     short = [f'"{one}"' for one in pointers if len(one) <= _POINTER_BYTES]
     if short:
         members.append(f"at=({' '.join(short)})")

@@ -10,6 +10,7 @@ from app.decoding.reader import ResponseReader
 from app.decoding.rule import ResponseRule
 from app.errors import GatewayError
 from app.http_requests.templates import ResponseSpec
+from app.json_schema.repair import Repaired
 from app.json_schema.validator import ArgumentValidator
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
@@ -92,6 +93,10 @@ class Plan:
         unusable.
         """
         self._compiled().check(arguments)
+
+    def repair(self, arguments: Any, *, only_types: bool) -> Repaired | None:
+        """Return arguments that are not valid, repaired; None where that is not possible."""
+        return self._compiled().repair(arguments, only_types=only_types)
 
     def is_valid_input(self, name: str, value: Any) -> bool:
         """Return whether the value is valid for the input `name`; True where its schema cannot be found."""

@@ -16,6 +16,7 @@ from app.errors import FieldError, InvalidArguments, InvalidInput
 from app.json_schema.error_messages import MAX_ERRORS, arguments_error
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.references import MAPS, VALUES
+from app.json_schema.repair import Repaired, repair
 from app.text import pointer
 
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -43,6 +44,14 @@ class ArgumentValidator:
             )
         if not self._validator.is_valid(arguments):
             self._raise_errors(arguments)
+
+    def repair(self, arguments: Any, *, only_types: bool) -> Repaired | None:
+        """Return arguments that are not valid, repaired (`json_schema.repair`); None where that is not
+        possible.
+        """
+        if not isinstance(arguments, dict):
+            return None
+        return repair(self._errors(), arguments, only_types=only_types, seconds=self._seconds)
 
     def is_valid_property(self, name: str, value: Any) -> bool:
         """Return whether the value is valid for the property `name`; True where the root has none of it."""

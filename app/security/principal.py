@@ -1,12 +1,18 @@
 """Principals: what a verified API key, or an anonymous reader, may do."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final, Literal
 from uuid import UUID
 
 from app.security.rate_limit import RateLimit
 from app.security.scopes import ADMIN, missing_scopes
+
+RepairMode = Literal["off", "safe", "on"]
+"""Which repairs arguments get: none; all, but only of types for tools that are not read-only; or all."""
+
+REPAIR_MODES: Final[Mapping[str, RepairMode]] = {"off": "off", "safe": "safe", "on": "on"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,8 @@ class Principal:
     """
     toolset_providers: frozenset[str] | None = None
     """The restriction of the key to providers at the addresses of its toolsets."""
+    argument_repair: RepairMode | None = None
+    """How arguments of its calls are repaired; None: as the toolset or the interface says."""
 
     @property
     def rate_limit_owner(self) -> str:

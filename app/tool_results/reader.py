@@ -1,6 +1,7 @@
 """Reads the outcome of a call into a ModelResult."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from app.calls import CallOutcome, ClientDisconnected
@@ -42,13 +43,28 @@ async def read_result(
         await outcome.fail(error)
         raise
     read.call_id = outcome.call_id
+    _add_repairs(read, outcome)
     return read
+
+
+def _add_repairs(read: ModelResult, outcome: CallOutcome) -> None:
+    """Name the repairs of the arguments in a result."""
+    if outcome.repairs:
+        _add_notes(read, [f"Argument {one.pointer} was repaired: {one.detail}" for one in outcome.repairs])
+
+
+def _add_notes(read: ModelResult, notes: Sequence[str]) -> None:
+    """Add sentences to a result, at the end of its text."""
+    read.notes += tuple(notes)
+    read.text = "\n\n".join([read.text, "\n".join(f"Note: {note}" for note in notes)])
 
 
 def _failed(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResult:
     if isinstance(error, ClientDisconnected):
         raise error
-    return error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
+    failed = error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
+    _add_repairs(failed, outcome)
+    return failed
 
 
 async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) -> ModelResult:

@@ -103,7 +103,9 @@ def call(services: Services, tools: None) -> Callable[..., Awaitable[CallOutcome
 
     async def call(tool: str = "p.read", arguments: Any = None, **fields: Any) -> CallOutcome:
         who = fields.pop("who", None) or principal()
-        request = CallRequest(who, tool, "test", "mcp", arguments=arguments or {}, **fields)
+        request = CallRequest(
+            who, tool, "test", **{"interface": "mcp", "arguments": arguments or {}, **fields}
+        )
         async with asyncio.timeout(20):
             return await execute(request, services.calls)
 
