@@ -4,23 +4,43 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.errors import FieldError, InvalidArguments
-from app.text import pointer
 
 
 def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
-    """Return the arguments with the presets, both by the names of inputs; what is no object is returned
-    unchanged, for the validation to reject.
+    """Return a copy of the arguments with the presets, whose keys are JSON pointers into the arguments; what
+    is no object is returned unchanged, for the validation to reject.
 
-    Raise InvalidArguments where the client gives an argument that is preset.
+    Raise InvalidArguments where the client gives a preset argument, or something else than an object where
+    one belongs.
     """
-    if arguments is None:
-        return dict(presets)
-    if not isinstance(arguments, dict):
+    if arguments is not None and not isinstance(arguments, dict):
         return arguments
-    given = [name for name in presets if name in arguments]
-    if given:
-        errors = [
-            FieldError(pointer(name), "The toolset sets this argument: leave it out.") for name in given
-        ]
+    result: dict[str, Any] = dict(arguments or {})
+    errors = []
+    for pointer, value in presets.items():
+        error = _set(result, pointer, value)
+        if error is not None:
+            errors.append(error)
+    if errors:
         raise InvalidArguments("The arguments do not fit the tool.", errors=errors)
-    return {**arguments, **presets}
+    return result
+
+
+def pointer_parts(pointer: str) -> list[str]:
+    """Return the names in a JSON pointer (RFC 6901)."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def _set(target: dict[str, Any], pointer: str, value: Any) -> FieldError | None:
+    *parents, last = pointer_parts(pointer)
+    for depth, name in enumerate(parents):
+        inner = target.get(name, {})
+        if not isinstance(inner, dict):
+            at = "/".join(pointer.split("/")[: depth + 2])
+            return FieldError(at, "The toolset sets a member of this argument: give an object.", "object")
+        target[name] = dict(inner)
+        target = target[name]
+    if last in target:
+        return FieldError(pointer, "The toolset sets this argument: leave it out.")
+    target[last] = value
+    return None

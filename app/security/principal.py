@@ -61,6 +61,8 @@ class Principal:
     """The restriction of the key to providers at the addresses of its toolsets."""
     argument_repair: RepairMode | None = None
     """How arguments of its calls are repaired; None: as the toolset or the interface says."""
+    toolset: str | None = None
+    """The toolset by whose address a key that is limited to toolsets makes its request."""
 
     @property
     def rate_limit_owner(self) -> str:
@@ -96,7 +98,7 @@ class Principal:
             return self
         if name not in self.toolsets:
             return None
-        return replace(self, toolsets=None, providers=self.toolset_providers)
+        return replace(self, toolsets=None, providers=self.toolset_providers, toolset=name)
 
     def covers_restrictions(self, grant: Grant) -> bool:
         """Return whether the grant is within this principal's own restrictions to providers, tags and

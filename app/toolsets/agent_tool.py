@@ -12,6 +12,7 @@ import orjson
 from app.catalog.tools import ToolView
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
+from app.utcp.render import GATEWAYS
 
 TITLE_LIMIT: Final = 80
 """Characters of a title: hosts show it in one line."""
@@ -82,6 +83,10 @@ class AgentTool:
     requires_approval: bool = False
     deprecated: bool = False
     presets: Mapping[str, Any] = field(default_factory=lambda: _NO_PRESETS, repr=False)
+    is_renamed: bool = False
+    """Whether `name` is that of a toolset, in place of the tool's own."""
+    gateways: tuple[str, ...] = ()
+    """The identities of the UTCP gateways that its calls pass."""
     registrar_tags: frozenset[str] = field(default=frozenset(), repr=False)
     id: UUID = _NO_ID
 
@@ -122,6 +127,7 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         publishes_outputs=view.publish_output_schema,
         requires_approval=view.requires_approval,
         deprecated=view.deprecated,
+        gateways=tuple(view.call_template.get(GATEWAYS) or ()),
         registrar_tags=view.registrar_tags,
         id=view.id,
     ).stamped()

@@ -1,7 +1,7 @@
 """Collections of tools: what every interface for agents lists, searches, exports and calls by."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from app.catalog.feed import ChangeNotice
@@ -9,8 +9,12 @@ from app.database import Database
 from app.errors import not_found
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
+from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
+from app.toolsets.definition import ResultBudget
 from app.toolsets.directory import Listing, ToolDirectory, may_see
+from app.toolsets.members import Members, MemberView
+from app.toolsets.store import Toolset, ToolsetStore
 
 ListMode = Literal["all", "search", "auto"]
 """Which tools a client that lists them gets: all, those that search for others, or as the number demands."""
@@ -87,19 +91,105 @@ class ToolCollections:
     def __init__(self, database: Database, search: SearchIndex) -> None:
         self._search = search
         self.directory = ToolDirectory(database)
+        self.toolsets = ToolsetStore(database)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Mark what the changes affect; a subscriber of the feed."""
         await self.directory.on_changes(changes)
+        await self.toolsets.on_changes(changes)
 
     def registry(self, principal: Principal) -> ToolCollection:
         """Return the collection of all tools that the principal may call."""
         return _Registry(self.directory, self._search, principal)
 
     async def toolset(self, name: str, principal: Principal) -> ToolCollection:
-        """Return the collection of a toolset; raise NotFound where the principal may use none of it."""
-        del principal
-        raise not_found(f"There is no toolset {name}.", ())
+        """Return the collection of a toolset; raise NotFound where the principal may use none of it, and
+        Unavailable.
+        """
+        within = principal.within_toolset(name)
+        found = None if within is None else (await self.toolsets.all()).get(name)
+        if found is None or within is None:
+            raise not_found(f"There is no toolset {name}.", await self._similar_toolsets(name, principal))
+        members = await found.members(await self.directory.snapshot())
+        view = members.view(within)
+        is_restricted = within.providers is not None or within.tags is not None
+        if is_restricted and not view.listing.tools:
+            raise not_found(f"There is no toolset {name}.", await self._similar_toolsets(name, principal))
+        return _ToolsetCollection(found, members, view, self._search, within)
+
+    async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
+        """Return the toolsets that the principal may use, by name. Raises Unavailable."""
+        toolsets = await self.toolsets.all()
+        snapshot = await self.directory.snapshot()
+        found = []
+        for name in sorted(toolsets):
+            within = principal.within_toolset(name)
+            if within is None:
+                continue
+            is_restricted = within.providers is not None or within.tags is not None
+            if is_restricted and not (await toolsets[name].members(snapshot)).view(within).listing.tools:
+                continue
+            found.append(toolsets[name])
+        return found
+
+    async def _similar_toolsets(self, name: str, principal: Principal) -> list[str]:
+        if not principal.has_scope("tools:read"):
+            return []
+        return closest(name, (one.name for one in await self.visible_toolsets(principal)), limit=3)
+
+
+class _ToolsetCollection:
+    def __init__(
+        self, toolset: Toolset, members: Members, view: MemberView, search: SearchIndex, principal: Principal
+    ) -> None:
+        definition = toolset.definition
+        budget = definition.result_budget or ResultBudget()
+        visible = {tool.name for tool in view.listing.tools}
+        self.toolset = toolset.name
+        self.principal = principal
+        self.options = CollectionOptions(
+            mode=definition.mode,
+            pinned=tuple(name for name in members.pinned if name in visible),
+            argument_repair=definition.argument_repair,
+            max_bytes=budget.max_bytes,
+            max_tokens=budget.max_tokens,
+        )
+        self._members = members
+        self._view = view
+        self._search = search
+
+    async def listing(self) -> Listing:
+        return self._view.listing
+
+    async def tools(self) -> Sequence[AgentTool]:
+        return self._view.listing.tools
+
+    async def get(self, name: str) -> AgentTool:
+        return self._found(name)
+
+    async def search(
+        self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
+    ) -> Sequence[AgentTool]:
+        tools = {tool.tool: tool for tool in self._view.listing.tools}
+        ids = frozenset(tool.id for tool in tools.values())
+        chosen = replace(filters or Filters(), tools=ids)
+        hits = await self._search.search_all(texts, principal=self.principal, filters=chosen, limit=limit)
+        # A text that is the name of a tool here finds it, although the registry does not know that name.
+        named = [self._view.by_name[text.strip()] for text in texts if text.strip() in self._view.by_name]
+        found = [*named, *(tools[hit.name] for hit in hits if hit.name in tools)]
+        if filters is not None and filters != Filters():
+            found = [tool for tool in found if tool not in named or tool.tool in {hit.name for hit in hits}]
+        return list({tool.name: tool for tool in found}.values())[:limit]
+
+    def target(self, name: str) -> CallTarget:
+        found = self._found(name)
+        return CallTarget(found.tool, found.presets)
+
+    def _found(self, name: str) -> AgentTool:
+        found = self._view.by_name.get(name)
+        if found is None:
+            raise self._members.unknown(name, self._view, toolset=self.toolset)
+        return found
 
 
 class _Registry:

@@ -1,0 +1,182 @@
+"""The tools of a toolset, as its definition and the directory say: resolved once for each state of both."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+import orjson
+
+from app.catalog.tools import Viewer
+from app.errors import NotFound, not_found
+from app.suggestions import closest
+from app.toolsets.agent_tool import AgentTool
+from app.toolsets.definition import MemberChange, StoredDefinition
+from app.toolsets.directory import Listing, Snapshot, may_see
+from app.toolsets.hidden_inputs import without_inputs
+
+ProblemKind = Literal["tool", "provider", "tag", "search", "change", "pinned", "name", "preset"]
+_MAX_CACHED_VIEWS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class MemberProblem:
+    """A part of a definition that has no effect now: `name` is what it names, `detail` says why."""
+
+    kind: ProblemKind
+    name: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """The members that one client sees, and the names by which it may call them."""
+
+    listing: Listing
+    by_name: Mapping[str, AgentTool] = field(repr=False)
+
+    @classmethod
+    def of(cls, tools: Iterable[AgentTool]) -> "MemberView":
+        """Return the view of members in any order. A tool with another name here has none of its own."""
+        listing = Listing.of(tools)
+        names: dict[str, AgentTool] = {}
+        for tool in listing.tools:
+            if not tool.is_renamed:
+                names.setdefault(tool.alias, tool)
+                names.setdefault(tool.tool, tool)
+        names |= {tool.name: tool for tool in listing.tools}
+        return cls(listing, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """The tools of a toolset, whoever asks, and what of its definition has no effect."""
+
+    tools: tuple[AgentTool, ...]
+    problems: tuple[MemberProblem, ...]
+    pinned: tuple[str, ...]
+    former_names: Mapping[str, str] = field(default_factory=dict)
+    _views: "OrderedDict[Any, MemberView]" = field(default_factory=OrderedDict, repr=False)
+
+    def view(self, viewer: Viewer) -> MemberView:
+        """Return the members that the viewer may call."""
+        key = (viewer.providers, viewer.tags)
+        found = self._views.get(key)
+        if found is None:
+            found = self._views[key] = MemberView.of(tool for tool in self.tools if may_see(viewer, tool))
+            while len(self._views) > _MAX_CACHED_VIEWS:
+                self._views.popitem(last=False)
+        return found
+
+    def unknown(self, name: str, view: MemberView, *, toolset: str) -> NotFound:
+        """Return the error for a name that a view does not have: what the tool is called now, that it was
+        removed, or similar names.
+        """
+        canonical = self.former_names.get(name, name)
+        for tool in view.listing.tools:
+            if canonical in (tool.tool, tool.alias):
+                return not_found(f"{name} is called {tool.name} in the toolset {toolset}.", [tool.name])
+        if name in self.former_names:
+            return NotFound(f"{name} was removed from the toolset {toolset}: list its tools again.")
+        similar = closest(name, (tool.name for tool in view.listing.tools), limit=3)
+        return not_found(f"The toolset {toolset} has no tool {name}.", similar)
+
+
+def resolve_members(definition: StoredDefinition, snapshot: Snapshot) -> Members:
+    """Return the members of a definition among the tools of a snapshot."""
+    problems: list[MemberProblem] = []
+    chosen = _chosen(definition, snapshot, problems)
+    changes: dict[str, MemberChange] = {}
+    for name, change in definition.changes.items():
+        found = snapshot.by_name.get(name)
+        if found is None or found.tool not in chosen:
+            problems.append(MemberProblem("change", name, "The toolset has no tool of this name now."))
+        else:
+            changes[found.tool] = change
+    renamed = {change.name: tool for tool, change in changes.items() if change.name is not None}
+    tools = []
+    for tool in chosen.values():
+        owner = renamed.get(tool.name, tool.tool)
+        own = changes.get(tool.tool)
+        if owner != tool.tool and (own is None or own.name is None):
+            detail = f"{owner} has its name in this toolset, so {tool.tool} is left out: give it another one."
+            problems.append(MemberProblem("name", tool.tool, detail))
+            continue
+        tools.append(tool if own is None else _changed(tool, own, problems))
+    pinned = _pinned(definition, tools, problems)
+    return Members(tuple(tools), tuple(problems), pinned, definition.former_names)
+
+
+def _chosen(
+    definition: StoredDefinition, snapshot: Snapshot, problems: list[MemberProblem]
+) -> dict[str, AgentTool]:
+    """Return the members by canonical name, as the registry has them."""
+    chosen: dict[str, AgentTool] = {}
+    for name in definition.tools:
+        tool = snapshot.by_name.get(name)
+        if tool is None:
+            problems.append(MemberProblem("tool", name, "There is no enabled tool of this name."))
+        else:
+            chosen[tool.tool] = tool
+    for kind, name, found in _selections(definition, snapshot):
+        members = list(found)
+        chosen |= {tool.tool: tool for tool in members}
+        if not members:
+            problems.append(MemberProblem(kind, name, "No enabled tool matches it."))
+    for name in definition.exclude:
+        tool = snapshot.by_name.get(name)
+        if tool is not None:
+            chosen.pop(tool.tool, None)
+    if definition.read_only:
+        return {name: tool for name, tool in chosen.items() if tool.read_only}
+    return chosen
+
+
+def _selections(
+    definition: StoredDefinition, snapshot: Snapshot
+) -> Iterator[tuple[ProblemKind, str, Iterable[AgentTool]]]:
+    for provider in definition.providers:
+        yield "provider", provider, (tool for tool in snapshot.tools if tool.provider == provider)
+    for tag in definition.tags:
+        yield "tag", tag, (tool for tool in snapshot.tools if tag in tool.registrar_tags)
+    for text in definition.search:
+        words = text.casefold().split()
+        yield "search", text, (tool for tool in snapshot.tools if _has_words(tool, words))
+
+
+def _has_words(tool: AgentTool, words: list[str]) -> bool:
+    text = " ".join((tool.tool, tool.description, *tool.tags)).casefold()
+    return all(word in text for word in words)
+
+
+def _changed(tool: AgentTool, change: MemberChange, problems: list[MemberProblem]) -> AgentTool:
+    inputs = tool.inputs_json
+    if change.presets:
+        schema, unknown = without_inputs(tool.inputs, change.presets)
+        inputs = orjson.dumps(schema)
+        problems += (
+            MemberProblem("preset", f"{tool.tool}{pointer}", "The tool has no input of this name.")
+            for pointer in unknown
+        )
+    name = change.name or tool.name
+    return replace(
+        tool,
+        name=name,
+        is_renamed=name != tool.name,
+        title=tool.title if change.title is None else change.title,
+        description=tool.description if change.description is None else change.description,
+        inputs_json=inputs,
+        presets=change.presets,
+    ).stamped()
+
+
+def _pinned(
+    definition: StoredDefinition, tools: list[AgentTool], problems: list[MemberProblem]
+) -> tuple[str, ...]:
+    names = {name: tool.name for tool in tools for name in (tool.alias, tool.tool, tool.name)}
+    problems += (
+        MemberProblem("pinned", name, "The toolset has no tool of this name now.")
+        for name in definition.pinned
+        if name not in names
+    )
+    return tuple(dict.fromkeys(names[name] for name in definition.pinned if name in names))
