@@ -89,7 +89,7 @@ CORS_EXPOSED_HEADERS = (
 )  # fmt: skip
 CORS_ALLOWED_HEADERS = (
     "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
-    "Last-Event-ID", "Prefer", "X-API-Key", "X-Timeout-Ms",
+    "Last-Event-ID", "Prefer", "X-API-Key", "X-Call-Interface", "X-Timeout-Ms",
 )  # fmt: skip
 LARGE_BODY_PATHS = ("/providers", "/import")
 

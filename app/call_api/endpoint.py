@@ -34,8 +34,10 @@ from app.protocols.base import Result
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head
+from app.utcp.render import INTERFACE_HEADER
 
 _JSON: Final = b"application/json"
+_INTERFACE: Final = INTERFACE_HEADER.lower().encode()
 _RETRY_AFTER: Final = b"10"
 """Seconds after which a client reads the state of its approval."""
 _MILLISECONDS: Final = re.compile(rb"0*[1-9][0-9]{0,8}")
@@ -72,6 +74,8 @@ async def call_tool(request: Request) -> Response:
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
+    if head.get(_INTERFACE) == b"utcp":
+        call.interface = "utcp"
     if scope["query_string"]:
         dry_run, call.text_arguments = read_query(scope["query_string"])
         if dry_run:

@@ -86,6 +86,14 @@ class CallRequestHeaders(BaseModel):
         "that schema: see `X-Response-Violations`. The value `false` turns one off.",
         examples=["decode-response, validate-response"],
     )
+    interface: str = Field(
+        "",
+        alias="X-Call-Interface",
+        max_length=1000,
+        description="`utcp` where the call follows the call template of a manual, which has this header: the "
+        "record of the call says so. Any other value has no effect.",
+        examples=["utcp"],
+    )
     idempotency_key: str = Field(
         "",
         alias="Idempotency-Key",

@@ -39,6 +39,10 @@ UpstreamStatusOption = Annotated[
     int | None,
     typer.Option("--upstream-status", help="Only calls with this response status of the upstream."),
 ]
+InterfaceOption = Annotated[
+    str | None,
+    typer.Option("--interface", help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
+]
 SafeOption = Annotated[
     bool | None,
     typer.Option("--safe/--effects", help="Only calls of tools without (or with) effects."),
@@ -57,6 +61,7 @@ class CallFilter:
     provider: str | None
     key_id: str | None
     outcome: str | None
+    interface: str | None
     status: int | None
     upstream_status: int | None
     safe: bool | None
@@ -71,6 +76,7 @@ def list_calls(
     provider: ProviderOption = None,
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
+    interface: InterfaceOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -88,7 +94,9 @@ def list_calls(
     q: QueryOption = None,
 ) -> None:
     """List the records of calls, newest first."""
-    chosen = CallFilter(tool, provider, key_id, outcome, status, upstream_status, safe, min_duration_ms)
+    chosen = CallFilter(
+        tool, provider, key_id, outcome, interface, status, upstream_status, safe, min_duration_ms
+    )
     times = {
         "since": None if since is None else parse_time(since, option="--since", ago=True),
         "until": None if until is None else parse_time(until, option="--until", ago=True),
@@ -105,6 +113,7 @@ def tail_calls(
     provider: ProviderOption = None,
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
+    interface: InterfaceOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -115,7 +124,9 @@ def tail_calls(
     A lost connection is opened again, and continues after the last call.
     """
     session = ctx.obj
-    chosen = CallFilter(tool, provider, key_id, outcome, status, upstream_status, safe, min_duration_ms)
+    chosen = CallFilter(
+        tool, provider, key_id, outcome, interface, status, upstream_status, safe, min_duration_ms
+    )
     try:
         records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)
         for call in records:
@@ -147,10 +158,11 @@ def show_call(
     session.output.document(session.gateway.get(path).json())
 
 
-_COLUMNS = ("TIME", "TOOL", "CALLER", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")
+_COLUMNS = ("TIME", "TOOL", "CALLER", "INTERFACE", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")
 
 
 def _row(call: Mapping[str, Any]) -> tuple[object, ...]:
     duration = f"{call['duration_ms']:.1f}"
+    begin = (call["at"], call["tool"], call.get("key_name") or call["key_id"], call.get("interface", ""))
     end = (call["outcome"], call["upstream_status"], call["attempts"], duration, call["response_bytes"])
-    return (call["at"], call["tool"], call.get("key_name") or call["key_id"], *end, call["id"])
+    return (*begin, *end, call["id"])

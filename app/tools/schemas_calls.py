@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from app.call_log.entries import Interface
 from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
 from app.pagination import PageQuery
@@ -31,6 +32,7 @@ class CallSelection(BaseModel):
         description="ok, invalid-response (validated, and not as the tool's outputs say), cancelled, "
         "running, unknown (its end was never recorded), or the slug of a problem.",
     )
+    interface: Interface | None = Field(None, description="The interface by which the call came.")
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(
         None, description="HTTP status of the response."
     )
@@ -112,6 +114,10 @@ class CallView(BaseModel):
     )
     key_name: str | None = Field(
         description="Name of the client's API key; null where the requesting key may not see that key."
+    )
+    interface: Interface = Field(
+        description="The interface by which the call came: `rest`; `utcp` where it followed a manual's call "
+        "template; `mcp`; `tool-calls`; `approval` where it was made once another key had approved it."
     )
 
     @classmethod

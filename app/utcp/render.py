@@ -25,6 +25,8 @@ _HEADS: Final = {
     1: b'{"utcp_version":"1.0.1","manual_version":"1.0.0","tools":[',
     0: b'{"version":"0.2.3","tools":[',
 }
+INTERFACE_HEADER: Final = "X-Call-Interface"
+"""The header by which a call says that it follows a manual; every released client sends static headers."""
 GATEWAYS: Final = "x-gateways"
 """The member of a call template that lists the gateways a call passes; every released client ignores it."""
 _TEMPLATE_KEYS: Final = {
@@ -134,7 +136,10 @@ def _tool(entry: ManualToolEntry, inputs: Schema, outputs: Schema, version: Manu
         "http_method": "POST",
         "url": entry.call_url.translate(_UNSAFE_IN_TEMPLATES),
         "content_type": "application/json",
-        "headers": {"Accept": _STREAM_TYPES if entry.as_stream else "application/json"},
+        "headers": {
+            "Accept": _STREAM_TYPES if entry.as_stream else "application/json",
+            INTERFACE_HEADER: "utcp",
+        },
         "body_field": "body",
         "auth": _AUTH,
     }

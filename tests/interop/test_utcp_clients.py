@@ -63,6 +63,9 @@ def test_a_released_client_discovers_and_calls_every_auth_kind(
     assert result["success"], result["errors"]
     assert sorted(result["tools"]) == sorted(f"gw.{name}" for name in alias.values())
     assert result["found"]
+    with gateway.client() as client:
+        records = client.get("/calls", params={"provider": library, "limit": len(calls)}).json()["items"]
+    assert {record["interface"] for record in records} == {"utcp"}
     search, loan, members, stock, popular = (one.get("ok", one) for one in result["results"])
     assert search["items"], search
     assert all(book["available"] for book in search["items"])

@@ -119,6 +119,7 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
                 ("all", everything, {}),
                 ("failed", everything, {"outcome": "not-found"}),
                 ("slow", everything, {"min_duration_ms": 100}),
+                ("mcp", everything, {"interface": "mcp"}),
                 ("provider", by_provider, {}),
                 ("tag", by_tag, {}),
             )
@@ -129,10 +130,10 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
         await api.tool(tools["outer"], "new", {"url": "https://x.example/n"})
         made = {
             "hidden": entry("inner.a"),
-            "slow": entry("inner.a", duration_ms=100.0),
+            "slow": entry("inner.a", duration_ms=100.0, interface="mcp"),
             "failed": entry("no.such", provider="", outcome="not-found", status=404),
             "new": entry("outer.new"),
-            "last": entry("outer.b", outcome="not-found", duration_ms=500.0),
+            "last": entry("outer.b", outcome="not-found", duration_ms=500.0, interface="mcp"),
         }
         for one in made.values():
             await store(api, one)
@@ -140,6 +141,7 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
             "all": list(made),
             "failed": ["failed", "last"],
             "slow": ["slow", "last"],
+            "mcp": ["slow", "last"],
             "provider": ["new", "last"],
             "tag": ["new", "last"],
         }

@@ -207,8 +207,10 @@ async def test_calls_are_found_by_their_outcome(api, library, upstream):
     post = {"url": f"{upstream.url}/respond/404/problem", "http_method": "POST"}
     await api.tool(library["library"], "post", post)
     found = (await client.post("/tools/library.get/call", json={})).headers["x-call-id"]
-    missing = (await client.post("/tools/library.post/call", json={})).headers["x-call-id"]
-    nothing = (await client.post("/tools/library.none/call", json={})).headers["x-call-id"]
+    by_manual = {"X-Call-Interface": "utcp"}
+    missing = (await client.post("/tools/library.post/call", json={}, headers=by_manual)).headers["x-call-id"]
+    unknown = {"X-Call-Interface": "mcp"}
+    nothing = (await client.post("/tools/library.none/call", json={}, headers=unknown)).headers["x-call-id"]
     await api.services.call_log.flush()
 
     async def ids(**query):
@@ -221,6 +223,8 @@ async def test_calls_are_found_by_their_outcome(api, library, upstream):
     assert await ids(upstream_status=200, status=200) == {found}
     assert await ids(safe="true") == {found}
     assert await ids(safe="false") == {missing}
+    assert await ids(interface="utcp") == {missing}
+    assert await ids(interface="rest") == {found, nothing}
     assert await ids(call_id=found) == {found}
     assert await ids(min_duration_ms=0) == {found, missing, nothing}
     assert await ids(min_duration_ms=3_600_000) == set()
@@ -232,7 +236,7 @@ async def test_calls_are_found_by_their_outcome(api, library, upstream):
     assert (await reader.get(f"/calls/{found[:-4]}0000")).status_code == 404
     limited = await api.client("calls:read", providers=["other"])
     assert (await limited.get(f"/calls/{found}")).status_code == 404
-    for wrong in ("status=5", "min_duration_ms=nan", "safe=perhaps", "call_id=1"):
+    for wrong in ("status=5", "min_duration_ms=nan", "safe=perhaps", "call_id=1", "interface=soap"):
         assert (await reader.get(f"/calls?{wrong}")).status_code == 422
 
 

@@ -11,7 +11,7 @@ CALL = {
     "id": "019a0000-0000-7000-8000-000000000001", "at": "2026-11-22T09:00:00Z", "key_id": "k1",
     "provider": "library", "tool": "library.a", "outcome": "ok", "status": 200, "upstream_status": 200,
     "duration_ms": 12.52, "request_bytes": 1, "response_bytes": 420, "attempts": 1, "safe": True,
-    "key_name": "billing agent",
+    "key_name": "billing agent", "interface": "mcp",
 }  # fmt: skip
 COUNTS = {
     "calls": 3, "errors": 1, "mean_ms": 5.25, "p50_ms": 4.0, "p95_ms": 9.0, "p99_ms": None, "max_ms": 9.5,
@@ -49,12 +49,12 @@ def test_tail_continues_after_a_lost_connection_and_ends_when_the_key_is_revoked
         stream(event("call", numbered(1)), event("call", numbered(2)), event("gateway-error", STOPPING)),
         stream(event("call", numbered(3, tool="library.\x1b[2Jb")), event("gateway-error", REVOKED)),
     )
-    done = run("calls", "tail", "--provider", "library", "--slower-than", "5", "--json")
+    done = run("calls", "tail", "--provider", "library", "--slower-than", "5", "--interface", "mcp", "--json")
     assert [orjson.loads(line)["id"][-1] for line in done.out.splitlines()[:3]] == ["1", "2", "3"]
     assert done.code == 1
     assert "Revoked" in done.err
     assert done.err.count("connecting again") == 2
-    assert stub.seen[0].query == {"provider": "library", "min_duration_ms": "5.0"}
+    assert stub.seen[0].query == {"provider": "library", "interface": "mcp", "min_duration_ms": "5.0"}
     assert [seen.headers.get("last-event-id", "")[-1:] for seen in stub.seen] == ["", "1", "2"]
 
 
@@ -65,6 +65,7 @@ def test_tail_writes_a_line_without_control_characters_for_each_call(run: Run, s
     assert "\x1b" not in done.out
     assert done.out.split()[:2] == ["2026-11-22T09:00:00Z", "library.\ufffd[2Jb"]
     assert "12.5" in done.out
+    assert "  mcp  " in done.out
 
 
 def test_tail_fails_at_once_without_a_first_connection(run: Run, stub: Any) -> None:

@@ -51,7 +51,7 @@ TEMPLATE = {
     "http_method": "POST",
     "url": "https://gw.example/tools/weather_get/call",
     "content_type": "application/json",
-    "headers": {"Accept": "application/json"},
+    "headers": {"Accept": "application/json", "X-Call-Interface": "utcp"},
     "body_field": "body",
     "auth": {
         "auth_type": "api_key",
@@ -106,7 +106,7 @@ def test_a_tool_that_streams_has_the_chunk_size_of_its_upstream(render, key, kin
     template = orjson.loads(render(entry(as_stream=True, chunk_size=6)))[key]
     accept = "application/x-ndjson;form=values, application/octet-stream"
     assert template == {
-        **TEMPLATE, kind[0]: kind[1], "headers": {"Accept": accept}, "timeout": 86_400_000, "chunk_size": 6,
+        **TEMPLATE, kind[0]: kind[1], "headers": {"Accept": accept, "X-Call-Interface": "utcp"}, "timeout": 86_400_000, "chunk_size": 6,
     }  # fmt: skip
     assert "chunk_size" not in orjson.loads(render(entry(as_stream=True)))[key]
 
