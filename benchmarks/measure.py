@@ -34,6 +34,8 @@ class Request:
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = field(default_factory=lambda: ARGUMENTS)
+    expect: str = RESPONSE_MARKER
+    """Contained in each response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +86,13 @@ class Driver:
 
 @contextmanager
 def driver(port: int, requests: Sequence[Request]) -> Iterator[Driver]:
-    """Run a load process that sends these requests in turn."""
+    """Run a load process that sends these requests in turn; all expect the same."""
     plan = {
         "port": port,
         "requests": [
             {"target": one.target, "headers": dict(one.headers), "body": one.body} for one in requests
         ],
-        "expect": RESPONSE_MARKER,
+        "expect": requests[0].expect,
     }
     command = [sys.executable, "-m", "benchmarks.load"]
     with subprocess.Popen(

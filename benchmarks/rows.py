@@ -11,12 +11,21 @@ from pathlib import Path
 import asyncpg
 from redis import Redis
 
-from benchmarks import others
+from benchmarks import agents, others
 from benchmarks.gateway import Client, LoadedGateway, gateway, register
 from benchmarks.measure import Load, LoadFailed, Measurement, Request, measure
 from benchmarks.nginx import nginx
 from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
-from benchmarks.shape import CLIENT_ID, CLIENT_SECRET, WIDE, document, oauth2_document, wide_document
+from benchmarks.shape import (
+    ARGUMENTS,
+    CLIENT_ID,
+    CLIENT_SECRET,
+    RESPONSE_MARKER,
+    WIDE,
+    document,
+    oauth2_document,
+    wide_document,
+)
 from benchmarks.venvs import NotInstalled
 
 SLOW_ROW_DIVISOR = 5
@@ -195,6 +204,36 @@ def _calls(loaded: LoadedGateway) -> list[Request]:
     return [Request(target, headers) for target in loaded.tools]
 
 
+def _agents(context: RowContext) -> Iterator[Row]:
+    """The interfaces for agents beside the REST call of the same tools in the same process."""
+    loaded = _loaded(context, 10)
+    yield Row("utcp-gateway, REST call", loaded.server, _calls(loaded))
+    modern, legacy = agents.mcp_calls(loaded, expect=RESPONSE_MARKER)
+    yield Row(f"utcp-gateway, /mcp call ({agents.MODERN})", loaded.server, modern)
+    yield Row(f"utcp-gateway, /mcp call ({agents.LEGACY})", loaded.server, legacy)
+    for count in (1, 8):
+        requests = agents.tool_calls(loaded, count, expect=RESPONSE_MARKER)
+        name = f"utcp-gateway, /tool-calls with {count}"
+        yield Row(name, loaded.server, requests, share=count)
+    for name, request in agents.requests_without_calls(loaded).items():
+        yield Row(f"utcp-gateway, {name}", loaded.server, [request])
+
+
+def _mcp_lists(context: RowContext) -> Iterator[Row]:
+    """The list of 1,000 tools."""
+    loaded = _loaded(context, agents.LISTED_TOOLS)
+    name = f"utcp-gateway, tools/list of {agents.LISTED_TOOLS:,}"
+    yield Row(name, loaded.server, [agents.full_list(loaded)], share=SLOW_ROW_DIVISOR)
+
+
+def _lowlevel(context: RowContext) -> Iterator[Row]:
+    server = context.stack.enter_context(agents.lowlevel(context.upstream, context.folder))
+    params = {"name": "get0", "arguments": ARGUMENTS}
+    for build, version in ((agents.rpc, agents.MODERN), (agents.legacy_rpc, agents.LEGACY)):
+        request = build("tools/call", params, {}, expect=RESPONSE_MARKER)
+        yield Row(f"official low-level server ({version})", server, [request], share=SLOW_ROW_DIVISOR)
+
+
 def _contextforge(version: str) -> Callable[[RowContext], Iterator[Row]]:
     def row(context: RowContext) -> Iterator[Row]:
         started = others.contextforge(version, context.upstream, context.folder)
@@ -218,6 +257,9 @@ ROWS: dict[str, Callable[[RowContext], Iterator[Row]]] = {
     "kinds": _kinds,
     "limits": _limits,
     "recorded": _recorded,
+    "agents": _agents,
+    "mcp-lists": _mcp_lists,
+    "mcp-lowlevel": _lowlevel,
     "contextforge-1.1.0": _contextforge("1.1.0"),
     "contextforge-1.0.6": _contextforge("1.0.6"),
     "fastmcp": _fastmcp,
