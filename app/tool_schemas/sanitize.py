@@ -145,7 +145,7 @@ def _with_object(schema: Schema, name: str) -> Sanitized:
     if "object" in ([types] if isinstance(types, str) else types):
         root = {**target, "type": "object"} if "type" in target else {"type": "object", **target}
         return Sanitized(root)
-    definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    definitions: Schema = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
     member = {key: value for key, value in schema.items() if key not in (*definitions, "$schema")}
     rebased = rebase(member, f"/properties/{name}")
     wrapped = {"type": "object", "properties": {name: rebased}, "required": [name]}
