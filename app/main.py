@@ -77,19 +77,24 @@ EDGES: Final[tuple[Edge, ...]] = (
     reference_pages,
 )
 
-FAST_ROUTES: Final = (FastRoute(call_api.CALL_ROUTE),)
+FAST_ROUTES: Final = (
+    FastRoute(call_api.CALL_ROUTE),
+    # Clients of MCP try GET; its endpoint rejects it after the checks that precede the method.
+    *(FastRoute(route, ("POST", "GET", "DELETE")) for route in mcp_server.ROUTES),
+)
 """The routes that are served ahead of FastAPI; each is also added by its edge."""
 
 CORS_EXPOSED_HEADERS = (
     KEY_EXPIRY, "Age", "Deprecation", "ETag", "Idempotency-Replayed", "Link", "Location",
     "Preference-Applied", "RateLimit",
-    "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset", "Retry-After", "Sunset",
-    "X-Cache",
+    "Mcp-Session-Id", "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset",
+    "Retry-After", "Sunset", "WWW-Authenticate", "X-Cache",
     "X-Call-Id", "X-Error-Source", "X-Response-Violations", "X-Upstream-Status",
 )  # fmt: skip
 CORS_ALLOWED_HEADERS = (
     "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
-    "Last-Event-ID", "Prefer", "X-API-Key", "X-Call-Interface", "X-Timeout-Ms",
+    "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
+    "X-API-Key", "X-Call-Interface", "X-Timeout-Ms",
 )  # fmt: skip
 LARGE_BODY_PATHS = ("/providers", "/import")
 
@@ -119,8 +124,8 @@ def lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Any]]]:
     """Return the lifespan of an application with these settings.
 
-    It puts into `request.state` the `services` that all edges share, the `manuals` of discovery, the `probes`
-    of health, and the `connections` of clients, which the HTTP server counts and bounds.
+    It puts into `request.state` the `services` that all edges share, the `manuals` of discovery, the server
+    `mcp`, the `probes` of health, and the `connections` of clients, which the HTTP server counts and bounds.
     """
 
     @asynccontextmanager
@@ -140,6 +145,7 @@ def lifespan(
             yield {
                 "services": services,
                 "manuals": discovery.open_manuals(services),
+                "mcp": mcp_server.open_server(services),
                 "probes": health.HealthProbes(services.database, services.redis),
                 "connections": connections,
             }

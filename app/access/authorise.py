@@ -5,7 +5,8 @@
     Depends(anonymous_if("utcp_anonymous"))   the same, public for reading where that setting is true
     Depends(requires_key)                     a route for any valid key, whatever its scopes
     Depends(public_route)                     public: no key is needed
-    endpoint.scope = "tools:call"             a plain Starlette route, which calls `authorise()` itself
+    endpoint.scope = "tools:call"             a plain Starlette route, which calls `authorise()` itself;
+                                              its attribute `alternative_scopes` is as in `requires_any`
 
 A route that declares none of these fails the test that visits all routes (`declared_scope`).
 """
@@ -177,7 +178,7 @@ async def authorise_route(connection: HTTPConnection, route: BaseRoute) -> None:
     on_endpoint = getattr(getattr(route, "endpoint", None), "scope", None)
     if isinstance(on_endpoint, str):
         if on_endpoint != PUBLIC:
-            await authorise(connection, cast("Scope", on_endpoint))
+            await authorise(connection, cast("Scope", on_endpoint), *alternative_scopes(route))
         return
     requirement = _requirement(getattr(route, "dependant", None))
     if isinstance(requirement, Requires):
@@ -197,6 +198,11 @@ def declared_scope(route: BaseRoute) -> str | None:
 
 def alternative_scopes(route: BaseRoute) -> tuple[Scope, ...]:
     """Return the scopes that a route admits in place of `declared_scope`."""
+    on_endpoint: tuple[Scope, ...] | None = getattr(
+        getattr(route, "endpoint", None), "alternative_scopes", None
+    )
+    if on_endpoint is not None:
+        return on_endpoint
     requirement = _requirement(getattr(route, "dependant", None))
     return requirement.alternatives if isinstance(requirement, Requires) else ()
 

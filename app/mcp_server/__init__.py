@@ -2,7 +2,12 @@
 
 from fastapi import FastAPI
 
+from app.mcp_server.endpoint import ROUTES
+from app.mcp_server.server import McpServer, open_server
+
+__all__ = ["ROUTES", "McpServer", "install", "open_server"]
+
 
 def install(app: FastAPI) -> None:
-    """Add its routes."""
-    del app
+    """Add its routes, which find the server in `request.state.mcp`."""
+    app.router.routes.extend(ROUTES)

@@ -181,6 +181,7 @@ class GatewayApp(FastAPI):
             await fast.reject(route, scope, receive, send)
             return
         admission.running += 1
+        scope["admission"] = admission
         try:
             if self.uses_fast_routes:
                 scope["app"] = self

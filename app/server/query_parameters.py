@@ -33,6 +33,7 @@ EXEMPT: Final = (
     "/problems",
     "/scopes",
     "/tools/{name}/call",
+    "/toolsets/{name}/mcp",
 )
 """Paths, with all below them, at which any query parameter is allowed.
 

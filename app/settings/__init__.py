@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from app.security.rate_limit import RateLimit
+from app.settings.agents import AgentSettings
 from app.settings.api_description import ApiDescriptionSettings
 from app.settings.http_server import HttpServerSettings
 from app.settings.operation import OperationSettings
@@ -20,7 +21,12 @@ from app.settings.word_list import WordList
 
 
 class Settings(
-    HttpServerSettings, OutboundSettings, ProgramSettings, OperationSettings, ApiDescriptionSettings
+    HttpServerSettings,
+    OutboundSettings,
+    ProgramSettings,
+    OperationSettings,
+    AgentSettings,
+    ApiDescriptionSettings,
 ):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""
 

@@ -1,0 +1,231 @@
+"""`tools/call`: a call of the gateway's one execution, and its result as MCP has it."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final
+
+from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
+from app.calls.disconnect import DisconnectWatch
+from app.calls.idempotency_store import read_idempotency_key
+from app.errors import BadRequest, GatewayError, NotFound, scopes_missing
+from app.mcp_server.exchange import Exchange, Response
+from app.mcp_server.header_values import check_mirrored
+from app.mcp_server.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, OWN_PREFIX, RpcError, result_envelope
+from app.mcp_server.response_stream import ResponseStream
+from app.mcp_server.results import call_result
+from app.mcp_server.server import MODERN_META
+from app.mcp_server.tool_lists import RenderedTool
+from app.meta_tools import META_TOOL_NAMES, call_meta_tool
+from app.streaming.connection import until_disconnected
+from app.streaming.http_messages import BytesResponse
+from app.telemetry.unexpected import log_unexpected_error
+from app.tool_results import ModelResult, ResultBudget, read_result
+from app.toolsets import AgentTool, ToolCollection
+
+IDEMPOTENCY_META: Final = f"{OWN_PREFIX}idempotencyKey"
+"""The member of `_meta` that takes the place of the header Idempotency-Key."""
+_TRACE: Final = ("traceparent", "tracestate", "baggage")
+_DISCONNECTED: Final = 499
+
+
+async def call_tool(exchange: Exchange) -> Response:
+    """Return the response to `tools/call`; raise RpcError, and Forbidden without the scope `tools:call`."""
+    params = exchange.rpc.params
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise RpcError(INVALID_PARAMS, '"params.name" is a string.')
+    if arguments is None:
+        arguments = {}
+    if not isinstance(arguments, dict):
+        raise RpcError(INVALID_PARAMS, '"params.arguments" is an object.')
+    if name not in META_TOOL_NAMES and not exchange.collection.principal.has_scope("tools:call"):
+        raise scopes_missing("The API key lacks the scope `tools:call`.", ["tools:call"])
+    stream = ResponseStream(exchange.request, exchange.services.streams, exchange.rpc.progress_token)
+    stream.arm()
+    call = ToolCall(exchange, stream)
+    try:
+        result = await call.run(name, arguments)
+    except ClientDisconnected:
+        await stream.disarm()
+        # Only the status is used, for the metrics.
+        return BytesResponse(b"", [], status_code=_DISCONNECTED)
+    except Exception as error:
+        await stream.disarm()
+        if not stream.has_begun:
+            raise
+        return stream.finish(_late_error(error).envelope(exchange.rpc.id))
+    except BaseException:
+        await stream.disarm()
+        raise
+    await stream.disarm()
+    message = result_envelope(exchange.rpc.id, result)
+    if stream.has_begun:
+        return stream.finish(message)
+    return exchange.json_response(message, call.headers)
+
+
+def _late_error(error: Exception) -> RpcError:
+    """Return the error to send where the response has begun."""
+    if isinstance(error, RpcError):
+        return error
+    known = error if isinstance(error, GatewayError) else log_unexpected_error(error)
+    return RpcError(INTERNAL_ERROR, known.detail)
+
+
+class ToolCall:
+    """One request `tools/call`. `headers` are those of its response."""
+
+    def __init__(self, exchange: Exchange, stream: ResponseStream) -> None:
+        self._exchange = exchange
+        self._stream = stream
+        self.headers: list[tuple[bytes, bytes]] = []
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> bytes:
+        """Return the result as JSON; raise RpcError for an unknown tool."""
+        collection = self._exchange.collection
+        if name in META_TOOL_NAMES:
+            result = await call_meta_tool(name, arguments, collection, call=self._call_found)
+            return result if isinstance(result, bytes) else self._render(result, None)
+        rendered, arguments = await self._rendered(collection, name, arguments)
+        return await self._call(name, arguments, rendered, is_direct=True)
+
+    async def _rendered(
+        self, collection: ToolCollection, name: str, arguments: dict[str, Any]
+    ) -> tuple[RenderedTool | None, dict[str, Any]]:
+        """Return the tool as it is listed, and the arguments as the tool takes them.
+
+        Raise RpcError where headers do not mirror the arguments.
+        """
+        try:
+            tool = await collection.get(name)
+        except NotFound:
+            # The call gives the reason, and is recorded.
+            return None, arguments
+        rendered = self._exchange.server.lists.tool(tool)
+        if rendered.mirrored and self._exchange.rpc.is_modern:
+            check_mirrored(rendered.mirrored, self._exchange.head, arguments)
+        return rendered, _unwrapped(rendered, arguments)
+
+    async def _call_found(self, tool: AgentTool, arguments: dict[str, Any]) -> bytes:
+        """Return the result of a tool that a meta-tool calls."""
+        rendered = self._exchange.server.lists.tool(tool)
+        return await self._call(tool.name, arguments, None if rendered.json is None else rendered)
+
+    async def _call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        rendered: RenderedTool | None,
+        *,
+        is_direct: bool = False,
+    ) -> bytes:
+        exchange = self._exchange
+        settings = exchange.services.settings
+        outcome = await execute(self._request(name, arguments), exchange.services.calls)
+        if isinstance(outcome.error, ClientDisconnected):
+            raise outcome.error
+        if is_direct and isinstance(outcome.error, NotFound):
+            raise _unknown_tool(name, outcome.error)
+        self._add_headers(outcome)
+        options = exchange.collection.options
+        budget = ResultBudget(
+            max_bytes=options.max_bytes or settings.mcp_result_max, max_tokens=options.max_tokens
+        )
+        result = await self._read(outcome, budget)
+        return self._render(result, rendered)
+
+    async def _read(self, outcome: CallOutcome, budget: ResultBudget) -> ModelResult:
+        exchange = self._exchange
+        read = partial(
+            read_result,
+            outcome,
+            budget=budget,
+            base_url=exchange.services.settings.base_url,
+            on_event=self._stream.on_event,
+        )
+        result = outcome.result
+        if result is None or (result.stream is None and result.events is None) or not exchange.rpc.is_modern:
+            return await read()
+        with DisconnectWatch(
+            partial(until_disconnected, exchange.request.receive), exchange.services.streams.clock
+        ) as watch:
+            watch.begin()
+            return await read()
+
+    def _request(self, name: str, arguments: dict[str, Any]) -> CallRequest:
+        exchange = self._exchange
+        head = exchange.head
+        try:
+            target = exchange.collection.target(name)
+        except NotFound as error:
+            raise _unknown_tool(name, error) from None
+        return CallRequest(
+            exchange.collection.principal,
+            target.tool,
+            exchange.route,
+            interface="mcp",
+            presets=target.presets,
+            argument_repair=exchange.collection.options.argument_repair,
+            arguments=arguments,
+            idempotency_key=_idempotency_key(head, exchange.rpc.meta),
+            cdn_loop=head.get(b"cdn-loop", b""),
+            trace_headers=head if b"traceparent" in head else _trace_headers(exchange.rpc.meta),
+            # The end of a connection is the cancellation of a modern client, but not of a legacy one.
+            disconnected=(
+                partial(until_disconnected, exchange.request.receive) if exchange.rpc.is_modern else None
+            ),
+        )
+
+    def _add_headers(self, outcome: CallOutcome) -> None:
+        self.headers.append((b"x-call-id", outcome.call_id.encode()))
+        if outcome.rate_limit_state is not None:
+            limits = outcome.rate_limit_state.headers()
+            self.headers += [(name.lower().encode(), value.encode()) for name, value in limits.items()]
+
+    def _render(self, result: ModelResult, rendered: RenderedTool | None) -> bytes:
+        settings = self._exchange.services.settings
+        is_modern = self._exchange.rpc.is_modern
+        url = f"{settings.base_url}/calls/{result.call_id}" if settings.mcp_embed_binaries else None
+        return call_result(
+            result,
+            rendered,
+            is_modern=is_modern,
+            structured_max=settings.mcp_structured_max,
+            resource_url=url,
+            server_info=MODERN_META if is_modern else None,
+        )
+
+
+def _unwrapped(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments by the tool's own schema, where the listed one has a property around it."""
+    if rendered.inputs is None or not rendered.inputs.is_wrapped:
+        return arguments
+    inner = rendered.inputs.unwrap(arguments)
+    return inner if isinstance(inner, dict) else arguments
+
+
+def _unknown_tool(name: str, error: NotFound) -> RpcError:
+    data = {"detail": error.detail, "hint": error.hint, **error.extra}
+    return RpcError(INVALID_PARAMS, f"Unknown tool: {name}", data=data)
+
+
+def _idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> str | None:
+    given = meta.get(IDEMPOTENCY_META)
+    value = head.get(b"idempotency-key", None if given is None else str(given).encode())
+    if value is None:
+        return None
+    try:
+        return read_idempotency_key(value)
+    except BadRequest as error:
+        raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
+
+
+def _trace_headers(meta: Mapping[str, Any]) -> Mapping[bytes, bytes]:
+    """Return the trace context of the body (W3C Trace Context), which is used without that of the head."""
+    if "traceparent" not in meta:
+        return {}
+    return {
+        name.encode(): meta[name].encode("latin-1", "replace")
+        for name in _TRACE
+        if isinstance(meta.get(name), str)
+    }

@@ -1,0 +1,92 @@
+"""The routes `/mcp` and `/toolsets/{name}/mcp`: plain Starlette, served ahead of the framework.
+
+A request is checked in the order of the specification (2026-07-28, "Streamable HTTP"): its Host and Origin,
+its key, its method and its body as HTTP, whose errors are problems as on every route; then its message, whose
+errors are those of JSON-RPC.
+"""
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from app.access import authorise
+from app.errors import GatewayError, MethodNotAllowed, UnsupportedMediaType
+from app.mcp_server.exchange import Exchange, Response
+from app.mcp_server.jsonrpc import INTERNAL_ERROR, RpcError
+from app.mcp_server.messages import Message, read_message
+from app.mcp_server.methods import dispatch
+from app.mcp_server.server import McpServer
+from app.services import Services
+from app.streaming.http_messages import BytesResponse, read_body, read_head
+from app.telemetry.unexpected import log_unexpected_error
+from app.toolsets.collections import ListMode
+
+
+async def serve_registry(request: Request) -> Response:
+    """Serve the tools of the registry: those themselves, or the meta-tools where there are many."""
+    return await _serve(request, "auto")
+
+
+async def serve_all(request: Request) -> Response:
+    """Serve the tools of the registry, listed themselves however many there are."""
+    return await _serve(request, "all")
+
+
+async def serve_search(request: Request) -> Response:
+    """Serve the tools of the registry, of which the list has the meta-tools alone."""
+    return await _serve(request, "search")
+
+
+async def serve_toolset(request: Request) -> Response:
+    """Serve the tools of a toolset, in its own mode."""
+    return await _serve(request, "auto", request.scope["path_params"]["name"])
+
+
+async def _serve(request: Request, mode: ListMode, toolset: str | None = None) -> Response:
+    scope = request.scope
+    services: Services = scope["state"]["services"]
+    server: McpServer = scope["state"]["mcp"]
+    raw = scope["headers"]
+    head = read_head(raw)
+    server.origins.check(head)
+    principal = await authorise(request, "tools:call", "tools:read")
+    if scope["method"] != "POST":
+        raise MethodNotAllowed("Only POST is served here.", headers={"Allow": "POST"})
+    if not head.get(b"content-type", b"").strip(b" \t").lower().startswith(b"application/json"):
+        raise UnsupportedMediaType("Send a JSON-RPC message as application/json.")
+    settings = services.settings
+    body = await read_body(request, head, limit=settings.max_request_bytes, streams=services.streams)
+    if toolset is None:
+        collection = services.collections.registry(principal)
+    else:
+        collection = await services.collections.toolset(toolset, principal)
+    message = Message()
+    try:
+        rpc = read_message(body, head, raw, message, max_values=settings.max_argument_values)
+        if rpc is None:
+            return BytesResponse(b"", [], status_code=202)
+        return await dispatch(
+            Exchange(request, head, services, server, collection, rpc, scope["route"].path, mode)
+        )
+    except RpcError as error:
+        return error.response(message.id, is_modern=message.is_modern)
+    except GatewayError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the client gets an error of JSON-RPC, without its text.
+        known = log_unexpected_error(error)
+        return RpcError(INTERNAL_ERROR, known.detail, data=known.extra).response(
+            message.id, is_modern=message.is_modern
+        )
+
+
+for _endpoint in (serve_registry, serve_all, serve_search, serve_toolset):
+    _endpoint.scope = "tools:call"  # type: ignore[attr-defined]
+    _endpoint.alternative_scopes = ("tools:read",)  # type: ignore[attr-defined]
+
+MCP_ROUTE = Route("/mcp", endpoint=serve_registry, methods=["POST"], name="mcp")
+TOOLSET_ROUTE = Route("/toolsets/{name}/mcp", endpoint=serve_toolset, methods=["POST"], name="toolsetMcp")
+ROUTES = (
+    MCP_ROUTE,
+    Route("/mcp/all", endpoint=serve_all, methods=["POST"], name="mcpAll"),
+    Route("/mcp/search", endpoint=serve_search, methods=["POST"], name="mcpSearch"),
+    TOOLSET_ROUTE,
+)

@@ -1,0 +1,106 @@
+"""Results of calls as MCP has them (`CallToolResult`): content blocks, structured content, and errors."""
+
+import base64
+from typing import Any, Final
+
+import orjson
+
+from app import exact_json
+from app.mcp_server.jsonrpc import OWN_PREFIX
+from app.mcp_server.tool_lists import RenderedTool
+from app.tool_results import Media, ModelResult
+
+IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""The types of images that models are shown; hosts reject others."""
+
+
+def call_result(
+    result: ModelResult,
+    rendered: RenderedTool | None,
+    *,
+    is_modern: bool,
+    structured_max: int,
+    resource_url: str | None,
+    server_info: dict[str, Any] | None = None,
+) -> bytes:
+    """Return the result of `tools/call` as JSON.
+
+    A JSON body of at most `structured_max` bytes is structured content, too: only an object for a legacy
+    client, which rejects others. Where an output schema is published, the body must be valid for it: if not,
+    the result is an error that has the body, because clients raise for such a result. `resource_url` is the
+    URL of binary content; None leaves out all but images and sounds. `server_info` is that of a modern
+    result.
+    """
+    texts = [result.text]
+    is_error = result.is_error
+    structured: Any = None
+    if rendered is not None and rendered.outputs is not None and not is_error:
+        structured, deviation = _validated(result, rendered)
+        if deviation:
+            is_error = True
+            texts = [deviation, result.text]
+    elif result.body is not None and not is_error and len(result.body) <= structured_max:
+        structured = _fragment(result.body, is_modern=is_modern)
+    content: list[Any] = [{"type": "text", "text": text} for text in texts]
+    blocks = (_media(media, resource_url) for media in result.media)
+    content += [block for block in blocks if block is not None]
+    value: dict[str, Any] = {"content": content, "isError": is_error}
+    if structured is not None:
+        value["structuredContent"] = structured
+    meta = _meta(result)
+    if is_modern:
+        value["resultType"] = "complete"
+        meta |= server_info or {}
+    if meta:
+        value["_meta"] = meta
+    return exact_json.dumps(value)
+
+
+def _meta(result: ModelResult) -> dict[str, Any]:
+    meta: dict[str, Any] = {}
+    if result.call_id:
+        meta[f"{OWN_PREFIX}callId"] = result.call_id
+    if result.retry_after is not None:
+        meta[f"{OWN_PREFIX}retryAfterSeconds"] = result.retry_after
+    if result.continuation is not None:
+        meta[f"{OWN_PREFIX}continuation"] = result.continuation
+    return meta
+
+
+def _fragment(body: bytes, *, is_modern: bool) -> Any:
+    """Return the JSON of a body as it came; None where the client takes no such value."""
+    beginning = body.lstrip()[:1]
+    if beginning == b"n" or (beginning != b"{" and not is_modern):
+        return None
+    return orjson.Fragment(body)
+
+
+def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
+    """Return the structured content for a published output schema, or a sentence about why there is none."""
+    outputs, validator = rendered.outputs, rendered.validator()
+    if outputs is None or validator is None:
+        return None, ""
+    try:
+        value = outputs.wrap(exact_json.loads(result.body or b""))
+    except ValueError:
+        return None, "The call was made, but its response is not JSON, as the published output schema says."
+    violations = validator.violations(exact_json.without_decimals(value), max_pointers=3)
+    if violations.count == 0:
+        return value, ""
+    where = ", ".join(one or "the root" for one in violations.pointers)
+    return None, f"The call was made, but its response deviates from the published output schema at {where}."
+
+
+def _media(media: Media, url: str | None) -> dict[str, Any] | None:
+    kind = media.media_type.partition(";")[0].strip().lower()
+    if kind in IMAGES:
+        return {"type": "image", "data": _base64(media), "mimeType": kind}
+    if kind.startswith("audio/"):
+        return {"type": "audio", "data": _base64(media), "mimeType": kind}
+    if url is None:
+        return None
+    return {"type": "resource", "resource": {"uri": url, "mimeType": kind, "blob": _base64(media)}}
+
+
+def _base64(media: Media) -> str:
+    return base64.b64encode(media.data).decode()

@@ -1,0 +1,45 @@
+"""The MCP server of a worker: what its requests share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, Final
+
+from app.catalog.feed import ChangeNotice
+from app.mcp_server.jsonrpc import SERVER_INFO_KEY
+from app.mcp_server.origin_check import OriginCheck
+from app.mcp_server.subscriptions import ListSubscriptions
+from app.mcp_server.tool_lists import ToolLists
+from app.services import Services
+
+SERVER_INFO: Final[dict[str, Any]] = {"name": "utcp-gateway", "version": version("utcp-gateway")}
+MODERN_META: Final[dict[str, Any]] = {SERVER_INFO_KEY: SERVER_INFO}
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """The MCP server of a worker. `origins` admits requests, `lists` renders tools, `subscriptions` has the
+    open streams of changes.
+    """
+
+    origins: OriginCheck
+    lists: ToolLists
+    subscriptions: ListSubscriptions
+
+    async def on_changes(self, changes: Sequence[ChangeNotice]) -> None:
+        """Tell the open streams; a subscriber of the change feed."""
+        self.subscriptions.on_changes(changes)
+
+
+def open_server(services: Services) -> McpServer:
+    """Return the MCP server of these services, which follows the changes that the feed announces."""
+    settings = services.settings
+    server = McpServer(
+        OriginCheck(settings),
+        ToolLists(page_size=settings.mcp_page_size),
+        ListSubscriptions(
+            max_streams=settings.mcp_max_streams, max_streams_per_key=settings.mcp_max_streams_per_key
+        ),
+    )
+    services.feed.subscribe(server.on_changes)
+    return server

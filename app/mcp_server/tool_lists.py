@@ -1,0 +1,226 @@
+"""`tools/list`: the tools of an address as MCP describes them, in pages, rendered once per version of a tool.
+
+The list depends on the address and on what the key may see, never on the connection: every worker gives the
+same bytes. A cursor names the list by a digest and the last name of its page, so that every worker continues
+it, also after a restart; once the list has changed, the client must start again.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from app.json_schema.validator import OutputValidator
+from app.mcp_server.header_values import MirroredArgument, mirrored_arguments
+from app.mcp_server.jsonrpc import INVALID_PARAMS, OWN_PREFIX, RpcError
+from app.meta_tools import META_TOOL_NAMES, meta_tools
+from app.tool_schemas.sanitize import (
+    Sanitized,
+    UnusableSchema,
+    description_for,
+    sanitize_inputs,
+    sanitize_outputs,
+)
+from app.toolsets import AgentTool, Listing, ToolCollection
+from app.toolsets.collections import ListMode
+
+AUTO_TOOLS: Final = 40
+"""Up to this many tools are listed in the mode `auto`: hosts warn of more, and models choose worse."""
+AUTO_BYTES: Final = 40_000
+"""Up to this many bytes of definitions are listed in the mode `auto`: some 10,000 tokens."""
+_MAX_RENDERED: Final = 50_000
+_MAX_PAGES: Final = 64
+_MAX_PAGE_BYTES: Final = 32 << 20
+_INLINE: Final = 50
+_DIGEST_BYTES: Final = 12
+_RESERVED: Final = frozenset(META_TOOL_NAMES)
+
+
+@dataclass(slots=True)
+class RenderedTool:
+    """A tool as MCP describes it. `json` is its member of the list, None where its schema is unusable."""
+
+    json: bytes | None = field(repr=False)
+    inputs: Sanitized | None = field(repr=False)
+    outputs: Sanitized | None = field(repr=False)
+    """The published output schema; None where none is published."""
+    mirrored: tuple[MirroredArgument, ...]
+    _validator: OutputValidator | None = field(default=None, repr=False)
+
+    def validator(self) -> OutputValidator | None:
+        """Return the validator of the published output schema."""
+        if self._validator is None and self.outputs is not None:
+            self._validator = OutputValidator(self.outputs.schema)
+        return self._validator
+
+
+def render(tool: AgentTool) -> RenderedTool:
+    """Return a tool as MCP describes it; no member is null."""
+    try:
+        inputs = sanitize_inputs(tool.inputs)
+    except UnusableSchema:
+        return RenderedTool(None, None, None, ())
+    outputs = _outputs(tool)
+    annotations: dict[str, Any] = {"readOnlyHint": tool.read_only}
+    if not tool.read_only:
+        if tool.destructive is not None:
+            annotations["destructiveHint"] = tool.destructive
+        if tool.idempotent is not None:
+            annotations["idempotentHint"] = tool.idempotent
+    annotations["openWorldHint"] = tool.open_world
+    described: dict[str, Any] = {
+        "name": tool.name,
+        **({"title": tool.title} if tool.title else {}),
+        "description": description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
+        "inputSchema": inputs.schema,
+        **({} if outputs is None else {"outputSchema": outputs.schema}),
+        "annotations": annotations,
+    }
+    if tool.tool:
+        described["_meta"] = {f"{OWN_PREFIX}name": tool.tool, f"{OWN_PREFIX}provider": tool.provider}
+        if tool.requires_approval:
+            described["_meta"][f"{OWN_PREFIX}requiresApproval"] = True
+    try:
+        text = orjson.dumps(described)
+    except (TypeError, orjson.JSONEncodeError):
+        return RenderedTool(None, None, None, ())
+    return RenderedTool(text, inputs, outputs, mirrored_arguments(inputs.schema))
+
+
+def _outputs(tool: AgentTool) -> Sanitized | None:
+    if not tool.publishes_outputs or tool.outputs_json in (b"", b"{}"):
+        return None
+    try:
+        return sanitize_outputs(tool.outputs)
+    except UnusableSchema:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPage:
+    """A page of the list: its tools as a JSON list, and the cursor of the next page, None for the last."""
+
+    tools: bytes = field(repr=False)
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """The tools that are listed at an address, by name. `digest` differs whenever the list does."""
+
+    tools: Sequence[AgentTool]
+    names: Sequence[str]
+    digest: str
+
+
+class ToolLists:
+    """Renders the lists of this worker; `page_size` is the number of tools of a page."""
+
+    def __init__(self, *, page_size: int) -> None:
+        self._page_size = page_size
+        self._rendered: OrderedDict[str, RenderedTool] = OrderedDict()
+        self._lists: OrderedDict[Any, _List] = OrderedDict()
+        self._pages: OrderedDict[Any, ToolPage] = OrderedDict()
+        self._page_bytes = 0
+        self.rendered = 0
+        """Number of tools rendered so far."""
+
+    async def page(self, collection: ToolCollection, mode: ListMode, cursor: str | None) -> ToolPage:
+        """Return a page of the list; raise RpcError for a cursor of no list, or of one that has changed."""
+        listed = await self._list(collection, mode)
+        start = 0 if cursor is None else _start(listed, cursor)
+        key = (listed.digest, start)
+        found = self._pages.get(key)
+        if found is None:
+            found = await self._make_page(listed, start)
+            self._store(key, found)
+        else:
+            self._pages.move_to_end(key)
+        return found
+
+    async def digest(self, collection: ToolCollection, mode: ListMode) -> str:
+        """Return what differs whenever the list of an address does."""
+        return (await self._list(collection, mode)).digest
+
+    def tool(self, tool: AgentTool) -> RenderedTool:
+        """Return a tool as it is listed."""
+        found = self._rendered.get(tool.stamp)
+        if found is None:
+            self.rendered += 1
+            found = self._rendered[tool.stamp] = render(tool)
+            if len(self._rendered) > _MAX_RENDERED:
+                self._rendered.popitem(last=False)
+        return found
+
+    async def _list(self, collection: ToolCollection, mode: ListMode) -> _List:
+        listing = await collection.listing()
+        options = collection.options
+        key = (listing.stamp, mode, options.mode, options.pinned)
+        found = self._lists.get(key)
+        if found is None:
+            tools = await self._chosen(listing, mode if mode != "auto" else options.mode, options.pinned)
+            found = self._lists[key] = _listed(tools)
+            if len(self._lists) > _MAX_PAGES:
+                self._lists.popitem(last=False)
+        return found
+
+    async def _chosen(self, listing: Listing, mode: ListMode, pinned: Sequence[str]) -> Sequence[AgentTool]:
+        """Return the tools that are listed: all, or the meta-tools and the pinned ones."""
+        tools = [tool for tool in listing.tools if tool.name not in _RESERVED]
+        if mode == "all" or (mode == "auto" and await self._is_small(tools)):
+            return tools
+        return [*(tool for tool in tools if tool.name in pinned), *meta_tools(listing)]
+
+    async def _is_small(self, tools: Sequence[AgentTool]) -> bool:
+        if len(tools) > AUTO_TOOLS:
+            return False
+        return sum(len(self.tool(tool).json or b"") for tool in tools) <= AUTO_BYTES
+
+    async def _make_page(self, listed: _List, start: int) -> ToolPage:
+        tools = listed.tools[start : start + self._page_size]
+        if sum(tool.stamp not in self._rendered for tool in tools) > _INLINE:
+            await asyncio.to_thread(lambda: [self.tool(tool) for tool in tools])
+        rendered = (self.tool(tool).json for tool in tools)
+        body = b"[" + b",".join(one for one in rendered if one is not None) + b"]"
+        is_last = start + len(tools) >= len(listed.tools)
+        return ToolPage(body, None if is_last else _cursor(listed.digest, tools[-1].name))
+
+    def _store(self, key: Any, page: ToolPage) -> None:
+        self._pages[key] = page
+        self._page_bytes += len(page.tools)
+        while len(self._pages) > _MAX_PAGES or (self._page_bytes > _MAX_PAGE_BYTES and len(self._pages) > 1):
+            self._page_bytes -= len(self._pages.popitem(last=False)[1].tools)
+
+
+def _listed(tools: Sequence[AgentTool]) -> _List:
+    ordered = sorted(tools, key=lambda tool: tool.name)
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for tool in ordered:
+        digest.update(tool.stamp.encode())
+    return _List(ordered, [tool.name for tool in ordered], digest.hexdigest())
+
+
+def _cursor(digest: str, last: str) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([digest, last])).rstrip(b"=").decode()
+
+
+def _start(listed: _List, cursor: str) -> int:
+    """Return the index of the first tool after a cursor."""
+    try:
+        value = orjson.loads(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        )
+    except (binascii.Error, ValueError):
+        value = None
+    if not (isinstance(value, list) and len(value) == 2 and all(isinstance(one, str) for one in value)):
+        raise RpcError(INVALID_PARAMS, "The cursor is unknown.")
+    if value[0] != listed.digest:
+        raise RpcError(INVALID_PARAMS, "The list has changed since: list again from its first page.")
+    return bisect_right(listed.names, value[1])
