@@ -60,6 +60,7 @@ from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
 from app.telemetry.tracing import open_tracer
+from app.tool_results import ContinuationStore
 from app.toolsets import ToolCollections
 
 
@@ -96,6 +97,7 @@ class Services:
     catalog: Catalog
     search: SearchIndex
     collections: ToolCollections
+    continuations: ContinuationStore
     keys: KeyVerifier
     key_expiry: KeyExpiryMonitor
     call_log: CallLog
@@ -248,6 +250,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         catalog=catalog,
         search=search,
         collections=collections,
+        continuations=ContinuationStore(redis_client, vault),
         keys=keys,
         key_expiry=KeyExpiryMonitor(
             database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)

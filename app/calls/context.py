@@ -1,6 +1,7 @@
 """The state of one call while it is executed (`CallContext`), and its outcome (`CallOutcome`)."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, Final
 
 from app.calls.rate_limiter import RateLimitState
@@ -190,6 +191,12 @@ class CallOutcome:
         """The name of the tool's provider; "" where no tool was found."""
         plan: Plan | None = getattr(self._context, "plan", None)
         return "" if plan is None else plan.provider
+
+    @property
+    def registrar_tags(self) -> Collection[str]:
+        """The tags that a registrar gave the tool; none where no tool was found."""
+        plan: Plan | None = getattr(self._context, "plan", None)
+        return () if plan is None else plan.registrar_tags
 
     @property
     def principal(self) -> Principal:

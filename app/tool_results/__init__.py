@@ -1,7 +1,21 @@
 """Results of calls in the form that a model reads: text, JSON and media, within a budget."""
 
-from app.tool_results.model import Media, ModelResult, ResultBudget
+from app.tool_results.continuations import ContinuationStore
+from app.tool_results.model import Media, ModelResult, ResultBudget, ResultFormat
 from app.tool_results.problems import error_result
-from app.tool_results.reader import read_result
+from app.tool_results.projection import check_fields
+from app.tool_results.reader import read_response, read_result
+from app.tool_results.rests import read_continuation
 
-__all__ = ["Media", "ModelResult", "ResultBudget", "error_result", "read_result"]
+__all__ = [
+    "ContinuationStore",
+    "Media",
+    "ModelResult",
+    "ResultBudget",
+    "ResultFormat",
+    "check_fields",
+    "error_result",
+    "read_continuation",
+    "read_response",
+    "read_result",
+]

@@ -63,7 +63,7 @@ def _binary(body: bytes, media: str, content_coding: str) -> ModelResult:
         return ModelResult(text)
     if len(body) > MAX_MEDIA_BYTES:
         note = f"It is not included: it has more than {MAX_MEDIA_BYTES:,} bytes."
-        return ModelResult(f"{text} {note}", notes=(note,))
+        return ModelResult(f"{text} {note}")
     return ModelResult(text, media=(Media(kind, body),))
 
 

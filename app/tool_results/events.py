@@ -56,7 +56,9 @@ async def collect_events(
     text = whole.decode("utf-8", "replace")
     if cut is not None:
         note = f"The events end here, after {len(pieces)}: {cut.detail}"
-        return ModelResult(f"{text}\n\n{note}", body=_as_json(pieces), notes=(note,)), whole, cut
+        read = ModelResult(text, body=_as_json(pieces))
+        read.add_notes([note])
+        return read, whole, cut
     if not text.strip():
         return ModelResult(f"(no events, HTTP {result.status})"), whole, None
     return ModelResult(text, body=_as_json(pieces)), whole, None

@@ -1,7 +1,12 @@
 """The result of a call as models and their clients take it, whatever the dialect."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+ResultFormat = Literal["json", "toon", "markdown", "csv"]
+TOKEN_BYTES: Final = 3
+MIN_BYTES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +19,26 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class ResultBudget:
-    """How large a result may be, and in which form a model wants it; None: no such limit."""
+    """How large a result may be, and in which form a model wants it; None: no such limit.
+
+    A token counts as three bytes of UTF-8, the usual ratio of dense JSON; prose has more bytes for each. A
+    limit of less than 256 bytes is taken as 256.
+    """
 
     max_bytes: int | None = None
     max_tokens: int | None = None
     fields: tuple[str, ...] = ()
     """JSON pointers or JSONPaths: only these parts of a JSON response are returned."""
-    format: Literal["json", "toon", "markdown", "csv"] | None = None
+    format: ResultFormat | None = None
+    """The form of a table: a list of objects, alone or as the only list of an object."""
+
+    @property
+    def limit(self) -> int | None:
+        """The maximum of bytes by both limits; None where there is none."""
+        limits = [] if self.max_bytes is None else [self.max_bytes]
+        if self.max_tokens is not None:
+            limits.append(self.max_tokens * TOKEN_BYTES)
+        return max(min(limits), MIN_BYTES) if limits else None
 
 
 @dataclass(slots=True)
@@ -44,3 +62,13 @@ class ModelResult:
     retry_after: float | None = None
     """Seconds after which a rejected call may be repeated."""
     call_id: str = ""
+    content: str = field(default="", repr=False)
+    """`text` without the notes, where there are any, else empty."""
+
+    def add_notes(self, notes: Sequence[str]) -> None:
+        """Add sentences, also at the end of the text."""
+        if not notes:
+            return
+        self.content = self.content or self.text
+        self.notes += tuple(notes)
+        self.text = "\n\n".join([self.content, "\n".join(f"Note: {note}" for note in self.notes)])

@@ -1,16 +1,17 @@
 """Reads the outcome of a call into a ModelResult."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from app.calls import CallOutcome, ClientDisconnected
 from app.errors import GatewayError, ResponseTooLarge
 from app.protocols.base import Result
 from app.tool_results.bodies import read_body
+from app.tool_results.continuations import ContinuationStore, Source
 from app.tool_results.events import MAX_COLLECTED, OnEvent, collect_events, events_of
 from app.tool_results.model import ModelResult, ResultBudget
 from app.tool_results.problems import approval_result, error_result
+from app.tool_results.rests import fit
 
 _INLINE_BYTES: Final = 64 << 10
 
@@ -18,45 +19,54 @@ _INLINE_BYTES: Final = 64 << 10
 async def read_result(
     outcome: CallOutcome,
     *,
-    budget: ResultBudget | None = None,  # noqa: ARG001
+    budget: ResultBudget | None = None,
+    continuations: ContinuationStore | None = None,
     base_url: str = "",
     on_event: OnEvent | None = None,
 ) -> ModelResult:
     """Return the result of a call for a model; it reads a streamed response to its end, and records that.
 
-    Errors of the gateway and of the upstream become results with `is_error`. `base_url` is the gateway's
-    public URL. `on_event` gets each event of a response that consists of events, e.g. to report progress.
-    Raise ClientDisconnected where the client has left.
+    Errors of the gateway and of the upstream become results with `is_error`. What the budget cuts is kept in
+    `continuations`. `base_url` is the gateway's public URL. `on_event` gets each event of a response that
+    consists of events, e.g. to report progress. Raise ClientDisconnected where the client has left.
     """
     if outcome.approval is not None:
         return approval_result(outcome.approval, call_id=outcome.call_id, base_url=base_url)
     if outcome.result is None:
         return _failed(outcome, outcome.error or GatewayError(), base_url)
     try:
-        read = await _read(outcome, outcome.result, on_event)
+        read = await read_response(
+            outcome, outcome.result, budget=budget, continuations=continuations, on_event=on_event
+        )
     except Exception as error:  # noqa: BLE001 - it is recorded, and the model reads it.
-        await outcome.result.aclose()
-        await outcome.fail(error)
         return _failed(outcome, error, base_url)
-    except BaseException as error:
-        await outcome.result.aclose()
-        await outcome.fail(error)
-        raise
-    read.call_id = outcome.call_id
     _add_repairs(read, outcome)
     return read
 
 
-def _add_repairs(read: ModelResult, outcome: CallOutcome) -> None:
-    """Name the repairs of the arguments in a result."""
-    if outcome.repairs:
-        _add_notes(read, [f"Argument {one.pointer} was repaired: {one.detail}" for one in outcome.repairs])
+async def read_response(
+    outcome: CallOutcome,
+    result: Result,
+    *,
+    budget: ResultBudget | None = None,
+    continuations: ContinuationStore | None = None,
+    on_event: OnEvent | None = None,
+) -> ModelResult:
+    """Return the result of a call that succeeded, as `read_result` does.
 
-
-def _add_notes(read: ModelResult, notes: Sequence[str]) -> None:
-    """Add sentences to a result, at the end of its text."""
-    read.notes += tuple(notes)
-    read.text = "\n\n".join([read.text, "\n".join(f"Note: {note}" for note in notes)])
+    Raise what the stream of the response raises, and ResponseTooLarge, after that was recorded.
+    """
+    try:
+        read = await _read(outcome, result, on_event)
+    except BaseException as error:
+        await result.aclose()
+        await outcome.fail(error)
+        raise
+    read.call_id = outcome.call_id
+    if budget is not None:
+        source = Source(outcome.provider, outcome.registrar_tags)
+        await fit(read, budget, continuations=continuations, source=source, principal=outcome.principal)
+    return read
 
 
 def _failed(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResult:
@@ -65,6 +75,11 @@ def _failed(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResul
     failed = error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
     _add_repairs(failed, outcome)
     return failed
+
+
+def _add_repairs(read: ModelResult, outcome: CallOutcome) -> None:
+    """Name the repairs of the arguments in a result."""
+    read.add_notes([f"Argument {one.pointer} was repaired: {one.detail}" for one in outcome.repairs])
 
 
 async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) -> ModelResult:
