@@ -80,6 +80,11 @@ def _locations(value: Any, text: str) -> Iterator[Parts]:
     if text.startswith("/"):
         yield from _at_pointer(value, text)
         return
+    if not isinstance(value, dict | list):
+        # The library would read a text as JSON.
+        if text == "$":
+            yield ()
+        return
     from jsonpath import JSONPathEnvironment  # noqa: PLC0415
     from jsonpath.exceptions import JSONPathError  # noqa: PLC0415
 

@@ -5,7 +5,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import InvalidInput
@@ -200,5 +200,7 @@ def test_any_result_is_within_any_budget(value, limit, form) -> None:
 
 
 @given(value=JSON)
+@example(value='{"a": 1}')
+@example(value="x")
 def test_a_projection_of_the_root_is_the_value(value) -> None:
     assert project(value, ["$"]) == (value, [])
