@@ -6,7 +6,7 @@ endpoint's attribute `query_parameters` (a set of names; none without it).
 """
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, get_args, get_origin
 from urllib.parse import parse_qsl
 
@@ -54,7 +54,7 @@ _SYNONYMS: Final[Mapping[str, str]] = {
 _HINTS: Final[Mapping[str, str]] = {
     "cursor": "Lists have no page numbers: give the `next_cursor` of a page as `cursor` to get the next one.",
 }
-_MANY: Final = (list, set, tuple, frozenset)
+_MANY: Final = (list, set, tuple, frozenset, Sequence)
 
 
 class QueryParameters:
