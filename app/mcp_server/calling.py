@@ -84,7 +84,14 @@ class ToolCall:
         """Return the result as JSON; raise RpcError for an unknown tool."""
         collection = self._exchange.collection
         if name in META_TOOL_NAMES:
-            result = await call_meta_tool(name, arguments, collection, call=self._call_found)
+            result = await call_meta_tool(
+                name,
+                arguments,
+                collection,
+                call=self._call_found,
+                continuations=self._exchange.services.continuations,
+                budget=self._budget(),
+            )
             return result if isinstance(result, bytes) else self._render(result, None)
         rendered, arguments = await self._rendered(collection, name, arguments)
         return await self._call(name, arguments, rendered, is_direct=True)
@@ -120,19 +127,22 @@ class ToolCall:
         is_direct: bool = False,
     ) -> bytes:
         exchange = self._exchange
-        settings = exchange.services.settings
         outcome = await execute(self._request(name, arguments), exchange.services.calls)
         if isinstance(outcome.error, ClientDisconnected):
             raise outcome.error
         if is_direct and isinstance(outcome.error, NotFound):
             raise _unknown_tool(name, outcome.error)
         self._add_headers(outcome)
-        options = exchange.collection.options
-        budget = ResultBudget(
-            max_bytes=options.max_bytes or settings.mcp_result_max, max_tokens=options.max_tokens
-        )
-        result = await self._read(outcome, budget)
+        result = await self._read(outcome, self._budget())
         return self._render(result, rendered)
+
+    def _budget(self) -> ResultBudget:
+        """Return how large a result may be: as the toolset says, else as the setting does."""
+        options = self._exchange.collection.options
+        return ResultBudget(
+            max_bytes=options.max_bytes or self._exchange.services.settings.mcp_result_max,
+            max_tokens=options.max_tokens,
+        )
 
     async def _read(self, outcome: CallOutcome, budget: ResultBudget) -> ModelResult:
         exchange = self._exchange
@@ -140,6 +150,7 @@ class ToolCall:
             read_result,
             outcome,
             budget=budget,
+            continuations=exchange.services.continuations,
             base_url=exchange.services.settings.base_url,
             on_event=self._stream.on_event,
         )

@@ -7,11 +7,17 @@ import orjson
 
 from app.errors import GatewayError, NotFound, not_found, scopes_missing
 from app.meta_tools.definitions import META_TOOL_NAMES
-from app.meta_tools.inputs import DescribeArguments, FindArguments, parse, parse_call
+from app.meta_tools.inputs import DescribeArguments, FindArguments, ReadMoreArguments, parse, parse_call
 from app.meta_tools.signature import signature
 from app.search import Filters
 from app.security.scopes import Scope
-from app.tool_results import ModelResult, error_result
+from app.tool_results import (
+    ContinuationStore,
+    ModelResult,
+    ResultBudget,
+    error_result,
+    read_continuation,
+)
 from app.toolsets import AgentTool, ToolCollection
 
 Result = TypeVar("Result")
@@ -26,14 +32,22 @@ _SCOPES: Final[Mapping[str, Scope]] = {
     "describe_tools": "tools:read",
     "call_read_tool": "tools:call",
     "call_tool": "tools:call",
+    "read_more": "tools:call",
 }
 
 
 async def call_meta_tool(
-    name: str, arguments: Any, collection: ToolCollection, *, call: CallTool[Result]
+    name: str,
+    arguments: Any,
+    collection: ToolCollection,
+    *,
+    call: CallTool[Result],
+    continuations: ContinuationStore | None = None,
+    budget: ResultBudget | None = None,
 ) -> ModelResult | Result:
     """Return the result of a meta-tool: what `call` returns for the tool that it calls, else a ModelResult.
 
+    `read_more` reads rests from `continuations`, within the budget; without them, every rest is unknown.
     The name of the tool to call is resolved here, once: `call` gets the tool, never the name. Errors are
     results with `is_error`. Raise Forbidden where the key lacks the scope of the meta-tool, which is that of
     the same request over HTTP.
@@ -46,6 +60,13 @@ async def call_meta_tool(
             return await _find(parse(FindArguments, arguments), collection)
         if name == "describe_tools":
             return await _describe(parse(DescribeArguments, arguments).names, collection)
+        if name == "read_more":
+            wanted_rest = parse(ReadMoreArguments, arguments).continuation
+            if continuations is None:
+                raise not_found("The continuation is unknown.")
+            return await read_continuation(
+                wanted_rest, principal=collection.principal, continuations=continuations, budget=budget
+            )
         wanted, inner = parse_call(arguments)
         tool = await _tool(wanted, collection)
     except GatewayError as error:

@@ -11,7 +11,7 @@ from app.toolsets import AgentTool, Listing
 FIND_LIMIT: Final = 8
 MAX_FIND_LIMIT: Final = 20
 MAX_DESCRIBED: Final = 5
-META_TOOL_NAMES: Final = ("find_tools", "describe_tools", "call_read_tool", "call_tool")
+META_TOOL_NAMES: Final = ("find_tools", "describe_tools", "call_read_tool", "call_tool", "read_more")
 
 _QUERY: Final = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}
 _CALL: Final = {
@@ -75,6 +75,14 @@ INPUTS: Final[dict[str, dict[str, Any]]] = {
     },
     "call_read_tool": _CALL,
     "call_tool": _CALL,
+    "read_more": {
+        "type": "object",
+        "properties": {
+            "continuation": {"type": "string", "description": "The handle that a result which was cut names."}
+        },
+        "required": ["continuation"],
+        "additionalProperties": False,
+    },
 }
 """The JSON Schema of the arguments of each meta-tool."""
 
@@ -93,11 +101,15 @@ _CALL_READ: Final = (
 _CALL_ANY: Final = (
     "Call a tool of any kind, also one that changes or deletes data. The result is that of the tool."
 )
+_READ_MORE: Final = (
+    "Read the rest of a result that was cut, by the continuation that it names. No tool is called again."
+)
 _TITLES: Final = {
     "find_tools": "Find tools",
     "describe_tools": "Describe tools",
     "call_read_tool": "Call a read-only tool",
     "call_tool": "Call a tool",
+    "read_more": "Read more of a result",
 }
 
 
@@ -111,6 +123,7 @@ def meta_tools(listing: Listing) -> tuple[AgentTool, ...]:
         "describe_tools": _DESCRIBE,
         "call_read_tool": _CALL_READ,
         "call_tool": _CALL_ANY,
+        "read_more": _READ_MORE,
     }
     return tuple(_definition(name, text) for name, text in described.items())
 
@@ -127,6 +140,6 @@ def _definition(name: str, description: str) -> AgentTool:
         outputs_json=b"{}",
         title=_TITLES[name],
         read_only=only_reads,
-        # A search knows the registry only; a call may do what its tool does.
-        open_world=name not in ("find_tools", "describe_tools"),
+        # The others know the gateway only; a call may do what its tool does.
+        open_world=name in ("call_read_tool", "call_tool"),
     ).stamped()

@@ -62,6 +62,12 @@ class DescribeArguments(_Arguments):
     names: Annotated[list[_Name], BeforeValidator(_as_list), Field(min_length=1, max_length=MAX_DESCRIBED)]
 
 
+class ReadMoreArguments(_Arguments):
+    """The arguments of `read_more`."""
+
+    continuation: _Name
+
+
 def parse(model: type[_Model], arguments: Any) -> _Model:
     """Return the arguments of a meta-tool; raise InvalidArguments with the pointers of what is wrong."""
     try:

@@ -192,6 +192,7 @@ async def test_a_hidden_tool_is_unknown_to_every_meta_tool(world, meta):
         arguments = {
             "find_tools": {"query": name, "provider": "weather"},
             "describe_tools": {"names": [name]},
+            "read_more": {"continuation": name},
         }.get(meta, {"name": name})
         result = await world.use(meta, arguments, principal=limited)
         texts = (result.text, (result.body or b"").decode(), orjson.dumps(result.error).decode())

@@ -55,8 +55,14 @@ def test_the_stamp_of_the_definitions_changes_with_the_catalogue():
     many = meta_tools(Listing.of([tool("a", "getX"), tool("b", "getY")]))
     assert [one.stamp for one in few] == [one.stamp for one in same]
     assert few[0].stamp != many[0].stamp
-    assert [one.name for one in few] == ["find_tools", "describe_tools", "call_read_tool", "call_tool"]
-    assert [one.read_only for one in few] == [True, True, True, False]
-    assert [one.open_world for one in few] == [False, False, True, True]
+    assert [one.name for one in few] == [
+        "find_tools",
+        "describe_tools",
+        "call_read_tool",
+        "call_tool",
+        "read_more",
+    ]
+    assert [one.read_only for one in few] == [True, True, True, False, True]
+    assert [one.open_world for one in few] == [False, False, True, True, False]
     assert "1 tool of 1 provider: a (1)" in few[0].description
     assert len(many[0].description) <= 1024
