@@ -146,7 +146,8 @@ class ToolDirectory:
 
     async def snapshot(self) -> Snapshot:
         """Return all enabled tools as they are now. Raises Unavailable."""
-        if not self._stale:
+        # What another request is reading is neither stale nor in the snapshot yet.
+        if not self._stale and not self._lock.locked():
             return self._snapshot
         async with self._lock:
             while self._stale:

@@ -1,5 +1,6 @@
 """The directory reads once, then only what has changed, and is the same in each worker."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -188,3 +189,15 @@ async def test_operator_overrides_annotations(collections, registry, feed, libra
     found = await collections.registry(EVERYBODY).get("library.find")
     assert (found.read_only, found.destructive, found.open_world) == (True, None, False)
     assert found.publishes_outputs
+
+
+async def test_requests_at_the_same_time_all_get_what_is_stored(registry, library, feed, collections):
+    """Also those that arrive while another one reads."""
+    for change in (None, "added"):
+        if change is not None:
+            await store_tool(registry, library, change)
+            await feed.catch_up()
+        listings = await asyncio.gather(*(collections.registry(EVERYBODY).listing() for _ in range(8)))
+        stored = len(await collections.registry(EVERYBODY).tools())
+        assert [len(listing.tools) for listing in listings] == [stored] * 8
+    assert stored == 5
