@@ -6,7 +6,6 @@ three dependencies 169 us. It calls the same `authorise()` as every other route,
 """
 
 import asyncio
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -29,18 +28,17 @@ from app.calls.rate_limiter import RateLimitState
 from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
-from app.errors import FieldError, GatewayError, InvalidInput
+from app.errors import GatewayError
 from app.protocols.base import Result
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
-from app.streaming.http_messages import BytesResponse, read_body, read_head
+from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
 from app.utcp.render import INTERFACE_HEADER
 
 _JSON: Final = b"application/json"
 _INTERFACE: Final = INTERFACE_HEADER.lower().encode()
 _RETRY_AFTER: Final = b"10"
 """Seconds after which a client reads the state of its approval."""
-_MILLISECONDS: Final = re.compile(rb"0*[1-9][0-9]{0,8}")
 # An upstream's own headers of these names describe its limits for the gateway; a client would take them for
 # limits of the gateway. Where the gateway has a limit, its own headers replace them.
 _RATE_LIMIT_HEADERS: Final = frozenset(
@@ -173,7 +171,7 @@ def _add_rate_limits(headers: Headers, state: RateLimitState) -> None:
 async def _read(request: Request, head: Mapping[bytes, bytes], services: Services, call: CallRequest) -> None:
     """Set the arguments, the deadline and the idempotency key of a call from the request."""
     settings = services.settings
-    seconds = _seconds(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
+    seconds = read_timeout(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
     body = call.body = await read_body(
         request, head, limit=settings.max_request_bytes, streams=services.streams
     )
@@ -186,11 +184,3 @@ async def _read(request: Request, head: Mapping[bytes, bytes], services: Service
     if seconds is not None:
         # From the end of the request: waiting for rate limits or an idempotency key counts towards it.
         call.deadline = services.calls.clock.loop.time() + seconds
-
-
-def _seconds(value: bytes) -> float:
-    """Return the value of X-Timeout-Ms in seconds; raise InvalidInput."""
-    if _MILLISECONDS.fullmatch(value) is None:
-        error = FieldError("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
-        raise InvalidInput("A header is not valid.", errors=[error])
-    return int(value) / 1000
