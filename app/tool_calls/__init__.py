@@ -2,7 +2,11 @@
 
 from fastapi import FastAPI
 
+from app.tool_calls.endpoint import TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE
+
+__all__ = ["TOOLSET_TOOL_CALLS_ROUTE", "TOOL_CALLS_ROUTE", "install"]
+
 
 def install(app: FastAPI) -> None:
     """Add its routes."""
-    del app
+    app.router.routes += [TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE]

@@ -1,0 +1,247 @@
+"""Runs the calls of one request side by side, each by the one execution of calls, and answers each id once.
+
+duplicates of a read-only tool   one run, whose result answers all of them
+duplicates of other tools        the first runs, the others are skipped and say so
+arguments that cannot be read    an error result; the failed call is recorded like any other
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from app import exact_json
+from app.calls import CallRequest, execute
+from app.errors import GatewayError, InvalidArguments, NotFound
+from app.meta_tools import META_TOOL_NAMES, call_meta_tool
+from app.security.principal import RepairMode
+from app.services import Services
+from app.suggestions import did_you_mean
+from app.tool_calls.exports import original_arguments, original_names
+from app.tool_calls.model import ArgumentError, CallAnswer, ToolCall
+from app.tool_results import ModelResult, ResultBudget, error_result, read_result
+from app.tool_schemas.dialects import Format, Strict
+from app.toolsets import AgentTool, ToolCollection
+
+SKIPPED: Final = "Duplicate tool call skipped."
+MAX_SECONDS: Final = 120.0
+"""Seconds that one call may take, where the limits of its tool allow more."""
+_ID_USED: Final = "The id of this call is that of an earlier call of the same message. It was not made."
+_MAX_OUTLINE: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What a request says about all of its calls.
+
+    `deadline` is the `loop.time()` until which the client waits, None without one. `idempotency_key` is the
+    client's; each call has its own, made of it and of the call's id.
+    """
+
+    route: str
+    budget: ResultBudget = field(default_factory=ResultBudget)
+    deadline: float | None = None
+    idempotency_key: str | None = None
+    cdn_loop: bytes = b""
+    trace_headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    cache_control: str = ""
+    repair: RepairMode | None = None
+    form: Format | None = None
+    """The format that the tools were exported in; None where the calls are of the tools as they are."""
+    strict: Strict = "auto"
+    """What the export was asked for."""
+
+
+class CallBatch:
+    """The calls of one request, at most `parallel` of which run at a time."""
+
+    def __init__(
+        self,
+        calls: Sequence[ToolCall],
+        collection: ToolCollection,
+        services: Services,
+        options: BatchOptions,
+        *,
+        parallel: int,
+    ) -> None:
+        self._calls = calls
+        self._collection = collection
+        self._services = services
+        self._options = options
+        self._slots = asyncio.Semaphore(parallel)
+        self._tools: dict[int, AgentTool | None] = {}
+        self._first: dict[int, int] = {}
+        self._started: dict[int, asyncio.Task[CallAnswer]] = {}
+
+    async def run(self) -> list[CallAnswer]:
+        """Return the answers of all calls, in their order; where this is cancelled, so are the calls."""
+        if len(self._calls) == 1:
+            await self._prepare()
+            return [await self._answer(self._calls[0])]
+        async with contextlib.aclosing(self.as_completed()) as completed:
+            answers = [answer async for answer in completed]
+        return sorted(answers, key=lambda answer: answer.call.index)
+
+    async def as_completed(self) -> AsyncGenerator[CallAnswer, None]:
+        """Yield each answer once it is there; calls that still run when this is closed are cancelled."""
+        await self._prepare()
+        loop = asyncio.get_running_loop()
+        for call in self._calls:
+            self._started[call.index] = loop.create_task(self._answer(call))
+        pending: set[asyncio.Task[CallAnswer]] = set(self._started.values())
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for answer in sorted((task.result() for task in done), key=lambda one: one.call.index):
+                    yield answer
+        finally:
+            for task in pending:
+                task.cancel()
+            await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _prepare(self) -> None:
+        """Find the tools of the calls, and which of them are identical: same tool, same arguments."""
+        seen: dict[tuple[str, bytes], int] = {}
+        for call in self._calls:
+            tool = self._tools[call.index] = await self._find_exported(call.name)
+            if isinstance(call.arguments, ArgumentError):
+                continue
+            form = self._options.form
+            if tool is not None and form is not None:
+                call.arguments = original_arguments(call.arguments, tool, form, self._options.strict)
+            if len(self._calls) == 1:
+                continue
+            name = call.name if tool is None else tool.tool
+            canonical = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
+            self._first[call.index] = seen.setdefault((name, canonical), call.index)
+
+    async def _find_exported(self, name: str) -> AgentTool | None:
+        """Return a tool by the name that it was exported by, or by any name that it has here."""
+        form = self._options.form
+        for one in (name,) if form is None else original_names(name, form):
+            tool = await self._find(one)
+            if tool is not None:
+                return tool
+        return None
+
+    async def _find(self, name: str) -> AgentTool | None:
+        """Return a tool by its name, None where the client may call none of this name."""
+        try:
+            return await self._collection.get(name)
+        except NotFound:
+            return None
+
+    async def _answer(self, call: ToolCall) -> CallAnswer:
+        tool = self._tools[call.index]
+        answer = await self._answer_once(call, tool)
+        answer.tool = "" if tool is None else tool.tool
+        if not answer.result.is_error:
+            answer.result.add_notes(call.repairs)
+        return answer
+
+    async def _answer_once(self, call: ToolCall, tool: AgentTool | None) -> CallAnswer:
+        if any(other.id == call.id and other.has_id for other in self._calls[: call.index] if call.has_id):
+            return CallAnswer(call, ModelResult(_ID_USED, is_error=True), repeats=True)
+        first = self._first.get(call.index, call.index)
+        if first != call.index:
+            if tool is not None and not tool.read_only:
+                return CallAnswer(call, ModelResult(SKIPPED), duplicate_of=self._calls[first].id)
+            original = await asyncio.shield(self._started[first])
+            shared = replace(original.result)
+            return CallAnswer(call, shared, original.status, duplicate_of=self._calls[first].id)
+        async with self._slots:
+            return await self._run(call, tool)
+
+    async def _run(self, call: ToolCall, tool: AgentTool | None) -> CallAnswer:
+        try:
+            if tool is None and call.name in META_TOOL_NAMES:
+                return await self._run_meta_tool(call)
+            return await self._execute(call, tool, call.arguments)
+        except GatewayError as error:
+            named = await self._named(error)
+            return CallAnswer(
+                call, error_result(named, base_url=self._services.settings.base_url), error.status
+            )
+
+    async def _run_meta_tool(self, call: ToolCall) -> CallAnswer:
+        if isinstance(call.arguments, ArgumentError):
+            raise InvalidArguments(call.arguments.detail)
+
+        async def run(tool: AgentTool, arguments: dict[str, Any]) -> CallAnswer:
+            return await self._execute(call, tool, arguments)
+
+        result = await call_meta_tool(call.name, call.arguments, self._collection, call=run)
+        if isinstance(result, CallAnswer):
+            return result
+        return CallAnswer(call, result, 422 if result.is_error else 200)
+
+    async def _execute(self, call: ToolCall, tool: AgentTool | None, arguments: Any) -> CallAnswer:
+        """Make the call, and return its answer; raise NotFound where the collection has no such tool."""
+        options, collection = self._options, self._collection
+        target = collection.target(call.name if tool is None else tool.name)
+        now = asyncio.get_running_loop().time()
+        latest = now + MAX_SECONDS
+        request = CallRequest(
+            collection.principal,
+            target.tool,
+            options.route,
+            "tool-calls",
+            presets=target.presets,
+            arguments=arguments,
+            deadline=latest if options.deadline is None else min(latest, options.deadline),
+            idempotency_key=_idempotency_key(options.idempotency_key, call),
+            cdn_loop=options.cdn_loop,
+            trace_headers=options.trace_headers,
+            cache_control=options.cache_control,
+            argument_repair=collection.options.argument_repair,
+            repair_preference=options.repair,
+        )
+        if isinstance(arguments, ArgumentError):
+            request.arguments = None
+            request.read = partial(_fail, detail=_with_outline(arguments.detail, tool))
+        outcome = await execute(request, self._services.calls)
+        if isinstance(outcome.error, NotFound):
+            outcome.error = await self._named(outcome.error)
+        result = await read_result(
+            outcome,
+            budget=options.budget,
+            continuations=self._services.continuations,
+            base_url=self._services.settings.base_url,
+        )
+        return CallAnswer(call, result, outcome.status)
+
+    async def _named(self, error: GatewayError) -> GatewayError:
+        """Return an error about an unknown tool with the nearest names as the model knows them."""
+        suggestions = error.extra.get("suggestions") if isinstance(error, NotFound) else None
+        if not suggestions:
+            return error
+        found = [await self._find(name) for name in suggestions]
+        names = list(dict.fromkeys(tool.name for tool in found if tool is not None))
+        return NotFound(error.detail, hint=did_you_mean(names), extra={"suggestions": names})
+
+
+async def _fail(_request: CallRequest, *, detail: str) -> None:
+    """Read the arguments of a call that has none: the call fails, and is recorded as such."""
+    raise InvalidArguments(detail)
+
+
+def _with_outline(detail: str, tool: AgentTool | None) -> str:
+    """Return what is wrong with arguments, and the schema that they have to fit, bounded in size."""
+    if tool is None:
+        return detail
+    schema = tool.inputs_json.decode()
+    outline = schema if len(schema) <= _MAX_OUTLINE else f"{schema[:_MAX_OUTLINE]}..."
+    return f"{detail} The arguments of {tool.name} have this schema: {outline}"
+
+
+def _idempotency_key(key: str | None, call: ToolCall) -> str | None:
+    """Return the key of one call: of the client's key for the request, and the call's id."""
+    if key is None:
+        return None
+    digest = hashlib.sha256(f"{key}\n{call.id}".encode()).hexdigest()
+    return f"tool-calls:{digest}"
