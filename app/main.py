@@ -81,6 +81,8 @@ FAST_ROUTES: Final = (
     FastRoute(call_api.CALL_ROUTE),
     # Clients of MCP try GET; its endpoint rejects it after the checks that precede the method.
     *(FastRoute(route, ("POST", "GET", "DELETE")) for route in mcp_server.ROUTES),
+    FastRoute(tool_calls.TOOL_CALLS_ROUTE),
+    FastRoute(tool_calls.TOOLSET_TOOL_CALLS_ROUTE),
 )
 """The routes that are served ahead of FastAPI; each is also added by its edge."""
 

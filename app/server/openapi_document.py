@@ -16,6 +16,8 @@ from app.schemas import Problem
 from app.server.deprecation_headers import describe, route_deprecation
 from app.server.openapi_examples import add_examples
 from app.settings import Settings
+from app.tool_calls import TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE
+from app.tool_calls.operation import tool_calls_components, tool_calls_operation
 
 VERSION = version("utcp-gateway")
 DESCRIPTION = (
@@ -83,8 +85,12 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     document["info"] |= settings.openapi_info()
     document["servers"] = [{"url": settings.base_url, "description": "This gateway."}]
     document["paths"].setdefault(CALL_ROUTE.path, {})["post"] = call_operation()
+    for route in (TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE):
+        operation = tool_calls_operation(toolset=route is TOOLSET_TOOL_CALLS_ROUTE)
+        document["paths"].setdefault(route.path, {})["post"] = operation
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _add_components(schemas, call_components())
+    _add_components(schemas, tool_calls_components())
     _add_components(schemas, request_components())
     _add_components(schemas, manual_components())
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")

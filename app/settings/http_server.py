@@ -39,3 +39,6 @@ class HttpServerSettings(BaseSettings):
         ge=1000,
         description="Values in a call's arguments (413); a list or an object counts as 5, a member as 7.",
     )
+    tool_calls_parallel: int = Field(
+        8, ge=1, le=64, description="Calls of one request to /tool-calls that run at a time."
+    )

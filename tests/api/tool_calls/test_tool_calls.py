@@ -1,0 +1,258 @@
+"""`POST /tool-calls`: what a model responded goes in, and the messages to append come out."""
+
+import asyncio
+import json
+
+import pytest
+
+from app.security.rate_limit import RateLimit
+from tests.api.tool_calls.conftest import PDF, PNG
+
+
+def chat(*calls, finish="tool_calls"):
+    made = [
+        {"id": f"c{index}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for index, (name, arguments) in enumerate(calls)
+    ]
+    message = {"role": "assistant", "content": None, "tool_calls": made, "unknown": {"kept": 1}}
+    return {"id": "x", "choices": [{"index": 0, "finish_reason": finish, "message": message}]}
+
+
+async def run(client, body, **parameters):
+    response = await client.post("/tool-calls", json=body, params=parameters)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_calls_run_and_the_messages_are_those_to_append(client, upstream) -> None:
+    got = await run(client, chat(("p_read", '{"n": 1}'), ("p.read", '{"n": 2}'), ("p_write", "{}")))
+    assert got["format"] == "openai-chat"
+    assert [(one["role"], one["tool_call_id"]) for one in got["messages"]] == [
+        ("tool", "c0"), ("tool", "c1"), ("tool", "c2"),
+    ]  # fmt: skip
+    assert [json.loads(one["content"])["path"] for one in got["messages"]] == [
+        "/read?n=1", "/read?n=2", "/write",
+    ]  # fmt: skip
+    assert [(one["id"], one["tool"], one["is_error"], one["status"]) for one in got["results"]] == [
+        ("c0", "p.read", False, 200), ("c1", "p.read", False, 200), ("c2", "p.write", False, 200),
+    ]  # fmt: skip
+    assert sorted(upstream.requests) == ["GET /read?n=1", "GET /read?n=2", "POST /write"]
+
+
+async def test_the_models_own_message_is_repeated_untouched_where_that_is_asked_for(client) -> None:
+    body = chat(("p_read", "{}"))
+    got = await run(client, body, assistant="true")
+    assert got["messages"][0] == body["choices"][0]["message"]
+    assert got["messages"][1]["tool_call_id"] == "c0"
+
+
+async def test_what_calls_nothing_has_no_messages(client) -> None:
+    got = await run(
+        client, {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "Hi"}}]}
+    )
+    assert got == {"format": "openai-chat", "messages": [], "results": [], "cut": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "status", "text"),
+    [
+        pytest.param("p_raed", "{}", 404, "p_read", id="unknown-name-nearest"),
+        pytest.param("not a name", "{}", 404, "There is no tool", id="impossible-name"),
+        pytest.param("p_read", '{"n": "x"}', 422, "/n: ", id="invalid-arguments"),
+        pytest.param("p_read", '{"n": 1', 422, "not valid JSON (line 1, column 8)", id="broken-json"),
+        pytest.param("p_read", '{"n": 1, "n": 2}', 422, "more than once", id="repeated-name"),
+        pytest.param("p_read", "[1]", 422, "are a list", id="no-object"),
+        pytest.param("p_fail", "{}", 404, 'HTTP 404 from p: {"detail":"no such book"}', id="upstream-error"),
+        pytest.param("p_approved", "{}", 202, "https://gateway.example/approvals/", id="approval"),
+    ],
+)  # fmt: skip
+async def test_whatever_goes_wrong_is_the_result_of_that_call(
+    client, upstream, name, arguments, status, text
+) -> None:
+    got = await run(client, chat((name, arguments), ("p_text", "{}")))
+    failed, other = got["messages"]
+    assert failed["tool_call_id"] == "c0"
+    assert failed["content"].startswith("Error: ")
+    assert text in failed["content"]
+    assert (got["results"][0]["is_error"], got["results"][0]["status"]) == (True, status)
+    assert (other["tool_call_id"], other["content"]) == ("c1", "café")
+
+
+async def test_a_schema_is_shown_to_a_model_that_writes_broken_json(client) -> None:
+    got = await run(client, chat(("p_read", "{n: 1}")))
+    assert '"minimum":1' in got["messages"][0]["content"].replace(" ", "")
+
+
+async def test_a_time_out_of_the_client_becomes_a_result(client, upstream) -> None:
+    response = await client.post(
+        "/tool-calls", json=chat(("p_slow", "{}"), ("p_read", "{}")), headers={"X-Timeout-Ms": "400"}
+    )
+    results = response.json()["results"]
+    assert [(one["status"], one["is_error"]) for one in results] == [(504, True), (200, False)]
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+async def test_calls_of_an_output_that_was_cut_are_not_made(client, upstream, finish) -> None:
+    got = await run(client, chat(("p_read", "{}"), ("p_write", '{"n": 1}'), finish=finish))
+    assert upstream.requests == []
+    assert [one["is_error"] for one in got["results"]] == [True, True]
+    assert [one["tool_call_id"] for one in got["messages"]] == ["c0", "c1"]
+    assert got["cut"] == finish
+
+
+async def test_identical_calls_of_a_read_only_tool_run_once_and_are_all_answered(client, upstream) -> None:
+    got = await run(client, chat(("p_read", '{"n":1,"color":"red"}'), ("p.read", '{"color": "red", "n": 1}')))
+    assert len(upstream.requests) == 1
+    first, second = got["messages"]
+    assert (first["content"], first["tool_call_id"], second["tool_call_id"]) == (
+        second["content"],
+        "c0",
+        "c1",
+    )
+
+
+async def test_identical_calls_with_effects_are_skipped_and_say_so(client, upstream) -> None:
+    got = await run(client, chat(*[("p_write", '{"n": 1}')] * 3, ("p_write", '{"n": 2}')))
+    assert sorted(upstream.requests) == ["POST /write?n=1", "POST /write?n=2"]
+    assert [one["content"] == "Duplicate tool call skipped." for one in got["messages"]] == [
+        False, True, True, False,
+    ]  # fmt: skip
+
+
+async def test_an_id_is_answered_once_even_where_a_model_repeats_it(client, upstream) -> None:
+    body = chat(("p_read", '{"n": 1}'), ("p_write", '{"n": 2}'))
+    for call in body["choices"][0]["message"]["tool_calls"]:
+        call["id"] = "same"
+    got = await run(client, body)
+    assert [one["tool_call_id"] for one in got["messages"]] == ["same"]
+    assert [one["is_error"] for one in got["results"]] == [False, True]
+    assert upstream.requests == ["GET /read?n=1"]
+
+
+async def test_calls_run_side_by_side_up_to_the_setting(client, upstream) -> None:
+    upstream.wanted = 4
+    calls = [("p_slow", f'{{"n": {n}}}') for n in range(1, 7)]
+    pending = asyncio.create_task(run(client, chat(*calls)))
+    async with asyncio.timeout(10):
+        await upstream.arrived.wait()
+    upstream.released.set()
+    got = await pending
+    assert upstream.most == 4
+    assert [json.loads(one["content"])["path"] for one in got["messages"]] == [
+        f"/slow?n={n}" for n in range(1, 7)
+    ]
+
+
+async def test_a_client_that_disconnects_cancels_its_calls(client, upstream, application) -> None:
+    pending = asyncio.create_task(
+        client.post("/tool-calls", json=chat(("p_slow", "{}"), ("p_slow", '{"n": 2}')))
+    )
+    async with asyncio.timeout(10):
+        await upstream.arrived.wait()
+        pending.cancel()
+        await asyncio.wait([pending])
+        await upstream.cancelled.wait()
+
+
+async def test_each_call_is_recorded_with_its_interface(client, application) -> None:
+    got = await run(client, chat(("p_read", "{}"), ("p_read", "{broken"), ("p_unknown", "{}")))
+    await application.services.call_log.flush()
+    records = (await client.get("/calls")).json()["items"]
+    assert {one["id"]: (one["interface"], one["outcome"]) for one in records} == {
+        got["results"][0]["call_id"]: ("tool-calls", "ok"),
+        got["results"][1]["call_id"]: ("tool-calls", "invalid-arguments"),
+        got["results"][2]["call_id"]: ("tool-calls", "not-found"),
+    }
+
+
+async def test_a_repeated_request_with_an_idempotency_key_makes_no_call_again(client, upstream) -> None:
+    body = chat(("p_write", '{"n": 1}'), ("p_write", '{"n": 2}'))
+    responses = [
+        await client.post("/tool-calls", json=body, headers={"Idempotency-Key": "k1"}) for _ in range(2)
+    ]
+    assert responses[0].json()["messages"] == responses[1].json()["messages"]
+    assert sorted(upstream.requests) == ["POST /write?n=1", "POST /write?n=2"]
+
+
+async def test_the_rate_limit_of_the_key_counts_each_call(application, tools) -> None:
+    limited = await application.client("tools:call", rate=RateLimit(2, 60, 2))
+    got = await run(limited, chat(*[("p_read", f'{{"n": {n}}}') for n in (1, 2, 3)]))
+    assert sorted(one["status"] for one in got["results"]) == [200, 200, 429]
+    assert [one["retry_after"] > 0 for one in got["results"] if one["is_error"]] == [True]
+
+
+async def test_a_tool_that_the_key_may_not_see_is_unknown(application, tools, upstream) -> None:
+    restricted = await application.client("tools:call", providers=["other"])
+    got = await run(restricted, chat(("p_read", "{}"), ("p_raed", "{broken")))
+    assert [one["is_error"] for one in got["results"]] == [True, True]
+    assert "p_read" not in got["messages"][1]["content"]
+    assert "minimum" not in json.dumps(got)
+    assert upstream.requests == []
+
+
+async def test_numbers_keep_their_digits(client) -> None:
+    for body, path in (
+        (
+            {"candidates": [{"content": {"parts": [{"functionCall": {"name": "p_precise", "args": {}}}]}}]},
+            b'"output":{"n": 1.10}',
+        ),
+        ([{"toolUse": {"toolUseId": "t", "name": "p_precise", "input": {}}}], b'{"json":{"n": 1.10}}'),
+    ):
+        response = await client.post("/tool-calls", json=body)
+        assert path in response.content
+
+
+async def test_binary_results_have_the_form_of_the_dialect(client) -> None:
+    use = [
+        {"type": "tool_use", "id": "t1", "name": "p_image", "input": {}},
+        {"type": "tool_use", "id": "t2", "name": "p_pdf", "input": {}},
+    ]
+    (message,) = (await run(client, {"stop_reason": "tool_use", "content": use}))["messages"]
+    kinds = [[block["type"] for block in result["content"]] for result in message["content"]]
+    assert kinds == [["text", "image"], ["text", "document"]]
+    assert message["content"][0]["content"][1]["source"]["media_type"] == "image/png"
+    text_only = await run(client, chat(("p_image", "{}")))
+    assert "takes no image/png" in text_only["messages"][0]["content"]
+    assert len(PNG) + len(PDF) > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "parameters", "status", "pointers"),
+    [
+        pytest.param(b"", {}, 400, [""], id="empty"),
+        pytest.param(b"{", {}, 400, [""], id="no-json"),
+        pytest.param(b"{}", {}, 422, [""], id="no-dialect"),
+        pytest.param(b"[]", {"format": "openai-chat", "stream": "maybe"}, 422, ["#/query/stream"], id="query-value"),
+        pytest.param(b"[]", {"format": "klingon"}, 422, ["#/query/format"], id="unknown-format"),
+        pytest.param(b"[]", {"max_bytes": "3"}, 422, ["#/query/max_bytes"], id="budget-too-small"),
+        pytest.param(b"[]", {"nonsense": "3"}, 422, ["#/query/nonsense"], id="unknown-parameter"),
+        pytest.param(b'{"choices": []}', {}, 422, ["/choices"], id="no-choice"),
+        pytest.param(b'{"content": [1]}', {"format": "anthropic"}, 422, ["/content/0"], id="no-block"),
+        pytest.param(b'{"tool_calls": [{}]}', {"format": "mistral"}, 422, ["/tool_calls/0/function"], id="no-call"),
+    ],
+)  # fmt: skip
+async def test_a_request_that_cannot_be_read_gets_a_problem_with_pointers(
+    client, body, parameters, status, pointers
+) -> None:
+    response = await client.post(
+        "/tool-calls", content=body, params=parameters, headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert [one["pointer"] for one in response.json()["errors"]] == pointers
+
+
+async def test_more_calls_than_a_request_may_have_are_413(client, upstream) -> None:
+    response = await client.post("/tool-calls", json=chat(*[("p_read", "{}")] * 129))
+    assert (response.status_code, response.json()["limit"]) == (413, 128)
+    assert upstream.requests == []
+
+
+async def test_the_scope_of_calls_is_needed(application, tools) -> None:
+    reader = await application.client("tools:read")
+    assert (await reader.post("/tool-calls", json=chat(("p_read", "{}")))).status_code == 403
+
+
+async def test_an_unknown_toolset_is_404(client) -> None:
+    response = await client.post("/toolsets/nowhere/tool-calls", json=chat(("p_read", "{}")))
+    assert response.status_code == 404
