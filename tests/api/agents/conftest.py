@@ -1,0 +1,96 @@
+"""A gateway with tools that some keys may not use, and toolsets of them, behind a real server."""
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from app.security.vault import KeyRing
+from app.settings import Settings
+from tests.harness.application import run_application
+from tests.harness.beside import web_server
+
+
+class Upstream:
+    """An upstream that answers everything, and counts what it got."""
+
+    def __init__(self):
+        self.url = ""
+        self.paths = []
+
+    async def respond(self, request):
+        self.paths.append(request.path)
+        if request.path == "/listStars":
+            return web.json_response(
+                [{"name": f"star {number}", "note": "x" * 100} for number in range(2000)]
+            )
+        return web.json_response({"path": request.path})
+
+
+@pytest.fixture(scope="module")
+async def upstream():
+    running = Upstream()
+    application = web.Application()
+    application.router.add_route("*", "/{rest:.*}", running.respond)
+    async with web_server(application) as running.url:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def gateway_app(servers):
+    dsn = await asyncio.to_thread(servers.create_database)
+    settings = Settings(
+        _env_file=None,
+        database_url=dsn,
+        redis_url=servers.redis_url,
+        sealing_keys=KeyRing.generate("test"),
+        allow_networks=("127.0.0.0/8", "::1/128"),
+        log_level="error",
+    )
+    async with run_application(settings) as running:
+        yield running
+    await asyncio.to_thread(servers.drop_database, dsn)
+
+
+def manual(url, *names):
+    """A manual of tools that GET the upstream; a name with a star POSTs."""
+    return {
+        "utcp_version": "1.0.1",
+        "manual_version": "1.0.0",
+        "tools": [
+            {
+                "name": name.strip("*"),
+                "description": f"Tool number {number}.",
+                "inputs": {"type": "object", "properties": {"q": {"type": "string"}}},
+                "tool_call_template": {
+                    "call_template_type": "http",
+                    "http_method": "POST" if "*" in name else "GET",
+                    "url": f"{url}/{name.strip('*')}",
+                },
+            }
+            for number, name in enumerate(names)
+        ],
+    }
+
+
+TOOLSETS = {
+    "view": {"tools": ["mine.listPlanets"]},
+    "mixed": {"providers": ["mine", "hidden"]},
+    "foreign": {"providers": ["hidden"]},
+}
+
+
+@pytest.fixture(scope="module")
+async def world(gateway_app, upstream):
+    """Two providers and toolsets of them; return an admin's client."""
+    admin = await gateway_app.client("admin")
+    for name, tag, tools in (
+        ("mine", "team-a", ("listPlanets", "listStars", "zzzzzq*")),
+        ("hidden", "team-b", ("qqqqqw", "vvvvvk*")),
+    ):
+        body = {"name": name, "source": {"manual": manual(upstream.url, *tools)}, "tags": [tag]}
+        made = await admin.post("/providers", json=body)
+        assert made.status_code == 201, made.text
+    for name, definition in TOOLSETS.items():
+        await admin.put(f"/toolsets/{name}", json=definition)
+    return admin
