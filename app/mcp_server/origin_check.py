@@ -26,20 +26,20 @@ class OriginCheck:
         self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.cors_origins)
         self._own_origin = f"{base.scheme}://{base.netloc}".lower()
         self._checks_host = settings.allowed_hosts == ("*",) and is_loopback(settings.host)
-        self._admitted: set[tuple[bytes, bytes]] = set()
+        self._admitted: set[tuple[bytes | None, bytes | None]] = set()
 
     def check(self, head: Mapping[bytes, bytes]) -> None:
         """Raise Forbidden for a Host or an Origin that is not admitted."""
-        key = head.get(b"host", b""), head.get(b"origin", b"")
+        key = head.get(b"host"), head.get(b"origin")
         if key in self._admitted:
             return
-        host, origin = (value.decode("latin-1").strip(" \t").lower() for value in key)
+        host, origin = ((value or b"").decode("latin-1").strip(" \t").lower() for value in key)
         if self._checks_host and not self._admits_host(host):
             raise Forbidden(
                 "The Host header names no host that is served here.",
                 hint="Set PUBLIC_BASE_URL to the URL of the gateway, or ALLOWED_HOSTS to its host names.",
             )
-        if b"origin" in head and not self._admits_origin(origin):
+        if key[1] is not None and not self._admits_origin(origin):
             raise Forbidden(
                 "Web pages of this Origin may not use the gateway.",
                 hint="Add the origin to the setting CORS_ORIGINS.",

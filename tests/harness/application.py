@@ -15,6 +15,7 @@ from app.access.repository import create_key
 from app.cli.server import server_config
 from app.discovery import Manuals
 from app.main import create_app
+from app.mcp_server import McpServer
 from app.services import Services
 from app.settings import Settings
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
@@ -36,6 +37,7 @@ class Application:
     app: FastAPI
     services: Services
     manuals: Manuals
+    mcp: McpServer
     clients: list[httpx2.AsyncClient] = field(default_factory=list)
 
     async def client(self, *scopes: str, seconds: float = 30, **limits: Any) -> httpx2.AsyncClient:
@@ -72,7 +74,7 @@ async def run_application(settings: Settings) -> AsyncIterator[Application]:
         await asyncio.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     state = server.lifespan.state
-    running = Application(f"http://127.0.0.1:{port}", app, state["services"], state["manuals"])
+    running = Application(f"http://127.0.0.1:{port}", app, state["services"], state["manuals"], state["mcp"])
     try:
         yield running
     finally:

@@ -232,6 +232,7 @@ class Upstream:
 
 RESPONSES = {
     "json": ("application/json", b'{"a": 1}'),
+    "large": ("application/json", b'{"a": "' + b"x" * 70_000 + b'"}'),
     "hal": ("application/hal+json; charset=utf-8", b'{"a": 1}'),
     "problem": ("application/problem+json", b'{"detail": "no"}'),
     "text": ("text/plain; charset=utf-8", "grüß".encode()),

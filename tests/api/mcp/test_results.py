@@ -1,0 +1,191 @@
+"""What a result of `tools/call` is for each kind of response, in both eras."""
+
+import json
+
+import pytest
+
+from app.security.rate_limit import RateLimit
+from tests.harness.mcp_requests import McpClient
+
+
+@pytest.fixture
+async def call(api, mcp, upstream):
+    """Calls a tool whose upstream gives a response; returns the results of both eras."""
+    row = await api.provider("site")
+
+    async def make(path, *, name="tool", override=None, arguments=None, **fields):
+        await api.tool(row, name, {"url": f"{upstream.url}{path}"}, override=override, **fields)
+        params = {"name": f"site_{name}", "arguments": arguments or {}}
+        modern = (await mcp.modern("tools/call", params)).json()["result"]
+        legacy = (await mcp.legacy("tools/call", params)).json()["result"]
+        assert modern.pop("resultType") == "complete"
+        assert modern["_meta"].pop("io.modelcontextprotocol/serverInfo")["name"] == "utcp-gateway"
+        for result in (modern, legacy):
+            assert set(result.pop("_meta")) == {"utcp-gateway/callId"}
+            assert isinstance(result["isError"], bool)
+            assert None not in result.values()
+        return modern, legacy
+
+    return make
+
+
+def pieces(text):
+    from urllib.parse import quote
+
+    return f"/pieces?body={quote(text)}"
+
+
+async def test_a_json_object_is_text_as_it_came_and_structured_content(call):
+    for result in await call("/respond/200/json"):
+        assert result == {
+            "content": [{"type": "text", "text": '{"a": 1}'}],
+            "isError": False,
+            "structuredContent": {"a": 1},
+        }
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '"text"', "5", "true"])
+async def test_other_json_is_structured_content_for_modern_clients_only(call, text):
+    modern, legacy = await call(pieces(text))
+    assert modern["structuredContent"] == json.loads(text)
+    assert "structuredContent" not in legacy
+    assert modern["content"] == legacy["content"] == [{"type": "text", "text": text}]
+
+
+async def test_null_is_text_only(call):
+    for result in await call(pieces("null")):
+        assert result == {"content": [{"type": "text", "text": "null"}], "isError": False}
+
+
+async def test_large_integers_and_decimals_are_unchanged(api, call, mcp):
+    text = '{"a":18446744073709551615,"b":-9223372036854775808,"c":0.1234567890123456789}'
+    for result in await call(pieces(text)):
+        assert result["content"][0]["text"] == text
+    raw = (await mcp.modern("tools/call", {"name": "site_tool"})).text
+    assert f'"structuredContent":{text}' in raw
+
+
+async def test_json_beyond_the_limit_of_structured_content_is_text_only(call):
+    for result in await call("/respond/200/large", name="large"):
+        assert "structuredContent" not in result
+        assert result["isError"] is False
+
+
+@pytest.mark.parametrize("kind", ["text", "latin"])
+async def test_text_is_decoded(call, kind):
+    for result in await call(f"/respond/200/{kind}"):
+        assert result == {"content": [{"type": "text", "text": "grüß"}], "isError": False}
+
+
+@pytest.mark.parametrize("kind", ["empty", "emptyjson"])
+async def test_an_empty_response_says_so(call, kind):
+    for result in await call(f"/respond/204/{kind}"):
+        assert result["content"] == [{"type": "text", "text": "(no content, HTTP 204)"}]
+        assert result["isError"] is False
+
+
+async def test_what_is_no_json_is_text(call):
+    for result in await call("/respond/200/nojson"):
+        assert result == {"content": [{"type": "text", "text": "<oops>"}], "isError": False}
+
+
+async def test_an_image_is_an_image_with_its_type(call):
+    for result in await call("/respond/200/binary"):
+        *_, image = result["content"]
+        assert image["type"] == "image"
+        assert image["mimeType"] == "image/png"
+        assert image["data"] == "iVBORwD/"
+        assert "structuredContent" not in result
+
+
+@pytest.mark.parametrize("status", [400, 404, 500, 503])
+async def test_an_error_of_the_upstream_is_a_result(call, status):
+    for result in await call(f"/respond/{status}/problem"):
+        assert result["isError"] is True
+        assert str(status) in result["content"][0]["text"]
+
+
+async def test_invalid_arguments_are_a_result_with_pointers(call, upstream):
+    inputs = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    for result in await call("/echo", inputs=inputs, arguments={"n": "many"}):
+        assert result["isError"] is True
+        assert "/n" in result["content"][0]["text"]
+    assert upstream.requests == []
+
+
+async def test_a_rate_limit_is_a_result_that_says_when_to_try_again(api, upstream):
+    row = await api.provider("limited")
+    await api.tool(row, "one", {"url": f"{upstream.url}/echo"})
+    for era in ("modern", "legacy"):
+        client = McpClient(await api.client("tools:call", rate=RateLimit.parse("1/60")))
+        send = getattr(client, era)
+        responses = [await send("tools/call", {"name": "limited_one"}) for _ in range(2)]
+        result = responses[1].json()["result"]
+        assert responses[1].status_code == 200
+        assert result["isError"] is True
+        assert 0 < result["_meta"]["utcp-gateway/retryAfterSeconds"] <= 60
+
+
+async def test_an_upstream_that_does_not_respond_is_a_result(api, mcp):
+    row = await api.provider("gone")
+    await api.tool(row, "one", {"url": "http://127.0.0.1:9/x"})
+    result = (await mcp.modern("tools/call", {"name": "gone_one"})).json()["result"]
+    assert result["isError"] is True
+    assert result["content"][0]["text"]
+
+
+async def test_secrets_in_a_response_are_masked(api, mcp, upstream):
+    row = await api.provider("masked")
+    await api.credential(row, "key", "api_key", {"value": "the-secret-value"}, origins=[upstream.url])
+    await api.tool(
+        row,
+        "one",
+        {
+            "url": f"{upstream.url}/echo",
+            "auth": {"auth_type": "api_key", "var_name": "k", "location": "query"},
+        },
+    )
+    text = (await mcp.modern("tools/call", {"name": "masked_one"})).text
+    assert "the-secret-value" not in text
+
+
+OUTPUTS = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+
+async def test_a_published_output_schema_is_listed_and_its_results_are_structured(call, mcp):
+    override = {"publish_output_schema": True}
+    for result in await call("/respond/200/json", outputs=OUTPUTS, override=override):
+        assert result["structuredContent"] == {"a": 1}
+        assert result["isError"] is False
+    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    assert tool["outputSchema"]["required"] == ["a"]
+
+
+async def test_a_result_that_deviates_from_a_published_schema_is_an_error_with_the_body(call):
+    override = {"publish_output_schema": True}
+    outputs = {"type": "object", "properties": {"a": {"type": "string"}}}
+    for result in await call("/respond/200/json", outputs=outputs, override=override):
+        assert result["isError"] is True
+        assert "/a" in result["content"][0]["text"]
+        assert result["content"][1]["text"] == '{"a": 1}'
+        assert "structuredContent" not in result
+
+
+async def test_a_published_schema_of_a_list_is_wrapped_for_both_eras(call, mcp):
+    override = {"publish_output_schema": True}
+    outputs = {"type": "array", "items": {"type": "integer"}}
+    for result in await call(pieces("[1, 2]"), outputs=outputs, override=override):
+        assert result["structuredContent"] == {"result": [1, 2]}
+    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    assert tool["outputSchema"]["type"] == "object"
+
+
+async def test_a_schema_is_not_published_by_default(call, mcp):
+    await call("/respond/200/json", outputs=OUTPUTS)
+    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    assert "outputSchema" not in tool
