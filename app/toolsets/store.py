@@ -67,7 +67,8 @@ class ToolsetStore:
 
     async def all(self) -> Mapping[str, Toolset]:
         """Return all toolsets by name, as they are now. Raises Unavailable."""
-        if not self._stale:
+        # What another request is reading is neither stale nor here yet.
+        if not self._stale and not self._lock.locked():
             return self._toolsets
         async with self._lock:
             while self._stale:

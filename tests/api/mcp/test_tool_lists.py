@@ -30,7 +30,7 @@ async def test_a_small_registry_lists_its_tools_by_name(mcp, library):
 
 async def test_a_large_registry_lists_the_tools_that_find_others(mcp, many):
     found = names(await mcp.modern("tools/list"))
-    assert found == ["call_read_tool", "call_tool", "describe_tools", "find_tools"]
+    assert found == ["call_read_tool", "call_tool", "describe_tools", "find_tools", "read_more"]
     mcp.path = "/mcp/all"
     assert len(names(await mcp.modern("tools/list"))) == 47
     mcp.path = "/mcp/search"
