@@ -6,7 +6,7 @@ three dependencies 169 us. It calls the same `authorise()` as every other route,
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,10 +16,12 @@ from starlette.routing import Route
 
 from app import exact_json
 from app.access import authorise
-from app.call_api.content_negotiation import AcceptedTypes, parse_accept
+from app.call_api.budgeted import can_be_budgeted, respond_within
+from app.call_api.content_negotiation import parse_accept
 from app.call_api.event_stream import EventStreamResponse
 from app.call_api.query import read_query
 from app.call_api.responses import StreamedResponse, respond
+from app.call_api.result_preferences import parse_result_preferences
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
@@ -29,7 +31,6 @@ from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
 from app.errors import GatewayError
-from app.protocols.base import Result
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
@@ -65,13 +66,15 @@ async def call_tool(request: Request) -> Response:
         cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
         cdn_loop=head.get(b"cdn-loop", b""),
         trace_headers=head,
-        preferences=parse_preferences(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None,
-        repair_preference=(
-            parse_repair_preference(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None
-        ),
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
+    wanted = None
+    if b"prefer" in head:
+        prefer = head[b"prefer"].decode("latin-1")
+        call.preferences = parse_preferences(prefer)
+        call.repair_preference = parse_repair_preference(prefer)
+        wanted = parse_result_preferences(prefer)
     if head.get(_INTERFACE) == b"utcp":
         call.interface = "utcp"
     if scope["query_string"]:
@@ -84,7 +87,15 @@ async def call_tool(request: Request) -> Response:
     if outcome.result is None:
         return _raise_failure(request, outcome, outcome.error or GatewayError())
     try:
-        response = await _respond(request, outcome.result, accept, outcome, services.streams)
+        make: Callable[[], Awaitable[Response]] = partial(
+            respond, outcome.result, accept=accept, outcome=outcome, streams=services.streams
+        )
+        if wanted is not None and can_be_budgeted(outcome.result):
+            make = partial(
+                respond_within, *wanted, result=outcome.result, outcome=outcome, services=services,
+                root_path=scope.get("root_path", ""),
+            )  # fmt: skip
+        response = await _watched(request, outcome, services.streams, make)
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
         return _raise_failure(request, outcome, error)
     if outcome.rate_limit_state is not None:
@@ -107,16 +118,19 @@ async def _describe(call: CallRequest, services: Services) -> BytesResponse:
     return BytesResponse(exact_json.dumps(described), headers)
 
 
-async def _respond(
-    request: Request, result: Result, accept: AcceptedTypes, outcome: CallOutcome, streams: StreamRegistry
+async def _watched(
+    request: Request, outcome: CallOutcome, streams: StreamRegistry, make: Callable[[], Awaitable[Response]]
 ) -> Response:
-    """Return the response of `respond`; where that fails, close the result and record the failure."""
-    if result.stream is None and result.events is None:
-        return await respond(result, accept=accept, outcome=outcome, streams=streams)
+    """Return the response that `make` makes of the result; where that fails, close the result and record the
+    failure.
+    """
+    result = outcome.result
+    if result is None or (result.stream is None and result.events is None):
+        return await make()
     try:
         with DisconnectWatch(partial(until_disconnected, request.receive), streams.clock) as watch:
             watch.begin()
-            return await respond(result, accept=accept, outcome=outcome, streams=streams)
+            return await make()
     except BaseException as error:
         await result.aclose()
         await outcome.fail(error)

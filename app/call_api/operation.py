@@ -83,7 +83,11 @@ class CallRequestHeaders(BaseModel):
         description="Preferences for the response (RFC 7240), which take precedence over `options.responses` "
         "of the provider: `decode-response` returns XML, forms, lines of JSON and text as JSON, with the "
         "types of the tool's output schema where it has one; `validate-response` compares the response with "
-        "that schema: see `X-Response-Violations`. The value `false` turns one off.",
+        "that schema: see `X-Response-Violations`. The value `false` turns one off. For JSON and text: "
+        "`max-bytes=...` and `max-tokens=...` cut the result by items (the rest: `X-Continuation`), "
+        '`fields="/total $.items[*].id"` returns only the parts at these JSON pointers or JSONPaths, '
+        "`format=csv` (or `toon`, `markdown`) a table. `repair=safe` or `repair=on` corrects the form of "
+        "arguments that are not valid: see `X-Argument-Repairs`.",
         examples=["decode-response, validate-response"],
     )
     interface: str = Field(
@@ -161,6 +165,23 @@ class CallResponseHeaders(RateLimitHeaders[str]):
         "where the first of them are, as URI fragments. A member that the schema does not name is `*`. "
         "`more` says that there may be further ones.",
         examples=['count=2, at=("#/items/0/price" "#/id")'],
+    )
+    repairs: str = Field(
+        alias="X-Argument-Repairs",
+        description="The arguments that were repaired before the call, as URI fragments, and how: `type`, "
+        "`list`, `json`, `name`, `enum` or `date`.",
+        examples=['"#/limit";kind=type'],
+    )
+    continuation: str = Field(
+        alias="X-Continuation",
+        description="The handle by which the rest of a result that was cut is read, at "
+        "`GET /continuations/{handle}`.",
+        examples=["c_AbCdEfGhJkMnPqRsTuVwXy"],
+    )
+    notes: str = Field(
+        alias="X-Result-Notes",
+        description="Sentences about a result that was cut, or has not all of the fields.",
+        examples=['"The result was cut: it has the first 20 of 100 items."'],
     )
     replayed: Literal["true"] = Field(
         alias="Idempotency-Replayed",

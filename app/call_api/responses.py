@@ -122,7 +122,7 @@ async def respond(
         if only_events or accept.as_events(media):
             form = event_format(accept.events, only_values=accept.only_values)
             headers = [
-                *_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
+                *result_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
             ]  # fmt: skip
             return EventStreamResponse(result, headers, outcome, event_format=form, streams=streams)
     if accept.only_json("application/octet-stream") and result.is_content_coded:
@@ -136,18 +136,18 @@ async def respond(
             if not complete:
                 beginning = body.removeprefix(codecs.BOM_UTF8)
                 # Read before the headers are made, which tell whether something was masked.
-                headers = [*_headers(result, outcome), (b"content-type", _JSON)]
+                headers = [*result_headers(result, outcome), (b"content-type", _JSON)]
                 return StreamedResponse(result, headers, outcome, streams=streams, beginning=beginning)
         if not complete:
             body = await _collected(result)
         body = await _converted(body, media, result.media_type)
-        headers = [*_headers(result, outcome), (b"content-type", _JSON)]
+        headers = [*result_headers(result, outcome), (b"content-type", _JSON)]
     elif result.stream is not None:
-        headers = [*_headers(result, outcome), *_content_type(result.media_type)]
+        headers = [*result_headers(result, outcome), *_content_type(result.media_type)]
         return StreamedResponse(result, headers, outcome, streams=streams)
     else:
         body = result.body or b""
-        headers = _headers(result, outcome)
+        headers = result_headers(result, outcome)
         if body:
             headers += _content_type(result.media_type)
     if streamed:
@@ -156,7 +156,8 @@ async def respond(
     return BytesResponse(body, headers)
 
 
-def _headers(result: Result, outcome: CallOutcome) -> Headers:
+def result_headers(result: Result, outcome: CallOutcome) -> Headers:
+    """Return the headers of the response to a call that succeeded, without Content-Type."""
     headers: Headers = [
         (b"x-call-id", outcome.call_id.encode()),
         (b"x-upstream-status", b"%d" % result.status),

@@ -33,6 +33,7 @@ class _Cut:
     body: bytes | None
     rest: Rest | None = None
     note: str = ""
+    table_format: ResultFormat | None = None
 
 
 def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Rest | None]:
@@ -63,7 +64,7 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
             value, missing = project(value, budget.fields)
             notes += [f"No part of the response is at {one}." for one in missing]
         cut = _cut_value(value, budget.format, room, notes)
-    read.text, read.body = cut.text or "(nothing)", cut.body
+    read.text, read.body, read.table_format = cut.text or "(nothing)", cut.body, cut.table_format
     if cut.note:
         notes.append(cut.note)
     return notes, cut.rest
@@ -74,23 +75,26 @@ def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: l
     write_value = _writer(value, form, notes)
     whole = write_value(value)
     if room is None or len(whole.encode()) <= room:
-        return _Cut(whole, None if form in _TABLES and table_of(value) is not None else whole.encode())
+        return _written(whole, value, form)
     found = _longest_list(value)
     if found is not None:
         path, items = found
         count = _fitting(items, lambda number: write_value(_replaced(value, path, items[:number])), room)
         if count:
             kept = _replaced(value, path, items[:count])
-            text = write_value(kept)
             where = f" of the list at {path_text}" if (path_text := _pointer(path)) else ""
-            return _Cut(
-                text,
-                None if form in _TABLES and table_of(kept) is not None else text.encode(),
-                Rest("items", write(items[count:])),
-                f"The result was cut: it has the first {count} of {len(items)} items{where}.",
-            )
+            cut = _written(write_value(kept), kept, form)
+            cut.rest = Rest("items", write(items[count:]))
+            cut.note = f"The result was cut: it has the first {count} of {len(items)} items{where}."
+            return cut
     # A part of JSON can be told from its beginning, a part of a table cannot.
     return _cut_text(write(value).decode(), room)
+
+
+def _written(text: str, value: Any, form: ResultFormat | None) -> _Cut:
+    if form in _TABLES and table_of(value) is not None:
+        return _Cut(text, None, table_format=form)
+    return _Cut(text, text.encode())
 
 
 def _writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:

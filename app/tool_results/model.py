@@ -64,6 +64,8 @@ class ModelResult:
     call_id: str = ""
     content: str = field(default="", repr=False)
     """`text` without the notes, where there are any, else empty."""
+    table_format: ResultFormat | None = None
+    """The form of the text, where it is a table."""
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add sentences, also at the end of the text."""
