@@ -221,6 +221,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
         _record_calls(recorder, registration["credentials"], key)
+        _record_continuation(recorder, key)
         _record_approvals(recorder, key)
         _record_problems(recorder, key)
         _record_reference(recorder)
@@ -441,6 +442,22 @@ def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> 
     limited = recorder.send("createKey", 201, body=once, is_example=False).json()
     recorder.send("callTool", 200, path=path, body=body, key=limited["key"], is_example=False)
     recorder.send("callTool", 429, path=path, body=body, key=limited["key"])
+
+
+def _record_continuation(recorder: Recorder, key: str) -> None:
+    """Record a result that is cut, and its rest."""
+    response = recorder.send(
+        "callTool",
+        200,
+        path={"name": "library.searchBooks"},
+        body={},
+        headers={"Prefer": "max-bytes=500"},
+        key=key,
+        is_example=False,
+    )
+    handle = response.headers["X-Continuation"]
+    recorder.replacements[handle] = "c_AbCdEfGhJkMnPqRsTuVwXy"
+    recorder.send("readContinuation", 200, path={"handle": handle}, query={"max_bytes": 500}, key=key)
 
 
 def _record_approvals(recorder: Recorder, key: str) -> None:

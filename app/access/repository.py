@@ -18,7 +18,7 @@ from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
 from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.security.keys import MintedKey, digest, mint
-from app.security.principal import Grant, Principal
+from app.security.principal import REPAIR_MODES, Grant, Principal
 from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
 
@@ -57,6 +57,7 @@ def grant_of(row: Key) -> Grant:
         expires_at=row.expires_at,
         rate_limit=RateLimit.from_stored(row.rate_limit),
         toolsets=None if row.toolsets is None else frozenset(row.toolsets),
+        argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
     )
 
 
@@ -338,6 +339,7 @@ def _stored_rights(grant: Grant) -> dict[str, Any]:
         "tags": _sorted(grant.tags),
         "expires_at": grant.expires_at,
         "rate_limit": None if grant.rate_limit is None else grant.rate_limit.to_stored(),
+        "argument_repair": grant.argument_repair,
     }
 
 
@@ -352,6 +354,7 @@ def _event_detail(row: Key) -> dict[str, Any]:
         "tags": row.tags,
         "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
         "rate_limit": row.rate_limit,
+        "argument_repair": row.argument_repair,
     }
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from app.access import requires
 from app.dependencies import UsesServices
-from app.schemas import StrictModel, problem_responses
+from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.tool_results import ResultBudget, read_continuation
 
@@ -21,7 +21,7 @@ _NO_STORE: dict[int | str, dict[str, Any]] = {
 }
 
 
-class ContinuationQuery(StrictModel):
+class ContinuationQuery(BaseModel, extra="forbid"):
     """How much of the rest is returned, and in which form."""
 
     max_bytes: int | None = Field(None, ge=1, le=_MAX, description="The maximum size of this part, in bytes.")

@@ -18,6 +18,7 @@ from app.cli.pagination import (
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import parse_duration, parse_time, url_path
+from app.security.principal import REPAIR_MODES
 from app.security.rate_limit import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of clients.", no_args_is_help=True)
@@ -31,9 +32,16 @@ AllowUnknownProvidersOption = Annotated[
     bool,
     typer.Option("--allow-unknown-providers", help="Accept providers that do not exist yet."),
 ]
+ArgumentRepairOption = Annotated[
+    str | None,
+    typer.Option(
+        "--argument-repair",
+        help="Repair of arguments that are not valid: off, safe, on, or `default`.",
+    ),
+]
 _SHOWN = (
-    "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "rate_limit", "created_at",
-    "expires_at", "revoked_at", "last_used_at", "rotated_from", "successor_id",
+    "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "rate_limit", "argument_repair",
+    "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from", "successor_id",
 )  # fmt: skip
 
 
@@ -66,6 +74,7 @@ def create(
     ] = None,
     owner: OwnerOption = None,
     purpose: PurposeOption = None,
+    argument_repair: ArgumentRepairOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Create a key and print it, once: the gateway stores only a digest.
@@ -85,6 +94,8 @@ def create(
         body["expires_at"] = parse_time(expires, option="--expires")
     if rate:
         body["rate_limit"] = _parse_rate(rate)
+    if argument_repair is not None:
+        body["argument_repair"] = _repair_mode(argument_repair)
     created = session.gateway.send("POST", "/keys", json=body).json()
     if session.output.is_structured:
         session.output.document(created)
@@ -156,6 +167,7 @@ def edit(
         bool, typer.Option("--any-provider", help="Remove the restriction to providers.")
     ] = False,
     any_tag: Annotated[bool, typer.Option("--any-tag", help="Remove the restriction to tags.")] = False,
+    argument_repair: ArgumentRepairOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Change the description or the rights of a key; what is not given stays as it is."""
@@ -171,6 +183,8 @@ def edit(
         body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
     if rate is not None:
         body["rate_limit"] = None if rate == "default" else _parse_rate(rate)
+    if argument_repair is not None:
+        body["argument_repair"] = _repair_mode(argument_repair)
     if not body:
         raise InputError("Give what is to be changed, e.g. --owner or --expires.")
     if allow_unknown_providers:
@@ -271,6 +285,13 @@ def _parse_rate(text: str) -> dict[str, int]:
         return RateLimit.parse(text).to_stored()
     except ValueError as error:
         raise InputError(f"--rate {error}.") from None
+
+
+def _repair_mode(text: str) -> str | None:
+    """Return the value of `--argument-repair` as the API takes it; raise InputError."""
+    if text != "default" and text not in REPAIR_MODES:
+        raise InputError("--argument-repair is off, safe, on or default.")
+    return None if text == "default" else text
 
 
 def _format_rate(stored: Mapping[str, int] | None) -> str | None:

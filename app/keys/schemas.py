@@ -21,7 +21,7 @@ from app.schemas import (
     StrictModel,
 )
 from app.security.keys import KEY_ID_PATTERN
-from app.security.principal import Grant
+from app.security.principal import Grant, RepairMode
 from app.security.scopes import Scope
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
@@ -44,6 +44,11 @@ AllowUnknownProviders = Annotated[
         "key may see, e.g. because it is registered later. Not stored.",
     ),
 ]
+ARGUMENT_REPAIR: Final = (
+    "Which repairs the arguments of its calls get where they are not valid and the change is lossless: "
+    "`off`: none; `safe`: all for tools that only read, only of types for the others; `on`: all. null: as "
+    "the toolset says, else `safe` for MCP and tool calls of models, and `off` for REST and UTCP."
+)
 MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
 
@@ -73,6 +78,7 @@ class KeyCreate(StrictModel):
         description="How often the key may call tools. Default: the gateway's rate limit for keys.",
         examples=[{"requests": 100, "per_seconds": 60, "burst": 20}],
     )
+    argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
 
     def description(self) -> KeyDescription:
         """Return what the key is told apart by."""
@@ -86,6 +92,7 @@ class KeyCreate(StrictModel):
             tags=_names(self.tags),
             expires_at=_in_utc(self.expires_at),
             rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
+            argument_repair=self.argument_repair,
         )
 
 
@@ -117,6 +124,7 @@ class KeyPatch(StrictModel):
     rate_limit: RateLimitInput | None = Field(
         None, description="How often the key may call tools; null: the gateway's rate limit for keys."
     )
+    argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
 
     def changed_description(self, description: KeyDescription) -> KeyDescription:
         """Return a description with the changes."""
@@ -135,6 +143,8 @@ class KeyPatch(StrictModel):
             changed["expires_at"] = _in_utc(self.expires_at)
         if "rate_limit" in self._given:
             changed["rate_limit"] = None if self.rate_limit is None else self.rate_limit.to_rate_limit()
+        if "argument_repair" in self._given:
+            changed["argument_repair"] = self.argument_repair
         return replace(grant, **changed)
 
     @property
@@ -198,6 +208,9 @@ class KeyView(BaseModel):
     tags: list[str] | None
     rate_limit: RateLimitView | None = Field(
         description="Its own rate limit; null where the gateway's default applies."
+    )
+    argument_repair: RepairMode | None = Field(
+        None, description="Its repair of arguments; null where the toolset or the interface decides."
     )
     state: KeyState
     created_at: datetime
@@ -280,7 +293,7 @@ class EventQuery(PageQuery):
 
 
 def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
-    described = ("name", "owner", "purpose", "scopes", "providers", "tags", "rate_limit")
+    described = ("name", "owner", "purpose", "scopes", "providers", "tags", "rate_limit", "argument_repair")
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     fields = (*described, *times, "rotated_from", "successor_id")
     shown = {name: getattr(row, name) for name in fields}

@@ -32,6 +32,8 @@ class Grant:
     """How often tools may be called; None is the gateway's default."""
     toolsets: frozenset[str] | None = None
     """Names of the toolsets by whose addresses alone tools may be used."""
+    argument_repair: RepairMode | None = None
+    """How arguments of calls are repaired, which is no right: None is the default of toolset or interface."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from app.main import create_app
-from app.models import CallRecord, now
+from app.models import TENANT, CallRecord, now
+from app.security.principal import Principal
 from app.security.vault import KeyRing
 from app.settings import Settings
+from app.tool_results.budget import Rest
+from app.tool_results.continuations import Source
 from app.uuid7 import uuid7
 from tests.harness.application import Application, run_application
 from tests.stored import clear
@@ -80,7 +83,14 @@ async def parameters(application: Application, admin):
                 outcome="ok", status=200, duration_ms=1.0,
             )
         )  # fmt: skip
+    me = (await admin.get("/me")).json()["id"]
+    handle = await application.services.continuations.store(
+        Rest("items", b"[1, 2]"),
+        source=Source("shop", ()),
+        principal=Principal(me, "admin", TENANT, frozenset({"admin"})),
+    )
     return {
+        "handle": handle,
         "name": "shop",
         "call_id": str(CALL_ID),
         "import_id": accepted.headers["location"].rpartition("/")[2],

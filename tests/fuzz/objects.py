@@ -130,6 +130,13 @@ class FuzzObjects:
         self.wait_for(f"/calls/{call_id}", lambda _: True)
         return {"call_id": call_id}
 
+    def cut_result(self) -> PathValues:
+        """Call a tool whose result is cut, so that it has a rest."""
+        tool = self.tool()["name"]
+        headers = {"Prefer": "max-bytes=256"}
+        response = self.send("POST", f"/tools/{tool}/call", json={"q": "fuzz " * 500}, headers=headers)
+        return {"handle": response.headers["x-continuation"]}
+
     def waiting_call(self) -> PathValues:
         """Let another key call a tool that requires approval."""
         tool = self.tool()["name"]
@@ -207,6 +214,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/calls/{call_id}": FuzzObjects.call,
+    "/continuations/{handle}": FuzzObjects.cut_result,
     "/imports/{import_id}": FuzzObjects.background_import,
     "/keys/{key_id}": FuzzObjects.key,
     "/problems/{slug}": lambda _: {"slug": "not-found"},

@@ -157,9 +157,11 @@ FIELDS = {
     credential_inputs._CredentialInput: {"owner": "allowed_origins"},
     KeyCreate: {
         "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
+        " argument_repair"
     },
     KeyPatch: {
         "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
+        " argument_repair"
     },
     KeyRotation: {"harmless": "overlap_seconds expires_at"},
     PROTOCOLS["http"].template: {

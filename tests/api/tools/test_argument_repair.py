@@ -50,3 +50,25 @@ async def test_the_record_of_the_call_has_the_size_of_the_repaired_arguments(api
     await client.post(path, json={"n": "42"}, headers={"Prefer": "repair=on"})
     (record,) = await api.calls()
     assert record["request_bytes"] == len(b'{"n":42}')
+
+
+async def test_the_repair_of_a_key_applies_to_its_calls_until_it_is_changed(api, path):
+    admin = await api.client("admin")
+    body = {"name": "agent", "scopes": ["tools:call"], "argument_repair": "safe"}
+    made = (await admin.post("/keys", json=body)).json()
+    assert made["argument_repair"] == "safe"
+    headers = {"Authorization": f"Bearer {made['key']}"}
+    response = await admin.post(path, json={"n": "42"}, headers=headers)
+    assert response.status_code == 200, response.text
+    assert response.headers["x-argument-repairs"] == '"#/n";kind=type'
+    changed = await admin.patch(f"/keys/{made['id']}", json={"argument_repair": None})
+    assert changed.json()["argument_repair"] is None
+    assert (await admin.post(path, json={"n": "42"}, headers=headers)).status_code == 422
+    events = (await admin.get("/events", params={"object_name": made["id"]})).json()["items"]
+    assert events[0]["detail"]["after"] == {"argument_repair": None}
+    rotated = await admin.patch(f"/keys/{made['id']}", json={"argument_repair": "on"})
+    rotated = (await admin.post(f"/keys/{made['id']}/rotate", json={})).json()
+    assert rotated["argument_repair"] == "on"
+    refused = await admin.post("/keys", json={**body, "argument_repair": "always"})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/argument_repair"

@@ -49,6 +49,8 @@ def test_a_key_is_shown_with_its_warnings(stub, run):
         (["--any-provider", "--any-tag"], {"providers": None, "tags": None}),
         (["--expires", "never", "--rate", "default"], {"expires_at": None, "rate_limit": None}),
         (["--rate", "5/60"], {"rate_limit": {"requests": 5, "per_seconds": 60, "burst": 5}}),
+        (["--argument-repair", "safe"], {"argument_repair": "safe"}),
+        (["--argument-repair", "default"], {"argument_repair": None}),
         (["--expires", "2030-01-31T00:00Z"], {"expires_at": "2030-01-31T00:00:00+00:00"}),
     ],
 )
@@ -65,6 +67,7 @@ def test_an_edit_sends_what_is_given(stub, run, words, body):
         ["--allow-unknown-providers"],
         ["--provider", "p", "--any-provider"],
         ["--rate", "often"],
+        ["--argument-repair", "always"],
     ],
 )
 def test_an_edit_of_nothing_or_of_contradictions_is_not_sent(stub, run, words):
