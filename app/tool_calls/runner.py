@@ -175,7 +175,14 @@ class CallBatch:
         async def run(tool: AgentTool, arguments: dict[str, Any]) -> CallAnswer:
             return await self._execute(call, tool, arguments)
 
-        result = await call_meta_tool(call.name, call.arguments, self._collection, call=run)
+        result = await call_meta_tool(
+            call.name,
+            call.arguments,
+            self._collection,
+            call=run,
+            continuations=self._services.continuations,
+            budget=self._options.budget,
+        )
         if isinstance(result, CallAnswer):
             return result
         return CallAnswer(call, result, 422 if result.is_error else 200)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from .visibility import meta_tool
+from .visibility import meta_tool, tool_calls
 
 HANDLE = re.compile(r"c_[A-Za-z0-9_-]{22}(?:\.[ib][0-9]+)?")
 UNKNOWN = "c_" + "A" * 22
@@ -64,3 +64,13 @@ async def test_a_key_that_may_no_longer_use_the_tool_does_not_read_its_rest(gate
     refused, unknown = await rest_of(client, handle), await rest_of(client, UNKNOWN)
     assert refused["isError"]
     assert str(refused).replace(handle, "?") == str(unknown).replace(UNKNOWN, "?")
+
+
+async def test_a_model_of_another_interface_reads_it_by_the_same_handle(gateway_app, world):
+    client = await gateway_app.client("tools:read", "tools:call", providers=("mine",))
+    handle = await handle_of(client)
+    function = {"name": "read_more", "arguments": f'{{"continuation": "{handle}"}}'}
+    call = tool_calls("openai-chat", [{"id": "call_1", "type": "function", "function": function}])
+    response = await call.send(client, "")
+    assert response.status_code == 200, response.text
+    assert "star 1" in response.text

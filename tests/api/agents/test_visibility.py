@@ -266,4 +266,5 @@ def test_every_address_of_tools_is_in_the_matrix():
         for operation in item.values()
         if {"tools:read", "tools:call"} & set(operation.get("x-required-scopes", ()))
     }
+    needing |= {path for path, scope in PATHS.items() if scope in ("tools:read", "tools:call")}
     assert needing - covered - OUTSIDE == set()
