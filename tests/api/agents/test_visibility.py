@@ -246,7 +246,7 @@ def _is_error(response):
 
 OUTSIDE = {
     "/approvals", "/approvals/{}", "/approvals/{}/approve", "/approvals/{}/reject", "/approvals/{}/result",
-    "/providers/{}/utcp", "/toolsets", "/toolsets/{}",
+    "/providers/{}/utcp", "/toolsets", "/toolsets/{}", "/continuations/{}",
 }  # fmt: skip
 """Paths that need tools:read or tools:call, and name no tool: other tests cover what they show."""
 
