@@ -79,6 +79,7 @@ EDGES: Final[tuple[Edge, ...]] = (
 
 FAST_ROUTES: Final = (
     FastRoute(call_api.CALL_ROUTE),
+    FastRoute(call_api.TOOLSET_CALL_ROUTE),
     # Clients of MCP try GET; its endpoint rejects it after the checks that precede the method.
     *(FastRoute(route, ("POST", "GET", "DELETE")) for route in mcp_server.ROUTES),
     FastRoute(tool_calls.TOOL_CALLS_ROUTE),
@@ -126,8 +127,9 @@ def lifespan(
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Any]]]:
     """Return the lifespan of an application with these settings.
 
-    It puts into `request.state` the `services` that all edges share, the `manuals` of discovery, the server
-    `mcp`, the `probes` of health, and the `connections` of clients, which the HTTP server counts and bounds.
+    It puts into `request.state` the `services` that all edges share, the `manuals` and `toolset_manuals` of
+    discovery, the server `mcp`, the `probes` of health, and the `connections` of clients, which the HTTP
+    server counts and bounds.
     """
 
     @asynccontextmanager
@@ -148,6 +150,7 @@ def lifespan(
                 "services": services,
                 "manuals": discovery.open_manuals(services),
                 "mcp": mcp_server.open_server(services),
+                "toolset_manuals": discovery.open_toolset_manuals(services),
                 "probes": health.HealthProbes(services.database, services.redis),
                 "connections": connections,
             }

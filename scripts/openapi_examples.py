@@ -220,6 +220,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         key = _record_keys(recorder)
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
+        _record_toolsets(recorder)
         _record_calls(recorder, registration["credentials"], key)
         _record_continuation(recorder, key)
         _record_approvals(recorder, key)
@@ -414,6 +415,29 @@ def _record_tools(recorder: Recorder, library: str) -> None:
     recorder.send("createTool", 201, body=body)
 
 
+def _record_toolsets(recorder: Recorder) -> None:
+    """Record a toolset, its manual, its search, and a call of one of its tools."""
+    path = {"name": "support"}
+    definition = {
+        "tools": ["library.searchBooks", "library.getStock"],
+        "changes": {"library.searchBooks": {"name": "find_books", "presets": {"limit": 2}}},
+        "read_only": True,
+    }
+    body = {"name": "support", "title": "Support", "definition": definition}
+    recorder.send("createToolset", 201, body=body)
+    recorder.send("getToolset", 200, path=path)
+    recorder.send("listToolsets", 200)
+    recorder.send("putToolset", 200, path=path, body={"title": "Customer support", "definition": definition})
+    recorder.send("putToolset", 201, path={"name": "desk"}, body={"definition": {"providers": ["library"]}})
+    recorder.send("searchToolset", 200, path=path, query={"q": "find a book", "limit": 1})
+    recorder.send("getToolsetManual", 200, path=path, query={"q": "find_books", "version": "1"})
+    called = {**path, "tool": "find_books"}
+    recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"})
+    for media_type in ("text/event-stream", "application/x-ndjson"):
+        recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"}, headers={"Accept": media_type})
+    recorder.send("deleteToolset", 204, path={"name": "desk"})
+
+
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:
     path = {"name": "library.searchBooks"}
     body = {"q": "sea", "limit": 1}
@@ -469,6 +493,9 @@ def _record_approvals(recorder: Recorder, key: str) -> None:
         return {"id": response.json()["approval"]["id"]}
 
     recorder.send("updateTool", 200, path=path, body={"requires_approval": True}, is_example=False)
+    in_toolset = {"name": "support", "tool": "library_getStock"}
+    waiting = recorder.send("callToolsetTool", 202, path=in_toolset, body=body, key=key).json()["approval"]
+    recorder.send("rejectApproval", 200, path={"id": waiting["id"]}, is_example=False)
     approval = requested(is_example=True)
     recorder.send("getApproval", 200, path=approval)
     recorder.send("listApprovals", 200, query={"state": "pending", "kind": "call"})

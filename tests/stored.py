@@ -6,7 +6,18 @@ from sqlalchemy import delete
 
 from app.catalog.feed import record_change
 from app.database import Database
-from app.models import Approval, CallRecord, CallStat, Event, Key, Override, Provider, Tool, Variable
+from app.models import (
+    Approval,
+    CallRecord,
+    CallStat,
+    Event,
+    Key,
+    Override,
+    Provider,
+    Tool,
+    ToolsetRow,
+    Variable,
+)
 
 
 async def store_provider(database: Database, name: str, **fields: Any) -> Provider:
@@ -54,5 +65,5 @@ async def clear(database: Database) -> None:
     A TRUNCATE would lock out the readers of an application that runs on the database, and could deadlock with them.
     """
     async with database.transaction() as session:
-        for table in (Approval, Provider, Variable, Key, Event, CallRecord, CallStat):
+        for table in (Approval, Provider, Variable, Key, Event, CallRecord, CallStat, ToolsetRow):
             await session.execute(delete(table))

@@ -12,8 +12,10 @@ from pydantic import BaseModel, Field, RootModel
 
 from app.resource_names import TOOL_NAME
 from app.schemas import Problem, location_header, problem_responses
+from app.toolsets.definition import TOOLSET_NAME
 
 OPERATION_ID: Final = "callTool"
+TOOLSET_OPERATION_ID: Final = "callToolsetTool"
 _ERROR_STATUSES: Final = (400, 404, 408, 409, 413, 415, 424, 502, 504, 508)
 # The other client errors of the IANA registry of status codes that may answer a request: listed one by one,
 # because generators of clients do not know ranges.
@@ -45,6 +47,12 @@ Keys and providers may have rate limits: 429 with `Retry-After`. Where a provide
 are masked as `***` in the response (`X-Masked`)."""
 
 
+_TOOLSET_DESCRIPTION: Final = """\
+Call a tool by its name in a toolset, as `POST /tools/{name}/call` does. The preset arguments of the toolset
+are added before the arguments are validated; an argument that is preset is 422. A name that a tool no longer
+has in the toolset is 404, with the present one."""
+
+
 class CallPathParameters(BaseModel):
     """The path parameters of a call."""
 
@@ -52,6 +60,18 @@ class CallPathParameters(BaseModel):
         pattern=TOOL_NAME,
         description="Canonical name (`provider.tool`) or alias.",
         examples=["library.searchBooks"],
+    )
+
+
+class ToolsetCallPathParameters(BaseModel):
+    """The path parameters of a call in a toolset."""
+
+    name: str = Field(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])
+    tool: str = Field(
+        pattern=TOOL_NAME,
+        description="Name of the tool in the toolset, or its canonical name or alias where it has no "
+        "other name there.",
+        examples=["find_books"],
     )
 
 
@@ -256,6 +276,18 @@ class JsonLinesBody(RootModel[str]):
 def call_components() -> dict[str, dict[str, Any]]:
     """Return the component schemas that the operation refers to, besides Problem, by name."""
     return {model.__name__: _schema(model) for model in _COMPONENTS} | {_WAITING: _WAITING_SCHEMA}
+
+
+def toolset_call_operation() -> dict[str, Any]:
+    """Return the operation of a call in a toolset: that of a call, but for name, path and description."""
+    others = [one for one in call_operation()["parameters"] if one["in"] != "path"]
+    return call_operation() | {
+        "operationId": TOOLSET_OPERATION_ID,
+        "summary": "Call a tool of a toolset with arguments, and return the upstream's response",
+        "description": _TOOLSET_DESCRIPTION,
+        "tags": ["toolsets"],
+        "parameters": [*_parameters(ToolsetCallPathParameters, "path"), *others],
+    }
 
 
 def call_operation() -> dict[str, Any]:

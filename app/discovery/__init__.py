@@ -4,9 +4,10 @@ from fastapi import FastAPI
 
 from app.discovery.manuals import Manuals
 from app.discovery.routes import router
+from app.discovery.toolset_manuals import ToolsetManuals
 from app.services import Services
 
-__all__ = ["Manuals", "install", "open_manuals", "router"]
+__all__ = ["Manuals", "ToolsetManuals", "install", "open_manuals", "open_toolset_manuals", "router"]
 
 
 def install(app: FastAPI) -> None:
@@ -19,3 +20,8 @@ def open_manuals(services: Services) -> Manuals:
     manuals = Manuals(services.database, base_url=services.settings.base_url, identity=services.identity)
     services.feed.subscribe(manuals.on_changes)
     return manuals
+
+
+def open_toolset_manuals(services: Services) -> ToolsetManuals:
+    """Return the manuals of toolsets of these services."""
+    return ToolsetManuals(base_url=services.settings.base_url, identity=services.identity)

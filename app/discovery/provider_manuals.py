@@ -127,10 +127,10 @@ def render_tools(
         )
         body = streaming_body = None
         try:
-            body = _rendered(entry, version)
+            body = render_entry(entry, version)
             if _streams(tool.call_template):
                 size = tool.call_template.get("chunk_size")
-                streaming_body = _rendered(replace(entry, as_stream=True, chunk_size=size), version)
+                streaming_body = render_entry(replace(entry, as_stream=True, chunk_size=size), version)
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             _log.warning("a tool was omitted from the manual", tool=tool.name, error=type(error).__name__)
         tags = frozenset(tool.tags) | tool.registrar_tags
@@ -143,7 +143,10 @@ def render_tools(
     return prepared
 
 
-def _rendered(entry: ManualToolEntry, version: ManualVersion) -> bytes:
+def render_entry(entry: ManualToolEntry, version: ManualVersion) -> bytes:
+    """Return a tool of a manual as JSON; raise a GatewayError, RecursionError, TypeError or ValueError where
+    it cannot be rendered.
+    """
     body = _RENDERERS[version](entry)
     if version == 0 and len(body) > MAX_SLIMMED_BYTES:
         return _RENDERERS[version](_slimmed(entry))

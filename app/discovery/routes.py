@@ -13,6 +13,7 @@ from app.discovery.direct import DirectManuals
 from app.discovery.manual_schema import MANUAL_COMPONENT
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection, Representation
+from app.discovery.toolset_manuals import ToolsetManuals
 from app.errors import LoopDetected, Unauthenticated, not_found
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
@@ -22,6 +23,7 @@ from app.schemas import problem_responses
 from app.search import Filters
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
+from app.toolsets.definition import TOOLSET_NAME
 from app.utcp.render import STREAMING_PROTOCOL, ManualVersion
 
 router = APIRouter()
@@ -181,6 +183,40 @@ async def get_provider_manual(
     if tags is None or manual is None or not (manual.tools or query.principal.may_use(name, tags)):
         similar = services_of(query.request).search.suggest_providers(name, principal=query.principal)
         raise not_found(f"There is no provider {name}.", similar)
+    return _response(manual, query)
+
+
+@router.get(
+    "/toolsets/{name}/utcp",
+    operation_id="getToolsetManual",
+    summary="Get the UTCP manual of a toolset",
+    tags=["discovery"],
+    response_class=Response,
+    responses=problem_responses(403, 404) | _RESPONSES,
+)
+async def get_toolset_manual(
+    request: Request,
+    name: Annotated[str, Path(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])],
+    principal: Reads,
+    *,
+    version: Version = None,
+    tag: TagFilter = None,
+    q: SearchQuery = None,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """Return the UTCP manual of a toolset's tools that this key may call; each points to its call URL in the
+    toolset, by the name that it has there.
+    """
+    query = await _manual_query(request, principal, version, tag, q, if_none_match=if_none_match)
+    collection = await services_of(request).collections.toolset(name, principal)
+    manuals: ToolsetManuals = request.state.toolset_manuals
+    manual = await manuals.manual(
+        collection,
+        query.version,
+        text=q if q is not None and q.strip() else None,
+        tag=tag,
+        compressed=query.takes_gzip,
+    )
     return _response(manual, query)
 
 

@@ -2,14 +2,20 @@
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.access.authorise import ANY_KEY, PUBLIC, alternative_scopes, declared_scope, iter_routes
-from app.call_api.endpoint import CALL_ROUTE
-from app.call_api.operation import OPERATION_ID, call_components, call_operation
+from app.call_api.endpoint import CALL_ROUTE, TOOLSET_CALL_ROUTE
+from app.call_api.operation import (
+    OPERATION_ID,
+    TOOLSET_OPERATION_ID,
+    call_components,
+    call_operation,
+    toolset_call_operation,
+)
 from app.discovery.manual_schema import manual_components
 from app.providers.request_bodies import request_components
 from app.schemas import Problem
@@ -32,6 +38,7 @@ _PATH = "$request.path."
 
 # From an operation and status to the operations that can follow; values are runtime expressions (OpenAPI
 # 3.1).
+_PLAIN_ROUTES: Final = {OPERATION_ID: CALL_ROUTE, TOOLSET_OPERATION_ID: TOOLSET_CALL_ROUTE}
 LINKS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
 
@@ -44,6 +51,8 @@ for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvi
                 "listProviderVariables", "putProviderVariable", "getProviderManual"):  # fmt: skip
     link(("registerProvider", "201"), _target, name=_BODY + "name")
 link(("registerProvider", "201"), "listTools", provider=_BODY + "name")
+for _target in ("getToolset", "putToolset", "deleteToolset", "searchToolset", "getToolsetManual"):
+    link(("createToolset", "201"), _target, name=_BODY + "name")
 for _source in ("registerProvider", "previewProvider", "importProviders", "refreshProvider"):
     link((_source, "202"), "getImport", import_id=_BODY + "id")
 link(("refreshProvider", "200"), "approveProvider", name=_PATH + "name")
@@ -88,6 +97,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     for route in (TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE):
         operation = tool_calls_operation(toolset=route is TOOLSET_TOOL_CALLS_ROUTE)
         document["paths"].setdefault(route.path, {})["post"] = operation
+    document["paths"].setdefault(TOOLSET_CALL_ROUTE.path, {})["post"] = toolset_call_operation()
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _add_components(schemas, call_components())
     _add_components(schemas, tool_calls_components())
@@ -120,6 +130,7 @@ TAGS = [
     {"name": "approvals", "description": "What waits for the decision of another key."},
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
+    {"name": "toolsets", "description": "Named views of the registry for agents."},
     {"name": "audit", "description": "Events: who changed what, and when."},
     {"name": "reference", "description": "What each problem type and each scope means."},
     {"name": "operation", "description": "Health and metrics."},
@@ -198,15 +209,16 @@ def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
             operation["security"] = []
         elif operation is not None and scope is not None:
             operation["x-required-scopes"] = [] if scope == ANY_KEY else [scope, *alternative_scopes(route)]
-    call = operations.get(OPERATION_ID)
-    if call is not None:
-        call["x-required-scopes"] = [declared_scope(CALL_ROUTE)]
+    for name, route in _PLAIN_ROUTES.items():
+        if name in operations:
+            operations[name]["x-required-scopes"] = [declared_scope(route)]
 
 
 def _add_deprecations(app: FastAPI, document: dict[str, Any]) -> None:
     operations = dict(_operations(document))
     for route in iter_routes(app.routes):
-        name = OPERATION_ID if route is CALL_ROUTE else getattr(route, "operation_id", None)
+        plain = next((name for name, one in _PLAIN_ROUTES.items() if route is one), None)
+        name = plain or getattr(route, "operation_id", None)
         operation, deprecation = operations.get(name or ""), route_deprecation(route)
         if operation is not None and deprecation is not None:
             describe(operation, deprecation)

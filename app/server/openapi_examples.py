@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from app import errors
-from app.call_api.operation import OPERATION_ID as CALL
+from app.call_api.operation import OPERATION_ID, TOOLSET_OPERATION_ID
 from app.json_schema.references import inline
 from app.server.problems.catalogue import example as problem_example
 
@@ -38,6 +38,7 @@ _READS_A_SOURCE: Final = frozenset(
     {"registerProvider", "previewProvider", "importProviders", "refreshProvider"}
 )
 
+_CALL_OPERATIONS: Final = frozenset({OPERATION_ID, TOOLSET_OPERATION_ID})
 _APPROVES: Final = frozenset({"approveApproval", "approveProvider"})
 
 
@@ -98,7 +99,7 @@ def _problems(operation_id: str, status: str) -> Iterator[tuple[str, dict[str, A
         if status == str(kind.status):
             yield kind.slug, problem_example(kind)
     slug = errors.UpstreamRejected.slug
-    if operation_id == CALL and status == "default":
+    if operation_id in _CALL_OPERATIONS and status == "default":
         yield slug, problem_example(errors.UpstreamRejected)
 
 
@@ -114,7 +115,7 @@ def _upstream_problem(status: int, recorded: dict[str, dict[str, Any]]) -> dict[
 
 
 def _kinds(operation_id: str) -> tuple[type[errors.GatewayError], ...]:
-    if operation_id == CALL:
+    if operation_id in _CALL_OPERATIONS:
         others = (errors.Conflict, errors.PreconditionFailed)
         own = tuple(kind for kind in _ANY_OPERATION if kind not in others)
         return (*own, *_CALLS, *_ANY_UPSTREAM)

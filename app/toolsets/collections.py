@@ -6,14 +6,14 @@ from typing import Any, Literal, Protocol
 
 from app.catalog.feed import ChangeNotice
 from app.database import Database
-from app.errors import not_found
+from app.errors import NotFound, not_found
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
 from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import ResultBudget
 from app.toolsets.directory import Listing, ToolDirectory, may_see
-from app.toolsets.members import Members, MemberView
+from app.toolsets.members import MemberProblem, Members, MemberView
 from app.toolsets.store import Toolset, ToolsetStore
 
 ListMode = Literal["all", "search", "auto"]
@@ -109,12 +109,11 @@ class ToolCollections:
         within = principal.within_toolset(name)
         found = None if within is None else (await self.toolsets.all()).get(name)
         if found is None or within is None:
-            raise not_found(f"There is no toolset {name}.", await self._similar_toolsets(name, principal))
+            raise await self.unknown_toolset(name, principal)
         members = await found.members(await self.directory.snapshot())
         view = members.view(within)
-        is_restricted = within.providers is not None or within.tags is not None
-        if is_restricted and not view.listing.tools:
-            raise not_found(f"There is no toolset {name}.", await self._similar_toolsets(name, principal))
+        if _is_restricted(within) and not view.listing.tools:
+            raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(found, members, view, self._search, within)
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
@@ -126,16 +125,38 @@ class ToolCollections:
             within = principal.within_toolset(name)
             if within is None:
                 continue
-            is_restricted = within.providers is not None or within.tags is not None
-            if is_restricted and not (await toolsets[name].members(snapshot)).view(within).listing.tools:
+            if (
+                _is_restricted(within)
+                and not (await toolsets[name].members(snapshot)).view(within).listing.tools
+            ):
                 continue
             found.append(toolsets[name])
         return found
 
-    async def _similar_toolsets(self, name: str, principal: Principal) -> list[str]:
-        if not principal.has_scope("tools:read"):
-            return []
-        return closest(name, (one.name for one in await self.visible_toolsets(principal)), limit=3)
+    async def count(self, name: str, principal: Principal) -> int:
+        """Return the number of tools of a toolset that the principal may call; 0 where there is none."""
+        within = principal.within_toolset(name)
+        found = (await self.toolsets.all()).get(name)
+        if found is None or within is None:
+            return 0
+        return len((await found.members(await self.directory.snapshot())).view(within).listing.tools)
+
+    async def problems(self, name: str) -> Sequence[MemberProblem]:
+        """Return what of the definition of a toolset has no effect now."""
+        found = (await self.toolsets.all()).get(name)
+        return () if found is None else (await found.members(await self.directory.snapshot())).problems
+
+    async def unknown_toolset(self, name: str, principal: Principal) -> NotFound:
+        """Return the error for a toolset that does not exist or that the principal may not use."""
+        similar: list[str] = []
+        if principal.has_scope("tools:read"):
+            visible = (one.name for one in await self.visible_toolsets(principal) if one.name != name)
+            similar = closest(name, visible, limit=3)
+        return not_found(f"There is no toolset {name}.", similar)
+
+
+def _is_restricted(principal: Principal) -> bool:
+    return principal.providers is not None or principal.tags is not None
 
 
 class _ToolsetCollection:

@@ -41,6 +41,9 @@ CREATING = {
     ("createTool", "201"): (
         "POST", "/tools", {"provider": "custom", "name": "echo", "call_template": TEMPLATE}, "/tools/custom.echo",
     ),
+    ("createToolset", "201"): ("POST", "/toolsets", {"name": "desk", "definition": {}}, "/toolsets/desk"),
+    ("putToolset", "201"): ("PUT", "/toolsets/shelf", {"definition": {}}, "/toolsets/shelf"),
+    ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),
     ("createKey", "201"): ("POST", "/keys", {"name": "agent", "scopes": ["tools:read"]}, "/keys/"),
@@ -76,6 +79,8 @@ async def admin(served: Application):
     assert made.status_code == 201, made.text
     made = await client.post("/providers", json={"name": "secured", "source": {"document": SECURED}})
     assert made.status_code == 201, made.text
+    made = await client.put("/toolsets/all", json={"definition": {"providers": ["stored"]}})
+    assert made.status_code in (200, 201), made.text
     yield client
     await served.close_clients()
 
@@ -102,7 +107,7 @@ async def test_a_creating_operation_names_the_path_of_what_it_has_created(operat
     if operation == "rotateKey":
         old = await admin.post("/keys", json={"name": "old", "scopes": ["tools:read"]})
         path = path.replace("{key_id}", old.json()["id"])
-    if operation == "callTool":
+    if operation in ("callTool", "callToolsetTool"):
         changed = await admin.patch("/tools/stored.listPets", json={"requires_approval": True})
         assert changed.status_code == 200, changed.text
     headers = {"Prefer": "respond-async"} if status == "202" else {}

@@ -68,6 +68,8 @@ async def parameters(application: Application, admin):
         json={"name": "later", "source": {"manual": MANUAL}},
         headers={"Prefer": "respond-async"},
     )
+    made = await admin.post("/toolsets", json={"name": "shop", "definition": {"providers": ["shop"]}})
+    assert made.status_code == 201, made.text
     key = (await admin.post("/keys", json={"name": "agent", "scopes": ["tools:read"]})).json()
     assert (await admin.patch("/tools/shop.listPets", json={"requires_approval": True})).status_code == 200
     waiting = await admin.post("/tools/shop.listPets/call", json={})
@@ -92,6 +94,7 @@ async def parameters(application: Application, admin):
     return {
         "handle": handle,
         "name": "shop",
+        "tool": "shop.listPets",
         "call_id": str(CALL_ID),
         "import_id": accepted.headers["location"].rpartition("/")[2],
         "key_id": key["id"],

@@ -289,7 +289,9 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
     assert (await admin.get("/providers", params={"cursor": cursor, "limit": 200})).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/providers", "/tools", "/keys", "/variables", "/events", "/calls"])
+@pytest.mark.parametrize(
+    "path", ["/providers", "/tools", "/toolsets", "/keys", "/variables", "/events", "/calls"]
+)
 @pytest.mark.parametrize("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])
 async def test_text_that_is_no_cursor_is_rejected(admin, path, cursor):
     problem = (await admin.get(path, params={"cursor": cursor})).json()
@@ -389,6 +391,7 @@ def test_every_list_of_the_contract_is_a_page():
     assert unpaged == {
         "readContinuation",
         "searchTools",
+        "searchToolset",
         "listCredentials",
         "listProblemTypes",
         "listScopes",

@@ -122,6 +122,17 @@ class FuzzObjects:
         """Create a custom tool that calls the upstream."""
         return {"name": self.send("POST", "/tools", json=self.custom_tool()).json()["name"]}
 
+    def toolset_definition(self) -> dict[str, Any]:
+        """Return the definition of a toolset with a tool that was just created."""
+        return {"tools": [self.tool()["name"]]}
+
+    def toolset(self) -> PathValues:
+        """Create a toolset of one tool."""
+        tool, name = self.tool()["name"], self.new_name()
+        body = {"name": name, "description": f"Description of {name}", "definition": {"tools": [tool]}}
+        self.send("POST", "/toolsets", json=body)
+        return {"name": name, "tool": tool}
+
     def call(self) -> PathValues:
         """Call a tool, and wait for its record."""
         tool = self.tool()["name"]
@@ -211,6 +222,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/providers/{name}/variables/{variable}": FuzzObjects.provider_variable,
     "/variables/{variable}": FuzzObjects.variable,
     "/tools/{name}": FuzzObjects.tool,
+    "/toolsets/{name}": FuzzObjects.toolset,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/calls/{call_id}": FuzzObjects.call,

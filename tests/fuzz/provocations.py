@@ -275,6 +275,21 @@ def _any_upstream_status(provoker: Provoker, request: ContractRequest) -> None:
     call("withKey")
 
 
+def _any_upstream_status_in_a_toolset(provoker: Provoker, request: ContractRequest) -> None:
+    """Do the same by the names of a toolset with all tools of a provider."""
+    provider = provoker.objects.provider()["name"]
+    provoker.objects.send("PUT", f"/toolsets/{provider}", json={"definition": {"providers": [provider]}})
+    tool = f"{provider}.respond"
+    for status in request.operation.required_statuses:
+        path = {"name": provider, "tool": tool}
+        provoker.client.send(replace(_with_json(request, {"code": int(status)}), path=path))
+    provoker.objects.send("DELETE", f"/providers/{provider}/credentials/key")
+    for name in ("withKey", "withToken"):
+        provoker.client.send(
+            replace(_with_json(request, {}), path={"name": provider, "tool": f"{provider}.{name}"})
+        )
+
+
 def _with_json(request: ContractRequest, body: object) -> ContractRequest:
     return replace(request, content=json.dumps(body).encode())
 
@@ -283,9 +298,11 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "approveApproval": _decided_already,
     "approveProvider": _nothing_pending,
     "callTool": _any_upstream_status,
+    "callToolsetTool": _any_upstream_status_in_a_toolset,
     "checkProvider": _too_many_checks,
     "createKey": _expired_at_once,
     "createTool": _of_stored_name,
+    "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
     "deleteTool": _imported_tool,
     "explainAccess": _explained_key_of_another,

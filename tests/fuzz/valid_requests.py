@@ -15,6 +15,11 @@ BODIES: dict[str, Callable[[FuzzObjects], Any]] = {
     "createTool": FuzzObjects.custom_tool,
     "createKey": FuzzObjects.key_creation,
     "updateTools": FuzzObjects.batch,
+    "createToolset": lambda objects: {
+        "name": objects.new_name(),
+        "definition": objects.toolset_definition(),
+    },
+    "putToolset": lambda objects: {"definition": objects.toolset_definition()},
     "updateKey": lambda objects: {"owner": objects.new_name()},
     "checkProvider": lambda _: {},
 }

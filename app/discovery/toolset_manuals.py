@@ -1,0 +1,107 @@
+"""The manuals of toolsets: a tool is rendered again when it, or what the toolset sets of it, has changed."""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from typing import Any, Final
+
+import structlog
+
+from app.discovery.provider_manuals import Representation, render_entry
+from app.errors import GatewayError
+from app.search import Filters
+from app.toolsets import AgentTool, Listing, ToolCollection
+from app.utcp.render import ManualToolEntry, ManualVersion, render_manual
+
+_MAX_CACHED: Final = 32
+_MAX_MATCHES: Final = 1_000
+_COMPOSE_INLINE_MAX: Final = 20
+_log = structlog.get_logger(__name__)
+
+_Bodies = dict[str, tuple[str, bytes | None]]
+
+
+class ToolsetManuals:
+    """Composes and caches manuals of toolsets; `base_url` is where tools are called, `identity` names this
+    gateway in call templates.
+    """
+
+    def __init__(self, *, base_url: str, identity: str = "") -> None:
+        self._base_url = base_url
+        self._identity = identity
+        self._bodies: OrderedDict[tuple[str, ManualVersion], _Bodies] = OrderedDict()
+        self._manuals: OrderedDict[Any, Representation] = OrderedDict()
+
+    async def manual(
+        self,
+        collection: ToolCollection,
+        version: ManualVersion,
+        *,
+        text: str | None = None,
+        tag: str | None = None,
+        compressed: bool = False,
+    ) -> Representation:
+        """Return the manual of a toolset's tools that the principal may call; with `text`, of those that a
+        search finds. Raises Unavailable.
+        """
+        listing = await collection.listing()
+        tools = listing.tools
+        if tag is not None:
+            tools = tuple(tool for tool in tools if tag in tool.tags or tag in tool.registrar_tags)
+        if text is not None:
+            found = await collection.search([text], filters=Filters(tag=tag), limit=_MAX_MATCHES)
+            matching = {tool.name for tool in found}
+            tools = tuple(tool for tool in tools if tool.name in matching)
+        chosen = listing if tools is listing.tools else Listing.of(tools)
+        name = collection.toolset or ""
+        key = (name, version, chosen.stamp)
+        manual = self._manuals.get(key)
+        if manual is None:
+            if len(tools) <= _COMPOSE_INLINE_MAX:
+                manual = self._compose(name, version, chosen)
+            else:
+                manual = await asyncio.to_thread(self._compose, name, version, chosen)
+            _store(self._manuals, key, manual)
+        if compressed and not manual.is_compressed:
+            await asyncio.to_thread(manual.compressed)
+        return manual
+
+    def _compose(self, toolset: str, version: ManualVersion, listing: Listing) -> Representation:
+        known = self._bodies.get((toolset, version), {})
+        fresh: _Bodies = {}
+        for tool in listing.tools:
+            stored = known.get(tool.name)
+            is_current = stored is not None and stored[0] == tool.stamp
+            fresh[tool.name] = (
+                stored if stored and is_current else (tool.stamp, self._body(tool, toolset, version))
+            )
+        _store(self._bodies, (toolset, version), known | fresh if len(known) <= 2 * len(fresh) else fresh)
+        bodies = [body for _, body in fresh.values() if body is not None]
+        content = render_manual(version, bodies)
+        etag = hashlib.sha256(content).hexdigest()[:32]
+        return Representation(content, etag, len(bodies), left_out=len(fresh) - len(bodies))
+
+    def _body(self, tool: AgentTool, toolset: str, version: ManualVersion) -> bytes | None:
+        gateways = (*tool.gateways, self._identity) if self._identity else ()
+        entry = ManualToolEntry(
+            name=tool.name,
+            description=tool.description,
+            inputs=tool.inputs,
+            outputs=tool.outputs,
+            tags=list(tool.tags),
+            call_url=f"{self._base_url}/toolsets/{toolset}/tools/{tool.name}/call",
+            provider=tool.provider,
+            gateways=gateways,
+        )
+        try:
+            return render_entry(entry, version)
+        except (GatewayError, RecursionError, TypeError, ValueError) as error:
+            _log.warning("a tool was omitted from the manual", tool=tool.tool, error=type(error).__name__)
+            return None
+
+
+def _store(cache: "OrderedDict[Any, Any]", key: Any, value: Any) -> None:
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > _MAX_CACHED:
+        cache.popitem(last=False)

@@ -1,0 +1,199 @@
+"""`/toolsets`: create, list, read, replace, delete and search toolsets."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from app.access import requires
+from app.dependencies import UsesPageLinks, UsesServices, location_of, services_of
+from app.idempotent_operations import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.pagination import IfMatch, TagFilter
+from app.resource_names import PROVIDER_NAME
+from app.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.search import MAX_QUERIES, MAX_QUERY_LENGTH, Filters
+from app.security.principal import Principal
+from app.toolset_api.schemas import (
+    ToolsetCreate,
+    ToolsetHit,
+    ToolsetHits,
+    ToolsetInput,
+    ToolsetPage,
+    ToolsetQuery,
+    ToolsetView,
+)
+from app.toolset_api.service import ToolsetService, etag
+from app.toolsets.definition import TOOLSET_NAME
+
+router = APIRouter(tags=["toolsets"])
+_CREATION: Final = IdempotentOperation("createToolset", seconds=60)
+_ETAG: Final[dict[str, Any]] = {
+    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
+}
+
+ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+ToolsetPath = Annotated[
+    str, Path(alias="name", pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])
+]
+_Text = Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]
+
+
+async def _service(request: Request) -> ToolsetService:
+    services = services_of(request)
+    return ToolsetService(services.database, services.feed, services.collections, services.settings.base_url)
+
+
+UsesToolsets = Annotated[ToolsetService, Depends(_service)]
+
+
+@router.post(
+    "/toolsets",
+    operation_id="createToolset",
+    summary="Create a toolset",
+    status_code=201,
+    response_model=ToolsetView,
+    responses={
+        201: {
+            "model": ToolsetView,
+            "description": "Created",
+            "headers": {**location_header("Path of the toolset."), **_ETAG, **IDEMPOTENCY_HEADERS},
+        },
+        **problem_responses(400, 409, 413, 415),
+    },
+)
+async def create_toolset(
+    request: Request,
+    body: ToolsetCreate,
+    principal: WritesProviders,
+    toolsets: UsesToolsets,
+    idempotency: UsesIdempotency,
+) -> Response:
+    """Create a toolset, a named view of the registry for agents. Members that do not exist are reported in
+    `problems`, and become members once they do. 403 for a key with restrictions.
+    """
+
+    async def create() -> Response:
+        made = await toolsets.create(body, principal=principal)
+        headers = {"ETag": etag(made), "Location": location_of(request, "toolsets", made.name)}
+        return Response(made.model_dump_json(), 201, headers=headers, media_type="application/json")
+
+    content = body.model_dump_json().encode()
+    return await idempotency.respond(_CREATION, create, principal=principal, content=content)
+
+
+@router.get(
+    "/toolsets",
+    operation_id="listToolsets",
+    summary="List all toolsets",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_toolsets(
+    principal: ReadsTools,
+    toolsets: UsesToolsets,
+    links: UsesPageLinks,
+    query: Annotated[ToolsetQuery, Query()],
+) -> ToolsetPage:
+    """List the toolsets that this key may use."""
+    page = await toolsets.page(query, principal=principal)
+    links.set(page.next_cursor)
+    return ToolsetPage.of(page, page.rows)
+
+
+@router.get(
+    "/toolsets/{name}",
+    operation_id="getToolset",
+    summary="Get a toolset",
+    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+)
+async def get_toolset(
+    name: ToolsetPath, principal: ReadsTools, toolsets: UsesToolsets, response: Response
+) -> ToolsetView:
+    """Get a toolset, its tools that this key may call, and what of its definition has no effect."""
+    found = await toolsets.get(name, principal=principal)
+    response.headers["ETag"] = etag(found)
+    return found
+
+
+@router.put(
+    "/toolsets/{name}",
+    operation_id="putToolset",
+    summary="Replace or create a toolset",
+    response_model=ToolsetView,
+    responses={
+        200: {"headers": _ETAG},
+        201: {
+            "model": ToolsetView,
+            "description": "Created",
+            "headers": {**location_header("Path of the toolset."), **_ETAG},
+        },
+        **problem_responses(400, 412, 413, 415),
+    },
+)
+async def put_toolset(
+    request: Request,
+    name: ToolsetPath,
+    body: ToolsetInput,
+    principal: WritesProviders,
+    toolsets: UsesToolsets,
+    *,
+    if_match: IfMatch = None,
+) -> Response:
+    """Replace a toolset, or create it where there is none of this name. Agents that use a name which a tool
+    no longer has get an error with the present one.
+    """
+    made, is_new = await toolsets.put(name, body, if_match=if_match, principal=principal)
+    headers = {"ETag": etag(made)}
+    if is_new:
+        headers["Location"] = location_of(request, "toolsets", name)
+    status = 201 if is_new else 200
+    return Response(made.model_dump_json(), status, headers=headers, media_type="application/json")
+
+
+@router.delete(
+    "/toolsets/{name}",
+    operation_id="deleteToolset",
+    summary="Delete a toolset",
+    status_code=204,
+    responses=problem_responses(404, 412),
+)
+async def delete_toolset(
+    name: ToolsetPath, principal: WritesProviders, toolsets: UsesToolsets, *, if_match: IfMatch = None
+) -> None:
+    """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
+    await toolsets.delete(name, if_match=if_match, principal=principal)
+
+
+@router.get(
+    "/toolsets/{name}/search",
+    operation_id="searchToolset",
+    summary="Search the tools of a toolset by task",
+    responses=problem_responses(404),
+)
+async def search_toolset(
+    name: ToolsetPath,
+    principal: ReadsTools,
+    services: UsesServices,
+    *,
+    q: Annotated[
+        list[_Text],
+        Query(
+            max_length=MAX_QUERIES,
+            description="What the tools should do, in up to four texts whose matches are taken in turn. "
+            "Empty: list the tools by name.",
+            examples=[["search books"]],
+        ),
+    ] = [],  # noqa: B006 - FastAPI copies it.
+    limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
+    provider: Annotated[
+        str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.")
+    ] = None,
+    tag: TagFilter = None,
+) -> ToolsetHits:
+    """Search the tools of a toolset that this key may call, best match first, as `GET /tools/search` ranks
+    them.
+    """
+    collection = await services.collections.toolset(name, principal)
+    found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
+    base_url = services.settings.base_url
+    return ToolsetHits(items=[ToolsetHit.of(tool, toolset=name, base_url=base_url) for tool in found])
