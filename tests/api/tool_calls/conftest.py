@@ -28,7 +28,7 @@ INPUTS = {
     "additionalProperties": False,
 }
 METHODS = {"write": "POST", "approved": "POST"}
-TOOLS = ("read", "write", "approved", "slow", "fail", "image", "pdf", "text", "list", "precise")
+TOOLS = ("read", "write", "approved", "slow", "fail", "image", "pdf", "text", "list", "precise", "many")
 
 
 class Upstream:
@@ -42,6 +42,7 @@ class Upstream:
         self.cancelled = asyncio.Event()
         self.running = self.most = 0
         self.wanted = 1
+        self.listed: list[dict[str, object]] = []
 
     async def handle(self, request: web.Request) -> web.Response:
         self.requests.append(f"{request.method} {request.path_qs}")
@@ -54,6 +55,8 @@ class Upstream:
                 await self.released.wait()
             if request.path == "/fail":
                 return web.json_response({"detail": "no such book"}, status=404)
+            if request.path == "/many":
+                return web.json_response(self.listed)
             if request.path in BODIES:
                 media, body = BODIES[request.path]
                 return web.Response(body=body, headers={"Content-Type": media})
@@ -85,6 +88,8 @@ async def application(database_url: str, redis_url: str) -> AsyncIterator[Applic
         public_base_url="https://gateway.example",
         max_request_bytes=256 << 10,
         tool_calls_parallel=4,
+        # So that no rest of a result is lost on a busy machine.
+        redis_timeout=5,
         log_level="error",
     )
     async with run_application(settings) as application:

@@ -256,3 +256,40 @@ async def test_the_scope_of_calls_is_needed(application, tools) -> None:
 async def test_an_unknown_toolset_is_404(client) -> None:
     response = await client.post("/toolsets/nowhere/tool-calls", json=chat(("p_read", "{}")))
     assert response.status_code == 404
+
+
+async def test_meta_tools_are_called_like_tools(client, upstream) -> None:
+    inner = json.dumps({"name": "p_read", "arguments": {"n": 3}})
+    got = await run(
+        client, chat(("find_tools", '{"query": "read"}'), ("call_read_tool", inner), ("call_tool", "{broken"))
+    )
+    assert [(one["is_error"], one["status"]) for one in got["results"]] == [
+        (False, 200),
+        (False, 200),
+        (True, 422),
+    ]
+    assert "p_read" in got["messages"][0]["content"]
+    assert upstream.requests == ["GET /read?n=3"]
+
+
+async def test_a_result_over_the_budget_is_cut_and_the_rest_is_read_without_another_call(
+    client, upstream
+) -> None:
+    upstream.listed = [{"n": n, "text": "x" * 20} for n in range(100)]
+    got = await run(client, chat(("p_many", "{}")), max_bytes="600")
+    (result,) = got["results"]
+    assert len(got["messages"][0]["content"]) < 1_200
+    assert result["continuation"] in got["messages"][0]["content"]
+    more = json.dumps({"continuation": result["continuation"]})
+    rest = await run(client, chat(("read_more", more)), max_bytes="20000")
+    assert '"n":99' in rest["messages"][0]["content"].replace(" ", "")
+    assert upstream.requests == ["GET /many"]
+
+
+async def test_what_an_export_changed_is_undone(client, upstream) -> None:
+    body = chat(("p_read", '{"n": 4, "color": null}'))
+    plain = await run(client, body, strict="false")
+    assert plain["results"][0]["status"] == 422
+    strict = await run(client, body, format="openai-chat", strict="true")
+    assert strict["results"][0]["status"] == 200
+    assert upstream.requests == ["GET /read?n=4"]
