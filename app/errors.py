@@ -62,18 +62,25 @@ _RETRY_AFTER: Final = "Wait for the seconds in Retry-After, then send the same r
 class FieldError:
     """An error in a field of an input: a JSON pointer (RFC 6901) to the field, and how to correct it.
 
-    `expected` is what is expected there as a JSON value, e.g. the name of a type; None where it is not known.
+    `expected` is what is expected there as a JSON value, e.g. the name of a type; `received` is the name of
+    the type of what was given there, which itself may be secret and is never repeated; `nearest` is the
+    valid value or name that was probably meant; `example` is a valid value. None where one is not known.
     """
 
     pointer: str
     detail: str
     expected: Any = None
+    received: str | None = None
+    nearest: str | None = None
+    example: Any = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the field error as a member of a problem's `errors` list."""
         body: dict[str, Any] = {"pointer": self.pointer, "detail": self.detail}
-        if self.expected is not None:
-            body["expected"] = self.expected
+        for name in ("expected", "received", "nearest", "example"):
+            value = getattr(self, name)
+            if value is not None:
+                body[name] = value
         return body
 
 

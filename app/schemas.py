@@ -142,6 +142,9 @@ class FieldErrorView(BaseModel):
     pointer: str = Field(description="RFC 6901 JSON pointer into the body, or #/query/..., #/path/...")
     detail: str
     expected: Any = None
+    received: str | None = Field(None, description="The type of what was given there.")
+    nearest: str | None = Field(None, description="The valid value or name that was probably meant.")
+    example: Any = Field(None, description="A valid value.")
 
 
 class Problem(BaseModel):

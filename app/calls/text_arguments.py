@@ -8,7 +8,7 @@ brackets. An error never repeats a value, which may be a secret.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from app.calls.arguments import parse_arguments
 from app.calls.bracketed_names import ITEM, TextTree, text_trees
 from app.catalog.plan import Plan
 from app.errors import BadRequest, FieldError, InvalidArguments
-from app.json_schema.error_messages import MAX_ERRORS, Hints, arguments_error
+from app.json_schema.error_messages import MAX_ERRORS, Hints, arguments_error, suggestion
 from app.json_schema.references import resolve
 from app.text import pointer
 
@@ -72,7 +72,7 @@ class TextArguments:
         for name, texts in text_trees(self.values, inputs).items():
             at = pointer(self.location, name[:_MAX_NAME])
             if name not in inputs:
-                hint = hints.closest(name, hints.names)
+                hint = suggestion(hints.closest(name, hints.names))
                 errors.append(FieldError(at, f"The tool has no input of this name.{hint}"))
             elif name in arguments:
                 errors.append(FieldError(at, "This is also in the body: give it once."))
@@ -98,7 +98,7 @@ class TextArguments:
         is_text = name in self.values or any(one.startswith(f"{name}[") for one in self.values)
         if not error.pointer or not is_text:
             return error
-        return FieldError(self.location + error.pointer, error.detail, error.expected)
+        return replace(error, pointer=self.location + error.pointer)
 
     def _coerced(self, name: str, texts: TextTree, schema: Any, reader: "_SchemaReader", plan: Plan) -> Any:
         if isinstance(texts, dict):

@@ -39,13 +39,18 @@ class Hints:
         self.names = names
         self._left = 5
 
-    def closest(self, text: str, names: list[str]) -> str:
-        """Return a sentence that suggests the name closest to `text`, or "". Takes up to 1 ms."""
+    def closest(self, text: str, names: list[str]) -> str | None:
+        """Return the name closest to `text`, None where there is none. Takes up to 1 ms."""
         if self._left == 0 or not names:
-            return ""
+            return None
         self._left -= 1
         found = closest(text, names[:_MAX_COMPARED])
-        return f" {did_you_mean(found)}" if found else ""
+        return found[0] if found else None
+
+
+def suggestion(nearest: str | None) -> str:
+    """Return a sentence that suggests a name, with a blank before it; "" for none."""
+    return "" if nearest is None else f" {did_you_mean([nearest])}"
 
 
 def field_errors(
@@ -84,7 +89,9 @@ def unknown_properties(unknown: list[str], at: str, hints: Hints) -> Iterator[Fi
     """Yield the errors of properties that are not allowed in the object at `at`."""
     names = [] if at else hints.names
     for name in unknown[:MAX_ERRORS]:
-        yield FieldError(pointer(at, _short(name)), f"This property is unknown.{hints.closest(name, names)}")
+        nearest = hints.closest(name, names)
+        detail = f"This property is unknown.{suggestion(nearest)}"
+        yield FieldError(pointer(at, _short(name)), detail, nearest=nearest)
 
 
 _WRONG_TYPE: Final = "This must be of type "
@@ -164,8 +171,9 @@ def _enum(error: ValidationError, at: str, hints: Hints) -> FieldError:
     options: list[Any] = error.kind.options  # type: ignore[attr-defined]
     texts = [option for option in options if isinstance(option, str)]
     instance = error.instance
-    hint = hints.closest(instance, texts) if isinstance(instance, str) else ""
-    return FieldError(at, f"This must be one of the listed values.{hint}", options[:_MAX_CHOICES])
+    nearest = hints.closest(instance, texts) if isinstance(instance, str) else None
+    detail = f"This must be one of the listed values.{suggestion(nearest)}"
+    return FieldError(at, detail, options[:_MAX_CHOICES], nearest=nearest)
 
 
 def _limit(sentence: str) -> Callable[[ValidationError], tuple[str, Any]]:

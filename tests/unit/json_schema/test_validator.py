@@ -201,3 +201,35 @@ def test_the_missing_are_named_however_large_the_rest_is():
 def test_a_deep_fault_in_alternatives_is_found_along_the_nearest():
     schema, [arguments, *_] = _HOSTILE["anyOf"]
     assert faults(schema, arguments)["/x"].detail == "This is required."
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "members"),
+    [
+        pytest.param({"type": "integer"}, "x", {"received": "string", "example": 1}, id="type"),
+        pytest.param({"type": "integer", "minimum": 5}, 1, {"received": "integer", "example": 5}, id="minimum"),
+        pytest.param(
+            {"enum": ["red", "green"]}, "gren", {"received": "string", "nearest": "green", "example": "red"}, id="enum"
+        ),
+        pytest.param({"type": "string", "format": "date"}, 1.5, {"received": "number", "example": "2026-01-31"}, id="date"),
+        pytest.param({"$ref": "#/$defs/n"}, None, {"received": "null", "example": 7}, id="reference"),
+        pytest.param({"type": "string", "pattern": "^a"}, [], {"received": "array"}, id="no-example"),
+        pytest.param({"type": "integer", "examples": ["x"]}, {}, {"received": "object"}, id="wrong-example"),
+        pytest.param({"type": "string", "examples": ["x" * 300]}, True, {"received": "boolean"}, id="long-example"),
+    ],
+)  # fmt: skip
+def test_an_error_has_the_type_received_and_an_example(schema, given, members):
+    document = {"properties": {"x": schema}, "$defs": {"n": {"type": "integer", "default": 7}}}
+    described = faults(document, {"x": given})["/x"].as_json()
+    assert {
+        name: described[name] for name in described.keys() & {"received", "nearest", "example"}
+    } == members
+
+
+def test_the_error_of_a_missing_property_has_an_example_and_of_an_unknown_one_the_nearest_name():
+    schema = {"properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+    found = faults(schema, {"m_n": 1})
+    assert found["/n"].as_json()["example"] == 1
+    assert "received" not in found["/n"].as_json()
+    schema = {"properties": {"book": {}}, "additionalProperties": False}
+    assert faults(schema, {"bok": 1})["/bok"].nearest == "book"
