@@ -62,6 +62,7 @@ from app.telemetry.traces import Tracer
 from app.telemetry.tracing import open_tracer
 from app.tool_results import ContinuationStore
 from app.toolsets import ToolCollections
+from app.toolsets.exports import ToolExporter
 
 
 @dataclass(slots=True)
@@ -98,6 +99,7 @@ class Services:
     search: SearchIndex
     collections: ToolCollections
     continuations: ContinuationStore
+    exporter: ToolExporter
     keys: KeyVerifier
     key_expiry: KeyExpiryMonitor
     call_log: CallLog
@@ -251,6 +253,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         search=search,
         collections=collections,
         continuations=ContinuationStore(redis_client, vault),
+        exporter=ToolExporter(base_url=settings.base_url),
         keys=keys,
         key_expiry=KeyExpiryMonitor(
             database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)

@@ -389,6 +389,7 @@ def _record_library(recorder: Recorder, registration: dict[str, Any]) -> None:
 
 def _record_tools(recorder: Recorder, library: str) -> None:
     recorder.send("searchTools", 200, query={"q": "find a book", "limit": 1})
+    recorder.send("exportTools", 200, query={"format": "openai-chat", "q": "find a book", "limit": 1})
     recorder.send("listTools", 200, query={"provider": "library", "limit": 2})
     path = {"name": "library.searchBooks"}
     recorder.send("getTool", 200, path=path)
@@ -430,6 +431,7 @@ def _record_toolsets(recorder: Recorder) -> None:
     recorder.send("putToolset", 200, path=path, body={"title": "Customer support", "definition": definition})
     recorder.send("putToolset", 201, path={"name": "desk"}, body={"definition": {"providers": ["library"]}})
     recorder.send("searchToolset", 200, path=path, query={"q": "find a book", "limit": 1})
+    recorder.send("exportToolset", 200, path=path, query={"format": "anthropic", "limit": 1})
     recorder.send("getToolsetManual", 200, path=path, query={"q": "find_books", "version": "1"})
     called = {**path, "tool": "find_books"}
     recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"})

@@ -129,9 +129,8 @@ def to_2020_12(raw: Any, *, at: str = "") -> Schema:
         )
     try:
         # Where a schema has both, each name could stand for two definitions.
-        return _schema(
-            raw, 0, form=replace(_VERBATIM, renames_definitions=isinstance(raw, dict) and "$defs" not in raw)
-        )
+        renames = isinstance(raw, dict) and not isinstance(raw.get("$defs"), dict)
+        return _schema(raw, 0, form=replace(_VERBATIM, renames_definitions=renames))
     except _TooDeep:
         errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
@@ -144,6 +143,7 @@ def _renamed(node: Schema, depth: int, *, form: _Form) -> Schema:
     if isinstance(reference, str) and reference.startswith(_OLD_DEFINITIONS) and form.renames_definitions:
         result["$ref"] = "#/$defs/" + reference.removeprefix(_OLD_DEFINITIONS)
     if depth == 0 and form.renames_definitions:
+        result.pop("$defs", None)
         result = {"$defs" if key == "definitions" else key: value for key, value in result.items()}
     dependencies = result.pop("dependencies", None)
     for name, needed in dependencies.items() if isinstance(dependencies, dict) else ():

@@ -215,6 +215,15 @@ def _without_unusable_patterns(node: Any) -> Any:
     return usable
 
 
+def is_valid_pattern(pattern: str) -> bool:
+    """Return whether a regular expression is one, also of a kind that takes more than linear time."""
+    try:
+        Draft202012Validator({"pattern": pattern})
+    except ValueError:
+        return False
+    return True
+
+
 def is_usable_pattern(pattern: str) -> bool:
     """Return whether a regular expression can be matched in linear time."""
     try:

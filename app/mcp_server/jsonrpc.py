@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from app.streaming.http_messages import BytesResponse
+from app.toolsets.mcp_tool import META_PREFIX
 
 MODERN: Final = "2026-07-28"
 LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -28,7 +29,7 @@ VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 SERVER_INFO_KEY: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_KEY: Final = "io.modelcontextprotocol/subscriptionId"
-OWN_PREFIX: Final = "utcp-gateway/"
+OWN_PREFIX: Final = META_PREFIX
 """The prefix of this gateway's own members of `_meta`."""
 
 JSON: Final[tuple[bytes, bytes]] = (b"content-type", b"application/json")

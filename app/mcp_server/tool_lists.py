@@ -19,7 +19,7 @@ import orjson
 
 from app.json_schema.validator import OutputValidator
 from app.mcp_server.header_values import MirroredArgument, mirrored_arguments
-from app.mcp_server.jsonrpc import INVALID_PARAMS, OWN_PREFIX, RpcError
+from app.mcp_server.jsonrpc import INVALID_PARAMS, RpcError
 from app.meta_tools import META_TOOL_NAMES, meta_tools
 from app.tool_schemas.sanitize import (
     Sanitized,
@@ -30,6 +30,7 @@ from app.tool_schemas.sanitize import (
 )
 from app.toolsets import AgentTool, Listing, ToolCollection
 from app.toolsets.collections import ListMode
+from app.toolsets.mcp_tool import mcp_tool
 
 AUTO_TOOLS: Final = 40
 """Up to this many tools are listed in the mode `auto`: hosts warn of more, and models choose worse."""
@@ -68,25 +69,12 @@ def render(tool: AgentTool) -> RenderedTool:
     except UnusableSchema:
         return RenderedTool(None, None, None, ())
     outputs = _outputs(tool)
-    annotations: dict[str, Any] = {"readOnlyHint": tool.read_only}
-    if not tool.read_only:
-        if tool.destructive is not None:
-            annotations["destructiveHint"] = tool.destructive
-        if tool.idempotent is not None:
-            annotations["idempotentHint"] = tool.idempotent
-    annotations["openWorldHint"] = tool.open_world
-    described: dict[str, Any] = {
-        "name": tool.name,
-        **({"title": tool.title} if tool.title else {}),
-        "description": description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
-        "inputSchema": inputs.schema,
-        **({} if outputs is None else {"outputSchema": outputs.schema}),
-        "annotations": annotations,
-    }
-    if tool.tool:
-        described["_meta"] = {f"{OWN_PREFIX}name": tool.tool, f"{OWN_PREFIX}provider": tool.provider}
-        if tool.requires_approval:
-            described["_meta"][f"{OWN_PREFIX}requiresApproval"] = True
+    described = mcp_tool(
+        tool,
+        description=description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
+        inputs=inputs.schema,
+        outputs=None if outputs is None else outputs.schema,
+    )
     try:
         text = orjson.dumps(described)
     except (TypeError, orjson.JSONEncodeError):

@@ -38,6 +38,10 @@ def convert_inputs(inputs: Mapping[str, Any], dialect: Dialect, strict: Strict =
     strict, it is not, and the reason is given.
     """
     sanitized = sanitize_inputs(dict(inputs))
+    if dialect.verbatim:
+        record = AliasRecord(body=sanitized.is_wrapped)
+        size = measure(sanitized.schema)
+        return Converted(sanitized.schema, record, (), False, dialect.strict_note, size)
     rules, reason = _strict_rules(dialect, strict)
     if rules is not None:
         found, blocker = _converted(sanitized.schema, dialect, rules)
@@ -72,8 +76,7 @@ def _converted(schema: Schema, dialect: Dialect, rules: SchemaRules) -> tuple[Co
         property_pattern=dialect.property_pattern,
         description_max=dialect.property_description_max,
     )
-    root = schema if dialect.root_compositions else flattened_root(walk)
-    converted, rule = walk.root(root)
+    converted, rule = walk.root(flattened_root(walk))
     record = AliasRecord(rule=rule, definitions=walk.definition_rules if rule else {})
     if rule:
         record.schemas = walk.definitions

@@ -77,8 +77,8 @@ class Limits:
 class Dialect:
     """A dialect as of `checked_on`. `version` is that of its table.
 
-    `strict` is None where it has no constrained decoding; `auto_strict` is False where that is a setting of
-    the whole request.
+    A `verbatim` dialect has whole schemas. `strict` is None where it has no constrained decoding;
+    `auto_strict` is False where that is a setting of the whole request.
     """
 
     format: Format
@@ -92,7 +92,7 @@ class Dialect:
     property_description_max: int | None = None
     property_pattern: str | None = None
     tools_max: int | None = None
-    root_compositions: bool = False
+    verbatim: bool = False
     auto_strict: bool = True
     strict_note: str | None = None
 
@@ -126,7 +126,7 @@ def dialect(name: Format) -> Dialect:
         tools_max=table["tools"].get("max"),
         property_pattern=patterns.get("name_pattern"),
         property_description_max=patterns.get("description_max"),
-        root_compositions=table.get("root_compositions", False),
+        verbatim=table.get("verbatim", False),
         auto_strict=table.get("auto_strict", True),
         strict_note=table.get("strict_note"),
     )

@@ -5,7 +5,7 @@ references only, and otherwise unchanged (MCP 2025-11-25 and 2026-07-28, "Tool")
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.errors import GatewayError, InvalidDocument
 from app.json_schema.normalize import to_2020_12
 from app.json_schema.references import drop_dangling, rebase, resolve, transformed
-from app.json_schema.validator import ArgumentValidator, is_usable_pattern
+from app.json_schema.validator import ArgumentValidator, is_usable_pattern, is_valid_pattern
 from app.text import pointer
 
 Schema = dict[str, Any]
@@ -84,7 +84,7 @@ def sanitize_inputs(schema: Any) -> Sanitized:
     A schema of something else than an object becomes that of the property `body`. Raise UnusableSchema for
     what is no schema, is nested too deeply, or accepts nothing.
     """
-    repaired = _with_object(_repaired(schema), BODY)
+    repaired = _with_object(_with_patterns(_repaired(schema), is_valid_pattern), BODY)
     if not repaired.is_wrapped and _has_no_parameters(repaired.schema):
         result = {**_NO_PARAMETERS, **repaired.schema} | {"additionalProperties": False}
         repaired = Sanitized(result)
@@ -97,7 +97,7 @@ def sanitize_outputs(schema: Any) -> Sanitized:
     One of something else than an object becomes that of the property `result`. Patterns that ECMAScript does
     not have are dropped: clients compile them.
     """
-    repaired = transformed(_repaired(schema), _without_foreign_patterns)
+    repaired = _with_patterns(_repaired(schema), is_portable_pattern)
     return _checked(schema, _with_object(repaired, RESULT))
 
 
@@ -215,16 +215,20 @@ def _changes(before: Any, after: Any, at: str) -> Iterator[SchemaChange]:
         yield SchemaChange(at, "The value was replaced by a valid one.")
 
 
-def _without_foreign_patterns(node: Schema) -> Schema:
-    result = dict(node)
-    pattern, by_pattern = result.get("pattern"), result.get("patternProperties")
-    if isinstance(pattern, str) and not is_portable_pattern(pattern):
-        del result["pattern"]
-    if isinstance(by_pattern, dict):
-        result["patternProperties"] = {
-            name: value for name, value in by_pattern.items() if is_portable_pattern(name)
-        }
-    return result
+def _with_patterns(schema: Schema, is_accepted: Callable[[str], bool]) -> Schema:
+    """Return the schema without the regular expressions that are not accepted."""
+
+    def change(node: Schema) -> Schema:
+        pattern, by_pattern = node.get("pattern"), node.get("patternProperties")
+        result = node
+        if isinstance(pattern, str) and not is_accepted(pattern):
+            result = {key: value for key, value in node.items() if key != "pattern"}
+        if isinstance(by_pattern, dict):
+            members = {name: value for name, value in by_pattern.items() if is_accepted(name)}
+            result = {**result, "patternProperties": members}
+        return result
+
+    return transformed(schema, change)
 
 
 def is_portable_pattern(pattern: str) -> bool:

@@ -111,3 +111,20 @@ def are_disjoint(branches: list[Schema]) -> bool:
         if all(values) and len(texts) == len(set(texts)):
             return True
     return False
+
+
+def exclusive_groups(branches: list[Schema]) -> list[frozenset[str]] | None:
+    """Return the properties that each branch of `oneOf` excludes, where branches only say what is required.
+
+    None where that is not all they say, or where no single property decides.
+    """
+    groups = [set(branch.get("required", ())) for branch in branches]
+    if any(branch.keys() - {"required"} - ANNOTATIONS for branch in branches) or not all(groups):
+        return None
+    excluded = []
+    for index, group in enumerate(groups):
+        others = [other - group for place, other in enumerate(groups) if place != index]
+        if any(len(other) != 1 for other in others):
+            return None
+        excluded.append(frozenset(name for other in others for name in other))
+    return excluded

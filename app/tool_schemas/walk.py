@@ -19,6 +19,7 @@ from app.tool_schemas.values import (
     OBJECT_KEYWORDS,
     accepts_enum,
     are_disjoint,
+    exclusive_groups,
     nullable,
     split_types,
     types_of,
@@ -269,14 +270,20 @@ class Walk:
         outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
         base = {key: value for key, value in node.items() if key != choice and key not in ANNOTATIONS}
         branches = node[choice]
-        if base:
+        excluded = exclusive_groups(branches) if choice == "oneOf" and "properties" in base else None
+        if excluded is not None:
+            branches = [
+                {"allOf": [_without(base, names), branch]}
+                for names, branch in zip(excluded, branches, strict=True)
+            ]
+        elif base:
             branches = [{"allOf": [base, branch]} for branch in branches]
         result, rule, notes = self._annotations(outer, at)
         converted = [
             self.node(branch, pointer(at, choice, index), path) for index, branch in enumerate(branches)
         ]
         if choice == "oneOf":
-            disjoint = are_disjoint([self.resolved(branch, path) for branch in branches])
+            disjoint = excluded is not None or are_disjoint([self.resolved(one, path) for one in branches])
             self.lose(at, "oneOf", len(branches), "converted", "none" if disjoint else "looser")
         result["anyOf"] = [schema for schema, _ in converted]
         if any(below for _, below in converted):
@@ -610,6 +617,12 @@ class Walk:
 
     def _alias(self, name: str) -> str:
         return self._aliases.get(name, name)
+
+
+def _without(schema: Schema, names: frozenset[str]) -> Schema:
+    """Return the schema without some of its properties."""
+    members = {name: member for name, member in schema["properties"].items() if name not in names}
+    return {**schema, "properties": members}
 
 
 _OF_NUMBERS: Final = frozenset(

@@ -2,11 +2,27 @@
 
 from fastapi import APIRouter, FastAPI
 
-from app.tools import routes, routes_batch, routes_calls, routes_calls_csv, routes_calls_stream, routes_stats
+from app.tools import (
+    routes,
+    routes_batch,
+    routes_calls,
+    routes_calls_csv,
+    routes_calls_stream,
+    routes_exports,
+    routes_stats,
+)
 
 router = APIRouter()
-# The fixed paths of calls come before the path with an id.
-for _part in (routes, routes_batch, routes_calls_csv, routes_calls_stream, routes_calls, routes_stats):
+# Fixed paths come before the paths with a name or an id.
+for _part in (
+    routes_exports,
+    routes,
+    routes_batch,
+    routes_calls_csv,
+    routes_calls_stream,
+    routes_calls,
+    routes_stats,
+):
     router.include_router(_part.router)
 
 __all__ = ["install", "router"]

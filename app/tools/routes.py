@@ -7,7 +7,14 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field, WithJsonSchema
 
 from app.access import requires
-from app.dependencies import UsesDatabase, UsesFeed, UsesPageLinks, UsesSearch, UsesSettings, services_of
+from app.dependencies import (
+    UsesDatabase,
+    UsesFeed,
+    UsesPageLinks,
+    UsesServices,
+    UsesSettings,
+    services_of,
+)
 from app.errors import not_found
 from app.pagination import IfMatch, TagFilter
 from app.registration.tool_history import ToolHistoryWriter
@@ -17,7 +24,8 @@ from app.search import MAX_QUERIES, MAX_QUERY_LENGTH, Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
 from app.tools.history import tool_history
-from app.tools.schemas import ToolDetails, ToolHits, ToolPage, ToolPatch, ToolQuery, ToolSummary
+from app.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSummary
+from app.tools.schemas_exports import ExportFormat, ExportStrict, ToolHitsExport
 from app.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
 
 router = APIRouter()
@@ -91,25 +99,34 @@ async def list_tools(
     operation_id="searchTools",
     summary="Search tools by task",
     tags=["tools"],
-    response_model=ToolHits,
+    response_model=ToolHitsExport,
     responses=problem_responses(),
 )
 async def search_tools(
     principal: ReadsTools,
-    search: UsesSearch,
+    services: UsesServices,
     *,
     q: SearchTexts = "",
     limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
     provider: ProviderFilter = None,
     tag: TagFilter = None,
+    export_format: ExportFormat = None,
+    strict: ExportStrict = "auto",
 ) -> Response:
     """Search the tools that this key may call, best match first.
 
-    With several `q`, the best matches of each are taken in turn, each tool once.
+    With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
+    has them exported for a model, too, as by `GET /tools/export`.
     """
-    hits = await search.search_all(q, principal=principal, filters=Filters(provider, tag), limit=limit)
+    filters = Filters(provider, tag)
+    hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
-    return Response(hits_json(hits), media_type="application/json")
+    body = hits_json(hits)
+    if export_format is not None:
+        found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
+        export = await services.exporter.export(found, export_format, strict=strict)
+        body = b"%s,%s" % (body[:-1], export.to_json()[1:])
+    return Response(body, media_type="application/json")
 
 
 @router.get(

@@ -1,0 +1,104 @@
+"""`/tools/export` and `/toolsets/{name}/export`: tools in the dialects of models' clients."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query, Response
+
+from app.access import requires
+from app.dependencies import UsesServices
+from app.errors import NotFound
+from app.schemas import problem_responses
+from app.search import Filters
+from app.security.principal import Principal
+from app.services import Services
+from app.tools.schemas_exports import LIST_LIMIT, SEARCH_LIMIT, ExportQuery, ToolExport
+from app.toolsets import AgentTool, ToolCollection
+from app.toolsets.definition import TOOLSET_NAME
+
+router = APIRouter()
+
+ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+
+
+@router.get(
+    "/tools/export",
+    operation_id="exportTools",
+    summary="Export tools for a model",
+    tags=["tools"],
+    response_model=ToolExport,
+    responses=problem_responses(),
+)
+async def export_tools(
+    principal: ReadsTools, services: UsesServices, query: Annotated[ExportQuery, Query()]
+) -> Response:
+    """Export tools in the dialect of a client, with a report of what the dialect cannot say. Give `tools` to
+    the client as it is, and its calls to `POST /tool-calls`.
+    """
+    return await _export(services.collections.registry(principal), query, services)
+
+
+@router.get(
+    "/toolsets/{name}/export",
+    operation_id="exportToolset",
+    summary="Export a toolset for a model",
+    tags=["toolsets"],
+    response_model=ToolExport,
+    responses=problem_responses(404),
+)
+async def export_toolset(
+    name: Annotated[str, Path(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])],
+    principal: ReadsTools,
+    services: UsesServices,
+    query: Annotated[ExportQuery, Query()],
+) -> Response:
+    """Export the tools of a toolset, as `GET /tools/export` does those of the registry."""
+    return await _export(await services.collections.toolset(name, principal), query, services)
+
+
+async def _export(collection: ToolCollection, query: ExportQuery, services: Services) -> Response:
+    tools, unknown, omitted = await _selected(collection, query)
+    export = await services.exporter.export(
+        tools,
+        query.format,
+        strict=query.strict,
+        toolset=collection.toolset,
+        unknown=unknown,
+        omitted=omitted,
+    )
+    return Response(export.to_json(), media_type="application/json")
+
+
+async def _selected(
+    collection: ToolCollection, query: ExportQuery
+) -> tuple[Sequence[AgentTool], list[str], int]:
+    """Return the tools of a query, the names that are none, and the number of tools beyond the limit."""
+    unknown: list[str] = []
+    if query.q is not None and not query.names:
+        filters = Filters(query.provider, query.tag)
+        found = await collection.search([query.q], filters=filters, limit=query.limit or SEARCH_LIMIT)
+        return found, unknown, 0
+    if query.names:
+        tools: Sequence[AgentTool] = await _named(collection, query.names, unknown)
+    else:
+        tools = await collection.tools()
+    chosen = [
+        tool
+        for tool in tools
+        if (query.provider is None or tool.provider == query.provider)
+        and (query.tag is None or query.tag in tool.tags)
+    ]
+    limit = query.limit or LIST_LIMIT
+    return chosen[:limit], unknown, max(0, len(chosen) - limit)
+
+
+async def _named(collection: ToolCollection, names: list[str], unknown: list[str]) -> list[AgentTool]:
+    found: dict[str, AgentTool] = {}
+    for name in dict.fromkeys(names):
+        try:
+            tool = await collection.get(name)
+        except NotFound:
+            unknown.append(name)
+        else:
+            found.setdefault(tool.name, tool)
+    return list(found.values())
