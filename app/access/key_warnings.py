@@ -1,19 +1,23 @@
 """Warnings about API keys, for those who manage or use them: expiry, disuse, restrictions to nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, Self
 
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
 
 from app.access.repository import is_expired
 from app.catalog.tools import Viewer, providers_with_tags, visible_providers
-from app.models import Key, now
+from app.models import TENANT, Key, ToolsetRow, now
 from app.security.scopes import ADMIN
 from app.settings import Settings
 
-WarningCode = Literal["expires-soon", "unused", "admin-without-expiry", "unknown-providers", "sees-nothing"]
+WarningCode = Literal[
+    "expires-soon", "unused", "admin-without-expiry", "unknown-providers", "unknown-toolsets", "sees-nothing"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class KeyWarningPolicy:
 async def read_key_warnings(
     session: AsyncSession, rows: Sequence[Key], policy: KeyWarningPolicy, *, viewer: Viewer
 ) -> list[list[KeyWarning]]:
-    """Return the warnings about each of the keys, in two statements at most; none about a key that is not
+    """Return the warnings about each of the keys, in three statements at most; none about a key that is not
     valid. To the viewer, a provider that it may not see does not exist.
     """
     valid = [row for row in rows if row.revoked_at is None and not is_expired(row)]
@@ -52,10 +56,49 @@ async def read_key_warnings(
     tags = {tag for row in valid for tag in row.tags or ()}
     existing = await visible_providers(session, viewer, names=names) if names else frozenset[str]()
     tagged = await providers_with_tags(session, tags) if tags else frozenset[tuple[str, str]]()
+    toolsets = await _existing_toolsets(session, {name for row in valid for name in row.toolsets or ()})
     found = {
-        row.key_id: [*_of_validity(row, policy), *_of_restrictions(row, existing, tagged)] for row in valid
+        row.key_id: [
+            *_of_validity(row, policy),
+            *_of_restrictions(row, existing, tagged),
+            *_of_toolsets(row, toolsets),
+        ]
+        for row in valid
     }
     return [found.get(row.key_id, []) for row in rows]
+
+
+async def _existing_toolsets(session: AsyncSession, names: Collection[str]) -> frozenset[str]:
+    if not names:
+        return frozenset()
+    query = select(col(ToolsetRow.name)).where(
+        col(ToolsetRow.tenant_id) == TENANT, col(ToolsetRow.name).in_(sorted(names))
+    )
+    return frozenset((await session.execute(query)).scalars())
+
+
+def _of_toolsets(row: Key, existing: frozenset[str]) -> list[KeyWarning]:
+    if row.toolsets is None:
+        return []
+    unknown = sorted(set(row.toolsets) - existing)
+    found = []
+    if unknown:
+        found.append(
+            KeyWarning(
+                "unknown-toolsets",
+                f"The key is limited to toolsets that do not exist: {', '.join(unknown)}.",
+                "Create them with PUT /toolsets/{name}, or change `toolsets` with PATCH /keys/{key_id}.",
+            )
+        )
+    if len(unknown) == len(row.toolsets):
+        found.append(
+            KeyWarning(
+                "sees-nothing",
+                "The key is limited to toolsets, and none of them exists.",
+                "Change `toolsets` with PATCH /keys/{key_id}, or create the toolsets.",
+            )
+        )
+    return found
 
 
 def _of_validity(row: Key, policy: KeyWarningPolicy) -> list[KeyWarning]:

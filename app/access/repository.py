@@ -304,7 +304,12 @@ def _visible(principal: Principal) -> Select[Key]:
     """
     query = select(Key).where(Key.tenant_id == principal.tenant_id)  # type: ignore[arg-type]
     own = Key.key_id == principal.key_id
-    for column, limit in ((Key.providers, principal.providers), (Key.tags, principal.tags)):
+    limits = (
+        (Key.providers, principal.own_providers),
+        (Key.tags, principal.tags),
+        (Key.toolsets, principal.toolsets),
+    )
+    for column, limit in limits:
         if limit is not None:
             within = type_coerce(column, ARRAY(Text)).contained_by(sorted(limit))
             query = query.where(or_(own, within))  # type: ignore[arg-type]
@@ -337,6 +342,7 @@ def _stored_rights(grant: Grant) -> dict[str, Any]:
         "scopes": sorted(grant.scopes),
         "providers": _sorted(grant.providers),
         "tags": _sorted(grant.tags),
+        "toolsets": _sorted(grant.toolsets),
         "expires_at": grant.expires_at,
         "rate_limit": None if grant.rate_limit is None else grant.rate_limit.to_stored(),
         "argument_repair": grant.argument_repair,
@@ -352,6 +358,7 @@ def _event_detail(row: Key) -> dict[str, Any]:
         "scopes": row.scopes,
         "providers": row.providers,
         "tags": row.tags,
+        "toolsets": row.toolsets,
         "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
         "rate_limit": row.rate_limit,
         "argument_repair": row.argument_repair,

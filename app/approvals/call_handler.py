@@ -122,8 +122,8 @@ class CallApprovalHandler:
         return ended or row, made.error
 
     async def _make(self, row: Approval) -> _Made:
-        principal = await self._requester(row)
         stored = self.store.open_request(row)
+        principal = await self._requester(row, stored.get("toolset"))
         request = CallRequest(
             principal,
             row.subject_name,
@@ -140,8 +140,10 @@ class CallApprovalHandler:
             return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
         return await self._read(outcome)
 
-    async def _requester(self, row: Approval) -> Principal:
-        """Return the principal of the key that requested a call, as the key is now."""
+    async def _requester(self, row: Approval, toolset: str | None) -> Principal:
+        """Return the principal of the key that requested a call, as the key is now; for a key that is limited
+        to toolsets, at the addresses of the one by which it did.
+        """
         async with self.database.read_session() as session:
             key = await find_key(session, row.requested_by)
         if key is None or key.revoked_at is not None:
@@ -151,7 +153,10 @@ class CallApprovalHandler:
         principal = principal_of(key, self.default_rate_limit)
         if not principal.has_scope("tools:call"):
             raise Forbidden(f"The key {row.requested_by}, which requested it, may not call tools any more.")
-        return principal
+        within = principal if toolset is None else principal.within_toolset(toolset)
+        if within is None:
+            raise Forbidden(f"The key {row.requested_by} may not use the toolset {toolset} any more.")
+        return within
 
     async def _read(self, outcome: CallOutcome) -> _Made:
         """Return the whole result of a call; an error where it is larger than may be stored, or breaks

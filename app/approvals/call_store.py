@@ -75,7 +75,9 @@ class CallApprovalStore:
         return public
 
     def open_request(self, row: Approval) -> dict[str, Any]:
-        """Return the members `arguments`, `idempotency_key` and `cdn_loop` of a stored call."""
+        """Return the members `arguments`, `idempotency_key`, `cdn_loop` and `toolset` of a stored call; calls
+        that were stored by release 0.2 have no `toolset`.
+        """
         found: dict[str, Any] = exact_json.loads(
             self.vault.open(row.sealed_request or b"", context=_context(row.id, "request"))
         )
@@ -109,6 +111,7 @@ class CallApprovalStore:
             "arguments": call.arguments,
             "idempotency_key": call.idempotency_key,
             "cdn_loop": call.cdn_loop.decode("latin-1"),
+            "toolset": call.toolset,
         }
         shown = exact_json.dumps(masked_arguments(call.arguments, plan.inputs, self.masker))
         content = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)

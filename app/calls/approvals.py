@@ -28,6 +28,8 @@ class WaitingCall:
     arguments: dict[str, Any] = field(repr=False)
     idempotency_key: str | None = None
     cdn_loop: bytes = b""
+    toolset: str | None = None
+    """The toolset by whose address a key that is limited to toolsets made the call."""
 
 
 class CallApprovals(Protocol):

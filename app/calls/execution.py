@@ -252,6 +252,7 @@ def _waiting(context: CallContext) -> WaitingCall:
         request.arguments,
         request.idempotency_key,
         request.cdn_loop,
+        request.principal.toolset,
     )
 
 

@@ -249,6 +249,15 @@ def _scopes(principal: Principal) -> Check:
 
 
 def _restrictions(principal: Principal, found: _FoundTool) -> Check:
+    if principal.toolsets is not None:
+        names = ", ".join(sorted(principal.toolsets)) or "none"
+        return Check(
+            "restrictions",
+            False,
+            f"The key is limited to toolsets, and calls tools by their addresses only: {names}.",
+            "Call the tool with POST /toolsets/{name}/tools/{tool}/call, or change `toolsets` with PATCH "
+            "/keys/{key_id}.",
+        )
     if principal.providers is None and principal.tags is None:
         return Check("restrictions", True, "The key is not restricted to providers or tags.")
     if principal.may_use(found.provider, found.registrar_tags):

@@ -40,8 +40,9 @@ ArgumentRepairOption = Annotated[
     ),
 ]
 _SHOWN = (
-    "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "rate_limit", "argument_repair",
-    "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from", "successor_id",
+    "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "toolsets", "rate_limit",
+    "argument_repair", "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from",
+    "successor_id",
 )  # fmt: skip
 
 
@@ -65,6 +66,10 @@ def create(
     expires: Annotated[
         str | None,
         typer.Option("--expires", help="When it expires: 12h, 30d, 8w, or a time like 2030-01-31T00:00Z."),
+    ] = None,
+    toolset: Annotated[
+        list[str] | None,
+        typer.Option("--toolset", help="Only by the addresses of these toolsets; may be repeated."),
     ] = None,
     rate: Annotated[
         str | None,
@@ -90,6 +95,8 @@ def create(
         body["allow_unknown_providers"] = True
     if tag:
         body["tags"] = tag
+    if toolset:
+        body["toolsets"] = toolset
     if expires:
         body["expires_at"] = parse_time(expires, option="--expires")
     if rate:
@@ -167,6 +174,11 @@ def edit(
         bool, typer.Option("--any-provider", help="Remove the restriction to providers.")
     ] = False,
     any_tag: Annotated[bool, typer.Option("--any-tag", help="Remove the restriction to tags.")] = False,
+    toolset: Annotated[
+        list[str] | None,
+        typer.Option("--toolset", help="Only by the addresses of these toolsets; may be repeated."),
+    ] = None,
+    no_toolsets: Annotated[bool, typer.Option("--no-toolsets", help="Remove the limit to toolsets.")] = False,
     argument_repair: ArgumentRepairOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
@@ -174,11 +186,14 @@ def edit(
     session = ctx.obj
     if (provider and any_provider) or (tag and any_tag):
         raise InputError("Give --provider or --any-provider, and --tag or --any-tag, not both.")
+    if toolset and no_toolsets:
+        raise InputError("Give --toolset or --no-toolsets, not both.")
     given = {"name": name, "owner": owner, "purpose": purpose}
     body: dict[str, Any] = {member: value for member, value in given.items() if value is not None}
-    lists = (("scopes", scope), ("providers", provider), ("tags", tag))
+    lists = (("scopes", scope), ("providers", provider), ("tags", tag), ("toolsets", toolset))
     body |= {member: values for member, values in lists if values}
-    body |= {member: None for member, chosen in (("providers", any_provider), ("tags", any_tag)) if chosen}
+    lifted = (("providers", any_provider), ("tags", any_tag), ("toolsets", no_toolsets))
+    body |= {member: None for member, chosen in lifted if chosen}
     if expires is not None:
         body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
     if rate is not None:

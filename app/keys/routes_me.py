@@ -1,5 +1,6 @@
 """`/me`: the key of the request."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends
@@ -37,7 +38,7 @@ async def get_me(principal: AnyKey, services: UsesServices) -> MeView:
         if row is None:
             raise Unauthenticated("The API key was revoked a moment ago.")
         policy = KeyWarningPolicy.from_settings(settings)
-        (warnings,) = await read_key_warnings(session, [row], policy, viewer=principal)
+        (warnings,) = await read_key_warnings(session, [row], policy, viewer=_viewer(principal))
         providers, tools = await count_visible(session, principal)
     limit = None
     if principal.rate_limit is not None:
@@ -55,3 +56,8 @@ async def get_me(principal: AnyKey, services: UsesServices) -> MeView:
         rate_limit_usage=limit,
         visible=VisibleView(providers=providers if sees_providers else 0, tools=tools if sees_tools else 0),
     )
+
+
+def _viewer(principal: Principal) -> Principal:
+    """Return whom the warnings are for: of a key that is limited to toolsets, without this limit."""
+    return replace(principal, providers=principal.own_providers)

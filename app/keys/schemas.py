@@ -23,6 +23,7 @@ from app.schemas import (
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant, RepairMode
 from app.security.scopes import Scope
+from app.toolsets.definition import ToolsetName
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
 _LINE = r"^[^\u0000-\u001F\u007F]+$"
@@ -36,6 +37,7 @@ KeyId = Annotated[str, Field(pattern=KEY_ID_PATTERN, examples=["AbCdEfGhJkMn"])]
 Owner = Annotated[str, Field(max_length=200, pattern=_LINE_OR_EMPTY, examples=["billing@example.com"])]
 Purpose = Annotated[str, Field(max_length=500, pattern=_LINE_OR_EMPTY, examples=["Nightly invoices"])]
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=20, examples=[["tools:read", "tools:call"]])]
+Toolsets = Annotated[list[ToolsetName], Field(max_length=200)]
 AllowUnknownProviders = Annotated[
     bool,
     Field(
@@ -72,6 +74,12 @@ class KeyCreate(StrictModel):
         max_length=500,
         description="Restricts the key to tools to which a registrar gave one of these tags.",
     )
+    toolsets: Toolsets | None = Field(
+        None,
+        description="Limits the key to these toolsets: it sees and calls tools by their addresses only, of "
+        "those that the other restrictions permit. A name of which there is no toolset is a warning.",
+        examples=[["support"]],
+    )
     expires_at: Rfc3339DateTime | None = Field(None, description="When the key expires (RFC 3339).")
     rate_limit: RateLimitInput | None = Field(
         None,
@@ -90,6 +98,7 @@ class KeyCreate(StrictModel):
             scopes=frozenset(self.scopes),
             providers=_names(self.providers),
             tags=_names(self.tags),
+            toolsets=_names(self.toolsets),
             expires_at=_in_utc(self.expires_at),
             rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
             argument_repair=self.argument_repair,
@@ -118,6 +127,11 @@ class KeyPatch(StrictModel):
         description="Restricts the key to tools to which a registrar gave one of these tags; null: no such "
         "restriction.",
     )
+    toolsets: Toolsets | None = Field(
+        None,
+        description="Limits the key to these toolsets, by whose addresses alone it sees and calls tools; "
+        "null: no such limit.",
+    )
     expires_at: Rfc3339DateTime | None = Field(
         None, description="When the key expires (RFC 3339); null: never.", examples=["2030-01-31T00:00:00Z"]
     )
@@ -136,7 +150,7 @@ class KeyPatch(StrictModel):
         changed: dict[str, Any] = {}
         if "scopes" in self._given:
             changed["scopes"] = frozenset(self.scopes)
-        for name in ("providers", "tags"):
+        for name in ("providers", "tags", "toolsets"):
             if name in self._given:
                 changed[name] = _names(getattr(self, name))
         if "expires_at" in self._given:
@@ -206,6 +220,9 @@ class KeyView(BaseModel):
     scopes: list[Scope]
     providers: list[str] | None
     tags: list[str] | None
+    toolsets: list[str] | None = Field(
+        description="The toolsets by whose addresses alone it uses tools; null: no such limit."
+    )
     rate_limit: RateLimitView | None = Field(
         description="Its own rate limit; null where the gateway's default applies."
     )
@@ -293,7 +310,10 @@ class EventQuery(PageQuery):
 
 
 def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
-    described = ("name", "owner", "purpose", "scopes", "providers", "tags", "rate_limit", "argument_repair")
+    described = (
+        "name", "owner", "purpose", "scopes", "providers", "tags", "toolsets", "rate_limit",
+        "argument_repair",
+    )  # fmt: skip
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     fields = (*described, *times, "rotated_from", "successor_id")
     shown = {name: getattr(row, name) for name in fields}

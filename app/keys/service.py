@@ -21,7 +21,7 @@ from app.security.principal import Grant, Principal
 from app.security.secret import Secret
 from app.security.vault import Vault
 
-_RIGHTS: Final = frozenset({"scopes", "providers", "tags", "expires_at", "rate_limit"})
+_RIGHTS: Final = frozenset({"scopes", "providers", "tags", "toolsets", "expires_at", "rate_limit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,8 @@ def _check_grant(principal: Principal, grant: Grant, *, is_new_expiry: bool = Tr
         )
     if not principal.covers_restrictions(grant):
         raise Forbidden(
-            "Your key is restricted to providers or tags: give `providers` or `tags` within its restrictions."
+            "Your key is restricted to providers, tags or toolsets: give `providers`, `tags` or `toolsets` "
+            "within its restrictions."
         )
     if not principal.covers_rate_limit(grant):
         raise Forbidden("Your key has a rate limit: give a `rate_limit` that does not exceed it.")

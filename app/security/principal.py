@@ -71,6 +71,11 @@ class Principal:
         """The id under which calls count against `rate_limit`."""
         return self.rate_limit_id or self.key_id
 
+    @property
+    def own_providers(self) -> frozenset[str] | None:
+        """The providers that the key itself is restricted to, whether or not it is limited to toolsets."""
+        return self.providers if self.toolsets is None else self.toolset_providers
+
     def has_scope(self, scope: str) -> bool:
         """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes
@@ -106,8 +111,11 @@ class Principal:
         """Return whether the grant is within this principal's own restrictions to providers, tags and
         toolsets.
         """
-        providers = self.providers if self.toolsets is None else self.toolset_providers
-        pairs = ((grant.providers, providers), (grant.tags, self.tags), (grant.toolsets, self.toolsets))
+        pairs = (
+            (grant.providers, self.own_providers),
+            (grant.tags, self.tags),
+            (grant.toolsets, self.toolsets),
+        )
         return all(_is_within(requested, own) for requested, own in pairs)
 
     def covers_expiry(self, grant: Grant) -> bool:

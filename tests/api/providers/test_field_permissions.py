@@ -31,6 +31,8 @@ from app.registration import input_models as inputs
 from app.schemas import AnnotationsInput, RateLimitInput, StrictModel
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
+from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from app.utcp.auth import (
     ApiKeyAuth,
     AwsSigV4Auth,
@@ -156,13 +158,25 @@ FIELDS = {
     credential_inputs.StaticValue: {"owner": "location name value"},
     credential_inputs._CredentialInput: {"owner": "allowed_origins"},
     KeyCreate: {
-        "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
-        " argument_repair"
+        "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
+        " allow_unknown_providers argument_repair"
     },
     KeyPatch: {
-        "harmless": "name owner purpose scopes providers tags expires_at rate_limit allow_unknown_providers"
-        " argument_repair"
+        "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
+        " allow_unknown_providers argument_repair"
     },
+    ToolsetCreate: {"nested": "definition", "harmless": "name title description"},
+    ToolsetInput: {"nested": "definition", "harmless": "title description"},
+    ToolsetDefinition: {
+        "nested": "changes result_budget",
+        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair",
+    },
+    StoredDefinition: {
+        "nested": "changes result_budget",
+        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair former_names",
+    },
+    MemberChange: {"harmless": "name title description presets"},
+    ResultBudget: {"harmless": "max_bytes max_tokens"},
     KeyRotation: {"harmless": "overlap_seconds expires_at"},
     PROTOCOLS["http"].template: {
         **OVER_URL, "owner": "auth headers auth_tools", "nested": "parameters body response",
