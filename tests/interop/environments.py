@@ -29,6 +29,11 @@ PACKAGES = {
         "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
         "utcp-gql==1.1.6", "utcp-mcp==1.2.0", "pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-aiohttp==1.1.1",
     ),
+    # The SDKs of model providers: tests/interop/test_model_sdks.py.
+    "model-sdks": (
+        "openai==3.54.*", "anthropic==2.12.*", "google-genai==3.4.*", "botocore==1.44.*", "mistralai==3.7.*",
+        "cohere==7.3.*", "ollama==0.6.3", "langchain-core==1.7.*",
+    ),
     # Not a client, but it generates one: tests/clients.
     "openapi-python-client": ("openapi-python-client==0.29.1",),
 }  # fmt: skip

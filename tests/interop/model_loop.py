@@ -1,0 +1,233 @@
+"""One conversation with tool calls, by the released SDK of a model's provider; run in the environment `model-sdks`.
+
+    model_loop.py SDK PROVIDER_URL GATEWAY_URL KEY TOOLS
+
+Asks a question, sends what the model responded to `POST /tool-calls`, appends the messages of the response, and asks
+again, until the model calls no tool. Prints the last text and the formats as one line of JSON. `TOOLS` are names,
+descriptions and schemas as JSON.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+QUESTION = "Which books about the sea are there?"
+MAX_TURNS = 5
+
+
+class Gateway:
+    """`POST /tool-calls` with the body that an SDK dumps."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self._client = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False, timeout=60
+        )
+        self.formats: list[str] = []
+
+    def run(self, body: Any, **parameters: str) -> list[Any]:
+        """Return the messages to append."""
+        response = self._client.post("/tool-calls", json=body, params=parameters)
+        response.raise_for_status()
+        self.formats.append(response.json()["format"])
+        return response.json()["messages"]
+
+
+def functions(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"type": "function", "function": tool} for tool in tools]
+
+
+def openai_chat(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from openai import OpenAI
+
+    client = OpenAI(api_key="k", base_url=f"{url}/openai", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    for _ in range(MAX_TURNS):
+        answer = client.chat.completions.create(model="m", messages=messages, tools=functions(tools))
+        messages.append(answer.choices[0].message)
+        results = gateway.run(answer.model_dump(mode="json"))
+        if not results:
+            return answer.choices[0].message.content
+        messages += results
+    raise AssertionError(messages)
+
+
+def openai_responses(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from openai import OpenAI
+
+    client = OpenAI(api_key="k", base_url=f"{url}/openai", max_retries=0)
+    items: list[Any] = [{"role": "user", "content": QUESTION}]
+    given = [{"type": "function", "strict": None, **tool} for tool in tools]
+    for _ in range(MAX_TURNS):
+        answer = client.responses.create(model="m", input=items, tools=given)
+        results = gateway.run(answer.model_dump(mode="json", exclude_none=True), assistant="true")
+        if not any(item.type == "function_call" for item in answer.output):
+            return answer.output_text
+        items += results
+    raise AssertionError(items)
+
+
+def anthropic(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from anthropic import Anthropic
+
+    client = Anthropic(api_key="k", base_url=f"{url}/anthropic", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    given = [
+        {"name": t["name"], "description": t["description"], "input_schema": t["parameters"]} for t in tools
+    ]
+    for _ in range(MAX_TURNS):
+        answer = client.messages.create(model="m", max_tokens=100, messages=messages, tools=given)
+        messages.append({"role": "assistant", "content": answer.content})
+        results = gateway.run(answer.model_dump(mode="json"))
+        if not results:
+            return answer.content[0].text
+        messages += results
+    raise AssertionError(messages)
+
+
+def gemini(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from google import genai
+    from google.genai import types
+
+    options = types.HttpOptions(base_url=f"{url}/gemini", api_version="v1beta")
+    client = genai.Client(api_key="k", http_options=options)
+    contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=QUESTION)])]
+    declared = [
+        {"name": t["name"], "description": t["description"], "parameters_json_schema": t["parameters"]}
+        for t in tools
+    ]
+    config = types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=declared)],
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    for _ in range(MAX_TURNS):
+        answer = client.models.generate_content(model="m", contents=contents, config=config)
+        contents.append(answer.candidates[0].content)
+        results = gateway.run(answer.model_dump(mode="json", exclude_none=True))
+        if not results:
+            return answer.text
+        contents += [types.Content.model_validate(one) for one in results]
+    raise AssertionError(contents)
+
+
+def bedrock(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    import botocore.session
+    from botocore.config import Config
+
+    session = botocore.session.get_session()
+    client = session.create_client(
+        "bedrock-runtime", region_name="us-east-1", endpoint_url=f"{url}/bedrock", aws_access_key_id="a",
+        aws_secret_access_key="s", config=Config(retries={"total_max_attempts": 1}),
+    )  # fmt: skip
+    messages: list[Any] = [{"role": "user", "content": [{"text": QUESTION}]}]
+    given = [
+        {
+            "toolSpec": {
+                "name": t["name"],
+                "description": t["description"],
+                "inputSchema": {"json": t["parameters"]},
+            }
+        }
+        for t in tools
+    ]
+    for _ in range(MAX_TURNS):
+        answer = client.converse(modelId="m", messages=messages, toolConfig={"tools": given})
+        answer.pop("ResponseMetadata")
+        messages.append(answer["output"]["message"])
+        results = gateway.run(answer)
+        if not results:
+            return answer["output"]["message"]["content"][0]["text"]
+        messages += results
+    raise AssertionError(messages)
+
+
+def mistral(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from mistralai.client import Mistral
+
+    client = Mistral(api_key="k", server_url=f"{url}/mistral")
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    for _ in range(MAX_TURNS):
+        answer = client.chat.complete(model="m", messages=messages, tools=functions(tools))
+        messages.append(answer.choices[0].message)
+        results = gateway.run(answer.model_dump(mode="json"), format="mistral")
+        if not results:
+            return answer.choices[0].message.content
+        messages += results
+    raise AssertionError(messages)
+
+
+def cohere(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from cohere import ClientV2
+
+    client = ClientV2(api_key="k", base_url=f"{url}/cohere", max_retries=0)
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    for _ in range(MAX_TURNS):
+        answer = client.chat(model="m", messages=messages, tools=functions(tools))
+        messages.append(answer.message)
+        results = gateway.run(json.loads(answer.model_dump_json()))
+        if not results:
+            return answer.message.content[0].text
+        messages += results
+    raise AssertionError(messages)
+
+
+def ollama(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    from ollama import Client
+
+    client = Client(host=f"{url}/ollama", trust_env=False)
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    for _ in range(MAX_TURNS):
+        answer = client.chat(model="m", messages=messages, tools=functions(tools))
+        messages.append(answer.message)
+        results = gateway.run(answer.model_dump(mode="json"))
+        if not results:
+            return answer.message.content
+        messages += results
+    raise AssertionError(messages)
+
+
+def langchain(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
+    """LangChain's messages between the calls: they are converted to those of OpenAI and back."""
+    from langchain_core.messages import AIMessage, convert_to_messages, convert_to_openai_messages
+    from openai import OpenAI
+
+    client = OpenAI(api_key="k", base_url=f"{url}/langchain", max_retries=0)
+    messages = convert_to_messages([("user", QUESTION)])
+    for _ in range(MAX_TURNS):
+        answer = client.chat.completions.create(
+            model="m", messages=convert_to_openai_messages(messages), tools=functions(tools)
+        )
+        message = answer.choices[0].message
+        calls = [
+            {"name": one.function.name, "args": json.loads(one.function.arguments), "id": one.id}
+            for one in message.tool_calls or ()
+        ]
+        turn = AIMessage(content=message.content or "", tool_calls=calls)
+        messages.append(turn)
+        results = convert_to_messages(gateway.run(turn.model_dump(mode="json")))
+        if not results:
+            return turn.content
+        assert {one.status for one in results} == {"success", "error"}
+        messages += results
+    raise AssertionError(messages)
+
+
+SDKS: dict[str, Callable[[str, Gateway, list[dict[str, Any]]], str]] = {
+    "openai-chat": openai_chat,
+    "openai-responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "bedrock": bedrock,
+    "mistral": mistral,
+    "cohere": cohere,
+    "ollama": ollama,
+    "langchain": langchain,
+}
+
+if __name__ == "__main__":
+    _, sdk, provider_url, gateway_url, key, tools_json = sys.argv
+    used = Gateway(gateway_url, key)
+    text = SDKS[sdk](provider_url, used, json.loads(tools_json))
+    print(json.dumps({"text": text, "formats": used.formats}))
