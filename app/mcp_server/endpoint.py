@@ -51,7 +51,8 @@ async def _serve(request: Request, mode: ListMode, toolset: str | None = None) -
     principal = await authorise(request, "tools:call", "tools:read")
     if scope["method"] != "POST":
         raise MethodNotAllowed("Only POST is served here.", headers={"Allow": "POST"})
-    if not head.get(b"content-type", b"").strip(b" \t").lower().startswith(b"application/json"):
+    kind = head.get(b"content-type", b"")
+    if kind != b"application/json" and not kind.strip(b" \t").lower().startswith(b"application/json"):
         raise UnsupportedMediaType("Send a JSON-RPC message as application/json.")
     settings = services.settings
     body = await read_body(request, head, limit=settings.max_request_bytes, streams=services.streams)

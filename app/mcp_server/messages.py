@@ -77,7 +77,7 @@ def read_message(
         params = {}
     meta = params.get("_meta", _NONE)
     if is_modern:
-        _check_modern(method, params, head, raw)
+        _check_modern(method, params, head, raw, version or "")
     elif not isinstance(meta, dict):
         meta = _NONE
     elif version is None and VERSION_KEY in meta:
@@ -98,7 +98,7 @@ def _parse(body: bytes, max_values: int) -> Any:
 
 
 def _check_modern(
-    method: str, params: Mapping[str, Any], head: Mapping[bytes, bytes], raw: RawHeaders
+    method: str, params: Mapping[str, Any], head: Mapping[bytes, bytes], raw: RawHeaders, version: str
 ) -> None:
     """Check what the modern revision demands of each request."""
     if len(head) < len(raw):
@@ -113,7 +113,7 @@ def _check_modern(
         raise _invalid(f'"params._meta" has no string "{VERSION_KEY}".')
     if not isinstance(meta.get(CAPABILITIES_KEY), dict):
         raise _invalid(f'"params._meta" has no object "{CAPABILITIES_KEY}".')
-    if text_of(head[_VERSION]) != requested:
+    if version != requested:
         raise _mismatch("The header MCP-Protocol-Version differs from the version in the body.")
     if _METHOD not in head or text_of(head[_METHOD]) != method:
         raise _mismatch("The header Mcp-Method differs from the method in the body.")

@@ -36,20 +36,31 @@ def event(message: bytes) -> bytes:
 class ResponseStream:
     """The response to one request. `token` is that of its notifications of progress, None for none."""
 
+    __slots__ = (
+        "_last",
+        "_lock",
+        "_progress",
+        "_request",
+        "_streams",
+        "_tasks",
+        "_timer",
+        "_token",
+        "_writer",
+        "has_begun",
+    )
     status_code = 200
 
     def __init__(self, request: Request, streams: StreamRegistry, token: Id | None) -> None:
-        # Starlette has no public name for the `send` of a request.
-        self._send = request._send  # noqa: SLF001
+        self._request = request
         self._streams = streams
-        self._writer = ResponseWriter(self._send, clock=streams.clock, stall=streams.stall)
         self._token = token
         self._progress = 0
-        self._lock = asyncio.Lock()
         self._timer: Timer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._last = b""
-        self.headers: Headers = []
+        # Most calls need neither.
+        self._lock: asyncio.Lock | None = None
+        self._writer: ResponseWriter | None = None
         self.has_begun = False
 
     def arm(self, seconds: float = SLOW_SECONDS) -> None:
@@ -79,8 +90,7 @@ class ResponseStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI.
         """Send the last message."""
-        async with self._lock:
-            await self._writer.write(self._last, more=False)
+        await self._write(self._last, more=False)
 
     def _begin_late(self) -> None:
         self._tasks.append(self._streams.clock.loop.create_task(self._keep_alive(), name="mcp-keep-alive"))
@@ -105,13 +115,19 @@ class ResponseStream:
         await self._write(event(orjson.dumps(notification)))
 
     async def _begin(self) -> None:
+        if self.has_begun:
+            return
+        self.has_begun = True
+        # Starlette has no public name for the `send` of a request.
+        send = self._request._send  # noqa: SLF001
+        self._lock = asyncio.Lock()
+        self._writer = ResponseWriter(send, clock=self._streams.clock, stall=self._streams.stall)
         async with self._lock:
-            if self.has_begun:
-                return
-            self.has_begun = True
-            headers = [*EVENT_HEADERS, *self.headers]
-            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
 
-    async def _write(self, piece: bytes) -> None:
+    async def _write(self, piece: bytes, *, more: bool = True) -> None:
+        """Write a piece, after the head."""
+        if self._lock is None or self._writer is None:
+            raise RuntimeError("The stream has not begun.")
         async with self._lock:
-            await self._writer.write(piece)
+            await self._writer.write(piece, more=more)
