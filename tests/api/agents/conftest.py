@@ -92,5 +92,6 @@ async def world(gateway_app, upstream):
         made = await admin.post("/providers", json=body)
         assert made.status_code == 201, made.text
     for name, definition in TOOLSETS.items():
-        await admin.put(f"/toolsets/{name}", json=definition)
+        made = await admin.put(f"/toolsets/{name}", json={"definition": definition})
+        assert made.status_code == 201, made.text
     return admin

@@ -103,6 +103,7 @@ SHOWN: dict[str, Call] = {
 REGISTRY_SHOWN: dict[str, Call] = {
     "list": Call("/tools"),
     "registry-search": Call("/tools/search", url="/tools/search?q=alpha&q=hidden"),
+    "registry-search-as-export": Call("/tools/search", url="/tools/search?q=tool&format=anthropic"),
     "utcp-direct": Call("/utcp", url="/utcp?mode=direct"),
     "mcp-all": mcp("tools/list", path="/mcp/all"),
     "mcp-search": mcp("tools/list", path="/mcp/search"),
@@ -115,9 +116,10 @@ EXPORT_FORMATS = (
 )  # fmt: skip
 
 
-def export(file_format: str) -> Call:
+def export(file_format: str, *, is_toolset: bool) -> Call:
     """The export of the registry or of a toolset."""
-    return Call("/tools/export", url=f"/tools/export?format={file_format}")
+    path = "/export" if is_toolset else "/tools/export"
+    return Call(path, url=f"{path}?format={file_format}")
 
 
 def tool_calls(file_format: str, calls: list[dict[str, Any]]) -> Call:
