@@ -21,6 +21,7 @@ _NUMERIC: Final = bytes(0x30 if chr(byte) in "0123456789." else 0x20 for byte in
 _LONG: Final = b"0" * 17
 _RUN: Final = re.compile(rb"0+")
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
 _SMALL_EXPONENT: Final = re.compile(rb"[0-9][eE]-[0-9]{3}")
 
 
@@ -67,6 +68,26 @@ def may_be_inexact(body: bytes) -> bool:
 def loads(body: bytes) -> Any:
     """Return the value of JSON text that `dumps` wrote; raise json.JSONDecodeError."""
     return json.loads(body, parse_float=parse_float) if may_be_inexact(body) else orjson.loads(body)
+
+
+def loads_exactly(body: bytes) -> Any:
+    """Return the value of JSON text of others; raise ValueError or RecursionError.
+
+    A number that a double or 64 bits would alter is a `decimal.Decimal`, whatever its magnitude.
+    """
+    value = orjson.loads(body)
+    if not may_be_inexact(body) and _LONG_INTEGER.search(body) is None:
+        return value
+    return json.loads(body, parse_float=_exact_float, parse_int=_exact_integer)
+
+
+def _exact_float(text: str) -> float | Decimal:
+    number = parse_float(text)
+    return Decimal(text) if isinstance(number, BeyondDouble) else number
+
+
+def _exact_integer(text: str) -> int | Decimal:
+    return Decimal(text) if len(text) > 20 or not -(2**63) <= int(text) < 2**64 else int(text)
 
 
 def dumps(value: Any, option: int | None = None) -> bytes:

@@ -12,6 +12,7 @@ from pydantic import (
     ConfigDict,
     Field,
     Strict,
+    model_validator,
 )
 
 from app.pagination import Page
@@ -95,6 +96,42 @@ class AnnotationsInput(StrictModel):
     )
     open_world: Annotated[bool, Field(strict=True)] | None = Field(
         None, description="It deals with more than a fixed set of things."
+    )
+
+
+JsonPointer = Annotated[str, Field(max_length=500, pattern=r"^(/[^\u0000]*)?$")]
+
+
+class AllPagesInput(StrictModel):
+    """How the pages of a list follow each other."""
+
+    by: Literal["link", "next", "cursor", "page", "offset"] = Field(
+        description="`link`: the header Link with rel=next; `next`: a URL at `pointer` of the response; "
+        "`cursor`: a value at `pointer`, which `argument` has in the next call; `page`, `offset`: numbers "
+        "that `argument` has."
+    )
+    items: JsonPointer = Field("", description="JSON pointer to the list; empty where it is the response.")
+    pointer: JsonPointer = Field("", description="JSON pointer to the URL or cursor of the next page.")
+    argument: Annotated[str, Field(max_length=200)] = Field("", description="The input of the tool.")
+    max_pages: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(20, description="At most so many.")
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Self:
+        if self.by in ("next", "cursor") and not self.pointer:
+            raise ValueError(f"`by: {self.by}` needs `pointer`.")
+        if self.by in ("cursor", "page", "offset") and not self.argument:
+            raise ValueError(f"`by: {self.by}` needs `argument`.")
+        return self
+
+
+class ResponseOptionsInput(StrictModel):
+    """What the gateway does with the responses of a tool before a client gets them."""
+
+    all_pages: AllPagesInput | None = Field(
+        None, description="Read all pages of a list, and return them as one. Only for tools that are safe."
+    )
+    poll: Annotated[bool, Field(strict=True)] = Field(
+        False, description="Follow a response with 202 and `Location` until the operation is done."
     )
 
 

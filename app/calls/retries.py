@@ -12,10 +12,12 @@ import random
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
+from app.calls.following import followed
 from app.calls.masking import await_and_mask
 from app.calls.recorder import CANCELLED
 from app.catalog.plan import Plan
@@ -30,7 +32,7 @@ from app.errors import (
 )
 from app.exact_json import without_decimals
 from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
-from app.protocols.base import Call, Result
+from app.protocols.base import Call, FollowsLinks, Result
 from app.telemetry.traces import CallTrace
 
 # "Exponential Backoff And Jitter" (AWS): full jitter, a random part of the backoff, spreads retries best.
@@ -74,6 +76,8 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
                 recorder.attempts += call.resent
         except UpstreamError as error:
             result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
+        if plan.response_options is not None:
+            result = await followed(result, call, context, partial(_send_further, context))
         if result.stream is None and (result.events is None or result.body is not None):
             plan.upstream.record_success(context.permit)
         else:
@@ -125,6 +129,18 @@ def _attempt(call: Call[Any], context: CallContext) -> Coroutine[Any, Any, Resul
     trace = context.recorder.trace
     sending = context.plan.adapter.call(call) if trace is None else _traced(call, context, trace)
     return sending if call.masker is None else await_and_mask(sending, call)
+
+
+async def _send_further(context: CallContext, call: Call[Any], url: str | None) -> Result:
+    """Send a further request of a call: with other arguments, or a GET of a URL."""
+    adapter = context.plan.adapter
+    if url is None:
+        sending = adapter.call(call)
+    elif isinstance(adapter, FollowsLinks):
+        sending = adapter.follow(call, url)
+    else:
+        raise TypeError(type(adapter).__name__)
+    return await (sending if call.masker is None else await_and_mask(sending, call))
 
 
 async def _traced(call: Call[Any], context: CallContext, trace: CallTrace) -> Result:

@@ -14,6 +14,7 @@ from sqlmodel import col
 from app.catalog.cache_rule import CacheRule
 from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan, PlanError
+from app.catalog.response_options import ResponseOptions
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
 from app.database import Database
 from app.decoding.rule import ResponseRule
@@ -181,6 +182,7 @@ class PlanLoader:
             outputs=tool.outputs,
             response_spec=adapter.response_spec(target) if isinstance(adapter, DescribesResponses) else None,
             response_rule=ResponseRule.of(stored.options.get("responses"), tool=tool.name),
+            response_options=ResponseOptions.of(tool.response_options, safe=safe),
             mask_responses=stored.options.get("mask_responses") is not False,
             masker=_masker_of(adapter, target),
             fingerprint=self._fingerprint(tool, template, origin),

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from app.catalog.cache_rule import CacheRule
+from app.catalog.response_options import ResponseOptions
 from app.decoding.reader import ResponseReader
 from app.decoding.rule import ResponseRule
 from app.errors import GatewayError
@@ -85,6 +86,8 @@ class Plan:
     """What the call template says of responses beyond `outputs`."""
     response_rule: ResponseRule = field(default_factory=ResponseRule)
     """Whether responses are decoded and validated, unless the client of a call says otherwise."""
+    response_options: ResponseOptions | None = None
+    """Whether all pages of a list are read, and operations are polled; None for neither."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
     _response_reader: ResponseReader | None = field(default=None, repr=False)
 

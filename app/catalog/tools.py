@@ -35,6 +35,7 @@ from app.security.requirements import SecurityRequirements, compile_security
 
 OVERRIDDEN: Final = (
     "description", "tags", "enabled", "requires_approval", "annotations", "publish_output_schema",
+    "response_options",
 )  # fmt: skip
 """The columns of an override: what a person can change on a tool."""
 _NO_STEPS: Final = literal([], JSONB)
@@ -87,6 +88,8 @@ class ToolView:
     """What an operator has set about its effects: read_only, destructive, idempotent and open_world."""
     publish_output_schema: bool = False
     """Whether agents see the schema of its responses."""
+    response_options: dict[str, Any] | None = None
+    """What an operator has set about its responses: all_pages and poll."""
 
 
 def is_custom() -> ColumnElement[bool]:
@@ -139,6 +142,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         is_custom().label("custom"),
         func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
         col(Override.annotations).label("annotations"),
+        col(Override.response_options).label("response_options"),
         func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),
         col(Tool.version).label("version"),
         col(Tool.call_template).label("call_template"),
@@ -177,6 +181,7 @@ def tool_view(row: Any) -> ToolView:
         custom=row.custom,
         requires_approval=row.requires_approval,
         annotations=row.annotations,
+        response_options=row.response_options,
         publish_output_schema=row.publish_output_schema,
         version=row.version,
         call_template=row.call_template,

@@ -257,6 +257,21 @@ class DescribesResponses(ABC):
         """Return what the template of a compiled target says of responses; None where it says nothing."""
 
 
+class FollowsLinks(ABC):
+    """An adapter whose responses have links to further ones: pages of a list, the state of an operation."""
+
+    @abstractmethod
+    def resolve_link(self, call: Call[Any], link: str, base: str | None) -> str | None:
+        """Return the URL of a link in a response to `base`, or to the call where it is None.
+
+        None for a link that is no URL, or whose origin is not that of the tool: no credential is sent there.
+        """
+
+    @abstractmethod
+    async def follow(self, call: Call[Any], url: str) -> Result:
+        """Send a GET of a URL of `resolve_link`, with the call's credentials; raise what `call` raises."""
+
+
 class ChecksUpstream(ABC):
     """An adapter that can find out, without calling a tool, whether its upstream speaks the protocol."""
 

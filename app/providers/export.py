@@ -30,7 +30,15 @@ from app.registration.persist import HIDDEN_OPTIONS, open_source_body
 from app.registration.repository import credentials_of, overrides_of, slots_of, source_of, tools_of
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import RegistrationService
-from app.schemas import AnnotationsInput, ProviderName, ShortText, StrictModel, Text, UrlText
+from app.schemas import (
+    AnnotationsInput,
+    ProviderName,
+    ResponseOptionsInput,
+    ShortText,
+    StrictModel,
+    Text,
+    UrlText,
+)
 from app.security.principal import Principal
 from app.text import pointer, reject_unstorable
 
@@ -46,6 +54,7 @@ class ExportedOverride(StrictModel):
     requires_approval: bool | None = None
     annotations: AnnotationsInput | None = None
     publish_output_schema: bool | None = None
+    response_options: ResponseOptionsInput | None = None
 
 
 class ExportedProvider(StrictModel):

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.tool_results.exact_values import parse, write
+from app.exact_json import dumps as write
+from app.exact_json import loads_exactly as parse
 from app.tool_results.model import ModelResult, ResultBudget, ResultFormat
 from app.tool_results.projection import project
 from app.tool_results.tables import render, table_of

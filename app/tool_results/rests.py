@@ -3,10 +3,11 @@
 import asyncio
 from typing import Final
 
+from app.exact_json import dumps as write
+from app.exact_json import loads_exactly as parse
 from app.security.principal import Principal
 from app.tool_results.budget import Rest, apply_budget
 from app.tool_results.continuations import MAX_BYTES, ContinuationStore, Source, StoredRest
-from app.tool_results.exact_values import parse, write
 from app.tool_results.model import ModelResult, ResultBudget
 
 _INLINE_BYTES: Final = 64 << 10

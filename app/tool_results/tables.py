@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.tool_results.exact_values import write
+from app.exact_json import dumps as write
 from app.tool_results.model import ResultFormat
 
 _MAX_COLUMNS: Final = 200

@@ -43,6 +43,7 @@ class OverridableTool:
     enabled: bool
     requires_approval: bool
     annotations: dict[str, Any] | None
+    response_options: dict[str, Any] | None
     publish_output_schema: bool
     has_own_tags: bool
     overridden: frozenset[str] = frozenset()
@@ -73,6 +74,7 @@ def overridable_select() -> Select[Any]:
         func.coalesce(col(Override.enabled), true()).label("enabled"),
         func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
         col(Override.annotations).label("annotations"),
+        col(Override.response_options).label("response_options"),
         func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),
         *(col(getattr(Override, name)).is_not(None).label(f"own_{name}") for name in OVERRIDDEN),
         (is_custom() | col(Override.tags).is_not(None)).label("has_own_tags"),
@@ -93,6 +95,7 @@ def overridable(row: Any) -> OverridableTool:
         enabled=row.enabled,
         requires_approval=row.requires_approval,
         annotations=row.annotations,
+        response_options=row.response_options,
         publish_output_schema=row.publish_output_schema,
         has_own_tags=row.has_own_tags,
         overridden=frozenset(name for name in OVERRIDDEN if getattr(row, f"own_{name}")),

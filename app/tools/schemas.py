@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from app.catalog.tools import ToolView, call_url
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
-from app.schemas import AnnotationsInput, PageModel, StrictModel, Tag, Text
+from app.schemas import AnnotationsInput, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
 from app.toolsets.agent_tool import Annotations
 
@@ -46,6 +46,9 @@ class ToolSummary(BaseModel):
     )
     publish_output_schema: bool = Field(
         description="Whether agents see the schema of its responses, which are compared with it then."
+    )
+    response_options: ResponseOptionsInput | None = Field(
+        None, description="Whether all pages of a list are read, and operations are polled."
     )
     custom: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
@@ -126,6 +129,11 @@ class ToolPatch(StrictModel):
     publish_output_schema: Annotated[bool, Field(strict=True)] | None = Field(
         None, description="Whether agents see the schema of its responses."
     )
+    response_options: ResponseOptionsInput | None = Field(
+        None,
+        description="Whether all pages of a list are read, and operations are polled until they are done.",
+        examples=[{"all_pages": {"by": "link"}, "poll": False}],
+    )
 
 
 class ToolHit(BaseModel):
@@ -168,6 +176,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
             open_world=known.open_world,
         ),
         "publish_output_schema": tool.publish_output_schema,
+        "response_options": tool.response_options,
         "custom": tool.custom,
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),

@@ -6,15 +6,24 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import orjson
+from yarl import URL
 
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
 from app.http_requests.templates import ResponseSpec
 from app.outbound.framing import parse_events
 from app.outbound.response import OutboundResponse
-from app.protocols.base import AdapterContext, Call, DescribesResponses, Discovered, Result
+from app.protocols.base import (
+    AdapterContext,
+    Call,
+    DescribesResponses,
+    Discovered,
+    FollowsLinks,
+    Result,
+)
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 
 _SMALL_BODY = 64 * 1024
+_MAX_LINK = 8 * 1024
 # Headers of a response without body that are not described: those of the connection (RFC 9110 sections 7.6.1,
 # 11.7), cookies, and what belongs to the exchange of credentials.
 _UNDESCRIBED_HEADERS = frozenset(
@@ -36,7 +45,7 @@ _UNDESCRIBED_HEADERS = frozenset(
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
-class HttpAdapter(HttpBasedAdapter, DescribesResponses):
+class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
     """The adapter for calls over HTTP(S)."""
 
     name: ClassVar[str] = "http"
@@ -102,12 +111,41 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses):
             else plan.prepare(call.arguments)
         )
         _add_accept(prepared, call)
+        return await self._received(prepared, call)
+
+    def resolve_link(self, call: Call[ArgumentPlan], link: str, base: str | None) -> str | None:
+        """Return the URL of a link, None where it is not at the origin of the tool."""
+        if len(link) > _MAX_LINK or not link.isascii() or not link.isprintable():
+            return None
+        try:
+            begin = call.target.prepare(call.arguments).url if base is None else base
+            url = URL(begin).join(URL(link))
+            own = URL(call.target.origin).origin()
+            is_own = url.origin() == own and url.user is None and url.password is None
+        except ValueError:
+            return None
+        return str(url.with_fragment(None)) if is_own else None
+
+    async def follow(self, call: Call[ArgumentPlan], url: str) -> Result:
+        """Send a GET of a URL at the tool's origin with its headers and credentials; return the response.
+
+        Raise what `call` raises.
+        """
+        prepared = call.target.prepare(call.arguments)
+        headers = [pair for pair in prepared.headers if not pair[0].lower().startswith("content-")]
+        request = prepared._replace(method="GET", url=url, headers=headers, body=None)
+        _add_accept(request, call)
+        return await self._received(request, call)
+
+    async def _received(self, prepared: PreparedRequest, call: Call[ArgumentPlan]) -> Result:
+        """Send a request, and return its response."""
+        method = prepared.method
         response = await self.send(prepared, call)
         status = response.status
         if not (200 <= status < 300 or status == 304):
             raise await self.rejection(response, call)
         limit = call.limits.response_bytes
-        if plan.method == "HEAD" and status != 304:
+        if method == "HEAD" and status != 304:
             response.close()
             return self._described(response)
         result = Result(
@@ -123,7 +161,7 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses):
         length = response.length
         if response.is_complete or (length is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)
-            if not result.body and plan.method == "OPTIONS" and status != 304:
+            if not result.body and method == "OPTIONS" and status != 304:
                 return self._described(response)
         else:
             response.check_headers(limit)

@@ -28,7 +28,7 @@ from app.providers import export, request_bodies
 from app.providers.schemas_check import CheckRequest
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
-from app.schemas import AnnotationsInput, RateLimitInput, StrictModel
+from app.schemas import AllPagesInput, AnnotationsInput, RateLimitInput, ResponseOptionsInput, StrictModel
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
 from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
@@ -107,9 +107,11 @@ FIELDS = {
         "harmless": "provider name description inputs outputs tags",
     },
     ToolPatch: {
-        "nested": "annotations",
+        "nested": "annotations response_options",
         "harmless": "description tags enabled requires_approval publish_output_schema",
     },
+    ResponseOptionsInput: {"nested": "all_pages", "harmless": "poll"},
+    AllPagesInput: {"harmless": "by items pointer argument max_pages"},
     AnnotationsInput: {"harmless": "read_only destructive idempotent open_world"},
     ApprovalDecision: {"harmless": "comment"},
     ToolBatch: {"nested": "operations", "harmless": "atomic dry_run"},
@@ -127,7 +129,7 @@ FIELDS = {
         "harmless": "title description tags enabled variables unconfirmed_origins",
     },
     export.ExportedOverride: {
-        "nested": "annotations",
+        "nested": "annotations response_options",
         "harmless": "description tags enabled requires_approval publish_output_schema",
     },
     exported.ToolForm: {
