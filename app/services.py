@@ -15,9 +15,11 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from app.access import KeyCachePolicy, KeyVerifier
+from app.access.access_tokens import AccessTokens
 from app.access.data_keys import open_vault
 from app.access.events import ControlPlaneEvents
 from app.access.expiry_monitor import KeyExpiryMonitor
+from app.access.issuer_keys import IssuerKeys
 from app.approvals.call_handler import CallApprovalHandler
 from app.approvals.call_store import CallApprovalStore
 from app.approvals.kinds import CHANGE_KINDS, ApprovalCounts, ApprovalHandler, ApprovalKind
@@ -101,6 +103,7 @@ class Services:
     continuations: ContinuationStore
     exporter: ToolExporter
     keys: KeyVerifier
+    access_tokens: AccessTokens | None
     key_expiry: KeyExpiryMonitor
     call_log: CallLog
     calls: CallServices
@@ -255,6 +258,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         continuations=ContinuationStore(redis_client, vault),
         exporter=ToolExporter(base_url=settings.base_url),
         keys=keys,
+        access_tokens=_access_tokens(settings, engine, stack),
         key_expiry=KeyExpiryMonitor(
             database, redis_client, within=timedelta(days=settings.key_expiry_warning_days)
         ),
@@ -290,6 +294,22 @@ def _approvals(
     )
     handlers: dict[ApprovalKind, ApprovalHandler] = {"call": call, **dict.fromkeys(CHANGE_KINDS, changes)}
     return ApprovalService(store.database, store, handlers, retention=retention)
+
+
+def _access_tokens(settings: Settings, engine: Engine, stack: AsyncExitStack) -> AccessTokens | None:
+    """Return the verifier of access tokens, which `stack` closes; None where no issuer is configured."""
+    if settings.oauth_issuer is None:
+        return None
+    keys = IssuerKeys(
+        engine,
+        issuer=settings.oauth_issuer,
+        url=settings.oauth_jwks_url,
+        seconds=settings.oauth_jwks_seconds,
+        stale_seconds=settings.auth_stale_seconds,
+    )
+    tokens = AccessTokens(settings, keys)
+    stack.push_async_callback(tokens.aclose)
+    return tokens
 
 
 def _dsn(secret: SecretStr) -> str:

@@ -19,10 +19,11 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
+from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens
+from app.access.challenges import request_path
 from app.access.verifier import KeyVerifier
 from app.errors import Unauthenticated, scopes_missing
 from app.models import TENANT
-from app.security.keys import KEY_LENGTH
 from app.security.principal import Principal
 from app.security.scopes import Scope
 
@@ -39,7 +40,7 @@ ANONYMOUS = Principal(
     anonymous=True,
 )
 
-_MAX_VALUE_LENGTH = len("Bearer ") + KEY_LENGTH + 16
+_MAX_VALUE_LENGTH = len("Bearer ") + MAX_TOKEN_LENGTH + 16
 _HOW_TO_SEND = "Send an API key as `Authorization: Bearer <key>` or as `X-API-Key: <key>`."
 
 
@@ -49,6 +50,10 @@ class AccessServices(Protocol):
     @property
     def keys(self) -> KeyVerifier:
         """The verifier of API keys."""
+
+    @property
+    def access_tokens(self) -> AccessTokens | None:
+        """The verifier of access tokens; None where no issuer is configured."""
 
 
 async def authorise(connection: HTTPConnection, scope: Scope | None, *alternatives: Scope) -> Principal:
@@ -97,9 +102,7 @@ async def _authenticate(
     keys = services.keys
     principal: Principal | None = keys.verify_cached(text)
     if principal is None:
-        client = connection.scope.get("client")
-        host = client[0] if client else ""
-        principal = await keys.verify(text, host=host, is_call=scope == "tools:call")
+        principal = await _verify(connection, services, text, is_call=scope == "tools:call")
     state["principal"] = principal
     if scope is not None and not principal.has_scope(scope):
         if not alternatives:
@@ -108,6 +111,17 @@ async def _authenticate(
             names = ", ".join(f"`{one}`" for one in (scope, *alternatives))
             raise scopes_missing(f"The API key has none of the scopes {names}: one is enough.", [scope])
     return principal
+
+
+async def _verify(
+    connection: HTTPConnection, services: AccessServices, text: str, *, is_call: bool
+) -> Principal:
+    """Return the principal of an access token, or of an API key that is not cached."""
+    tokens = services.access_tokens
+    if tokens is not None and tokens.has_form(text):
+        return await tokens.verify(text, request_path(connection.scope))
+    client = connection.scope.get("client")
+    return await services.keys.verify(text, host=client[0] if client else "", is_call=is_call)
 
 
 class Requires(SecurityBase):

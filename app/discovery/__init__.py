@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from app.discovery.manuals import Manuals
+from app.discovery.protected_resource import ROUTES
 from app.discovery.routes import router
 from app.discovery.toolset_manuals import ToolsetManuals
 from app.services import Services
@@ -11,8 +12,9 @@ __all__ = ["Manuals", "ToolsetManuals", "install", "open_manuals", "open_toolset
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of manuals to the application."""
+    """Add the routes of manuals, and of the metadata for OAuth 2.1, to the application."""
     app.include_router(router)
+    app.router.routes.extend(ROUTES)
 
 
 def open_manuals(services: Services) -> Manuals:

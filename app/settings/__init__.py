@@ -14,6 +14,7 @@ from app.security.rate_limit import RateLimit
 from app.settings.agents import AgentSettings
 from app.settings.api_description import ApiDescriptionSettings
 from app.settings.http_server import HttpServerSettings
+from app.settings.oauth import OAuthSettings
 from app.settings.operation import OperationSettings
 from app.settings.outbound import OutboundSettings
 from app.settings.programs import ProgramSettings
@@ -26,6 +27,7 @@ class Settings(
     ProgramSettings,
     OperationSettings,
     AgentSettings,
+    OAuthSettings,
     ApiDescriptionSettings,
 ):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""

@@ -117,4 +117,6 @@ def test_the_public_routes_are_exactly_these() -> None:
     assert found == {
         "/", "/docs", "/openapi.json", "/health/live", "/health/ready",
         "/problems", "/problems/{slug}", "/scopes", "/scopes/{scope}",
+        "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-protected-resource/toolsets/{name}/mcp",
     }  # fmt: skip

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.access.challenges import challenge
 from app.errors import GatewayError, ResponseTruncated
 from app.server.problems.translation import translate
 from app.telemetry.unexpected import log_unexpected_error
@@ -81,11 +82,22 @@ def error_response(connection: HTTPConnection, error: Exception) -> Response:
     if known is None:
         known = log_unexpected_error(error)
     call_id = getattr(connection.state, "call_id", None)
+    if known.status in (401, 403):
+        _challenge(known, connection.scope)
     return problem_response(
         known,
         call_id=None if call_id is None else str(call_id),
         base_url=_base_url(connection.scope),
     )
+
+
+def _challenge(error: GatewayError, scope: Mapping[str, Any]) -> None:
+    """Set WWW-Authenticate of a 401, and of a 403 for a missing scope."""
+    services = scope.get("state", {}).get("services")
+    if services is not None:
+        value = challenge(error, scope, services.settings)
+        if value is not None:
+            error.headers["WWW-Authenticate"] = value
 
 
 def problem_response(error: GatewayError, *, call_id: str | None = None, base_url: str = "") -> Response:

@@ -1,0 +1,61 @@
+"""The resources of the gateway for OAuth 2.1, and the challenge of a response that asks for a token."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from app.errors import Forbidden, GatewayError, Unauthenticated
+from app.settings import Settings
+from app.settings.oauth import TOKEN_SCOPES
+
+METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
+"""Where RFC 9728 has the metadata of a resource; the path of the resource follows."""
+
+_TOOLSET_SEGMENTS: Final = 3
+
+
+def resource_path(path: str, settings: Settings) -> str:
+    """Return the path of the resource that an address belongs to, below the gateway's URL; "" is the gateway.
+
+    `path` is that of a request, without ROOT_PATH.
+    """
+    if settings.oauth_resources == "gateway":
+        return ""
+    if path == "/mcp" or path.startswith("/mcp/"):
+        return "/mcp"
+    segments = path.split("/")
+    if len(segments) > _TOOLSET_SEGMENTS and segments[1] == "toolsets" and segments[2]:
+        return f"/toolsets/{segments[2]}/mcp"
+    return ""
+
+
+def request_path(scope: Mapping[str, Any]) -> str:
+    """Return the path of a request's scope (ASGI) without the prefix that a proxy has added."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+def challenge(error: GatewayError, scope: Mapping[str, Any], settings: Settings) -> str | None:
+    """Return the value of WWW-Authenticate for the response with an error to the request with this scope
+    (ASGI); None where it has none.
+
+    Without OAUTH_ISSUER there is no reference to metadata:
+    a client would begin a flow that cannot end (RFC 6750 section 3, RFC 9728 section 5.1).
+    """
+    metadata = []
+    if settings.oauth_issuer is not None:
+        url = f"{settings.base_url}{METADATA_PATH}{resource_path(request_path(scope), settings)}"
+        metadata = [f'resource_metadata="{url}"']
+    if isinstance(error, Unauthenticated):
+        if not metadata:
+            return "Bearer"
+        was_sent = any(name in (b"authorization", b"x-api-key") for name, _ in scope["headers"])
+        parts = ['error="invalid_token"'] if was_sent else []
+        return "Bearer " + ", ".join([*parts, *metadata, f'scope="{" ".join(settings.oauth_scope_map())}"'])
+    missing = error.extra.get("missing_scopes") if isinstance(error, Forbidden) else None
+    if not missing:
+        return None
+    names = [name for name, scope_of_it in settings.oauth_scope_map().items() if scope_of_it in missing]
+    parts = ['error="insufficient_scope"', f'scope="{" ".join(names or missing)}"']
+    # What a token cannot have is not asked for.
+    return "Bearer " + ", ".join(parts + (metadata if set(missing) <= set(TOKEN_SCOPES) else []))

@@ -1,0 +1,88 @@
+"""Settings of OAuth 2.1: which access tokens are accepted beside API keys."""
+
+from typing import Final, Literal
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings
+
+from app.settings.word_list import WordList
+
+TOKEN_SCOPES: Final = ("tools:read", "tools:call")
+"""The scopes that an access token can have: tokens administer nothing."""
+
+_ALGORITHMS: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+
+
+class OAuthSettings(BaseSettings):
+    """Settings of the OAuth 2.1 resource server. Times are in seconds."""
+
+    # OAuth 2.1
+    oauth_issuer: str | None = Field(
+        None,
+        description="Issuer of the access tokens (JWT) that are accepted beside API keys, exactly as in their"
+        " claim `iss`; unset: API keys only.",
+    )
+    oauth_jwks_url: str | None = Field(
+        None, description="URL of the issuer's keys; unset: as its metadata says (RFC 8414)."
+    )
+    oauth_resources: Literal["endpoints", "gateway"] = Field(
+        "endpoints",
+        description="What a token's audience is: the URL of /mcp, of the toolset's /mcp or, for other"
+        " routes, of the gateway; or that of the gateway for all of them.",
+    )
+    oauth_algorithms: WordList = Field(
+        ("RS256", "PS256", "ES256", "EdDSA"), description="Signatures that are accepted; none is symmetric."
+    )
+    oauth_leeway: float = Field(
+        30, ge=0, le=300, description="By how much the clocks of issuer and gateway may differ."
+    )
+    oauth_jwks_seconds: float = Field(
+        300, ge=10, le=86400, description="After how long the issuer's keys are read again."
+    )
+    oauth_scopes: WordList = Field(
+        (),
+        description="Scopes of the issuer for those of the gateway, `NAME=tools:read` or `NAME=tools:call`;"
+        " unset: the names are the same.",
+    )
+    oauth_providers_claim: str | None = Field(
+        None, description="Claim with the names of the providers that a token is for; unset: all."
+    )
+    oauth_tags_claim: str | None = Field(
+        None, description="Claim with the tags whose tools a token is for; unset: all."
+    )
+    oauth_toolsets_claim: str | None = Field(
+        None, description="Claim with the toolsets that a token is limited to; unset: not limited."
+    )
+
+    @field_validator("oauth_issuer", "oauth_jwks_url")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("https://", "http://")):
+            msg = "must begin with https:// or http://"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("oauth_algorithms")
+    @classmethod
+    def _is_asymmetric(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value or not set(value) <= set(_ALGORITHMS):
+            msg = f"must be some of {', '.join(_ALGORITHMS)}"
+            raise ValueError(msg)
+        return value
+
+    @field_validator("oauth_scopes")
+    @classmethod
+    def _maps_to_scopes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pair in value:
+            name, _, scope = pair.partition("=")
+            if not name or scope not in TOKEN_SCOPES:
+                msg = "must be NAME=tools:read or NAME=tools:call"
+                raise ValueError(msg)
+        return value
+
+    def oauth_scope_map(self) -> dict[str, str]:
+        """Return the scope of the gateway for each of the issuer's; of several for one, the last."""
+        pairs = (pair.partition("=") for pair in self.oauth_scopes)
+        return {name: scope for name, _, scope in pairs} or {scope: scope for scope in TOKEN_SCOPES}

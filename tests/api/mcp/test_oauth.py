@@ -1,0 +1,322 @@
+"""Access tokens of a real issuer: a server that publishes its keys, whose tokens are signed here."""
+
+import hmac
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+from aiohttp import web
+from joserfc import jwt
+from joserfc.jwk import ECKey, RSAKey
+from sqlalchemy import select
+
+from app.models import CallRecord
+from app.security.vault import KeyRing
+from app.settings import Settings
+from tests.harness.application import Application, run_application
+from tests.harness.plain_http import WITHOUT_CERTIFICATES
+from tests.harness.servers import Pair
+
+FIRST = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
+SECOND = ECKey.generate_key("P-256", {"kid": "second", "use": "sig"})
+FOREIGN = RSAKey.generate_key(2048, {"kid": "first"})
+RING = KeyRing.generate("test")
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+
+
+class Issuer:
+    """An authorisation server: `keys` are those that it publishes, `requests` the paths that were read."""
+
+    def __init__(self) -> None:
+        self.keys = [FIRST]
+        self.requests: list[str] = []
+        self.is_down = False
+        self.url = ""
+
+    async def respond(self, request: web.Request) -> web.Response:
+        self.requests.append(request.path)
+        if self.is_down:
+            return web.Response(status=503)
+        if request.path == "/.well-known/oauth-authorization-server":
+            return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys"})
+        if request.path == "/keys":
+            return web.json_response({"keys": [key.as_dict(private=False) for key in self.keys]})
+        return web.Response(status=404)
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    found = Issuer()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", found.respond)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    found.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield found
+    await runner.cleanup()
+
+
+@pytest.fixture(scope="module")
+def own_database_url(servers: Pair) -> Iterator[str]:
+    dsn = servers.create_database()
+    yield dsn
+    servers.drop_database(dsn)
+
+
+@asynccontextmanager
+async def gateway_of(
+    issuer: Issuer, own_database_url: str, redis_url: str, **more: object
+) -> AsyncIterator[Application]:
+    settings = Settings(
+        _env_file=None,
+        database_url=own_database_url,
+        redis_url=redis_url,
+        sealing_keys=RING,
+        allow_networks="127.0.0.0/8",
+        public_base_url="http://gateway.example",
+        allowed_hosts="*",
+        oauth_issuer=issuer.url,
+        log_level="error",
+        **more,
+    )
+    async with run_application(settings) as running:
+        yield running
+
+
+@pytest.fixture
+async def application(issuer: Issuer, own_database_url: str, redis_url: str) -> AsyncIterator[Application]:
+    async with gateway_of(issuer, own_database_url, redis_url) as running:
+        yield running
+
+
+def token(issuer: Issuer, key=FIRST, algorithm="RS256", header=None, **changes) -> str:
+    """Return an access token for /mcp with changed claims; a claim that is None is left out."""
+    claims = {
+        "iss": issuer.url,
+        "sub": "user-7",
+        "aud": "http://gateway.example/mcp",
+        "exp": int(time.time()) + 600,
+        "scope": "tools:read tools:call",
+    }
+    claims = {name: value for name, value in (claims | changes).items() if value is not None}
+    head = {"alg": algorithm, "typ": "at+jwt", "kid": key.kid} | (header or {})
+    return jwt.encode(head, claims, key, algorithms=[algorithm])
+
+
+def encoded(part: bytes) -> str:
+    """Return a part of a JWT."""
+    return urlsafe_b64encode(part).rstrip(b"=").decode()
+
+
+async def request(
+    application: Application, text: str | None, method: str = "POST", path: str = "/mcp"
+) -> httpx2.Response:
+    headers = {} if text is None else {"Authorization": f"Bearer {text}"}
+    async with httpx2.AsyncClient(
+        base_url=application.url, trust_env=False, verify=WITHOUT_CERTIFICATES
+    ) as client:
+        if method == "POST":
+            return await client.post(path, headers=headers, json=LIST)
+        return await client.request(method, path, headers=headers)
+
+
+async def test_a_token_lists_the_tools_and_the_keys_are_read_once(application, issuer):
+    for _ in range(3):
+        response = await request(application, token(issuer))
+        assert response.status_code == 200, response.text
+        assert "tools" in response.json()["result"]
+    assert issuer.requests == ["/.well-known/oauth-authorization-server", "/keys"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"aud": "http://gateway.example"}, "another resource"),
+        ({"aud": ["https://other.example/mcp"]}, "another resource"),
+        ({"aud": None}, "another resource"),
+        ({"iss": "https://other.example"}, "another issuer"),
+        ({"iss": None}, "another issuer"),
+        ({"exp": 1_000_000}, "expired"),
+        ({"exp": None}, "no expiry"),
+        ({"exp": True}, "no expiry"),
+        ({"nbf": 99_999_999_999}, "not valid yet"),
+        ({"sub": None}, "no subject"),
+    ],
+)
+async def test_claims_that_are_not_right_are_rejected(application, issuer, changes, reason):
+    response = await request(application, token(issuer, **changes))
+    assert response.status_code == 401
+    assert reason in response.json()["detail"]
+    assert 'error="invalid_token"' in response.headers["www-authenticate"]
+
+
+async def test_a_symmetric_signature_by_the_public_key_is_rejected(application, issuer):
+    _, claims, _ = token(issuer).split(".")
+    signed = encoded(b'{"alg":"HS256","kid":"first"}') + f".{claims}"
+    signature = hmac.digest(FIRST.as_pem(private=False), signed.encode(), "sha256")
+    response = await request(application, f"{signed}.{encoded(signature)}")
+    assert response.status_code == 401
+    assert "algorithm is not accepted" in response.json()["detail"]
+
+
+async def test_a_token_without_a_signature_is_rejected(application, issuer):
+    _, claims, _ = token(issuer).split(".")
+    unsigned = encoded(b'{"alg":"none","kid":"first"}') + f".{claims}."
+    assert (await request(application, unsigned)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda issuer: token(issuer, key=FOREIGN), id="foreign key of that id"),
+        pytest.param(lambda issuer: token(issuer, key=SECOND, algorithm="ES256"), id="unknown id"),
+        pytest.param(lambda issuer: token(issuer)[:-4] + "AAAA", id="changed signature"),
+        pytest.param(lambda issuer: token(issuer, header={"typ": "dpop+jwt"}), id="another type"),
+        pytest.param(lambda _: "a.b.c", id="no token"),
+        pytest.param(lambda _: "..", id="empty parts"),
+        pytest.param(lambda _: "e30." + "A" * 8_000 + ".A", id="long"),
+    ],
+)
+async def test_what_no_key_of_the_issuer_has_signed_is_rejected(application, issuer, make):
+    text = make(issuer)
+    response = await request(application, text)
+    assert response.status_code == 401, response.text
+    assert text not in response.text
+
+
+async def test_keys_of_the_issuer_may_change(application, issuer, own_database_url, redis_url):
+    assert (await request(application, token(issuer))).status_code == 200
+    issuer.keys = [SECOND]
+    application.services.access_tokens._keys._tried_at -= 10
+    changed = await request(application, token(issuer, key=SECOND, algorithm="ES256"))
+    assert changed.status_code == 200, changed.text
+    # The issuer withdrew the first key: what is signed by it is not accepted any more.
+    assert (await request(application, token(issuer, sub="user-8"))).status_code == 401
+
+
+async def test_unknown_ids_of_keys_do_not_become_requests_to_the_issuer(application, issuer):
+    assert (await request(application, token(issuer))).status_code == 200
+    for number in range(5):
+        assert (await request(application, token(issuer, header={"kid": f"x{number}"}))).status_code == 401
+    assert issuer.requests.count("/keys") == 1
+
+
+async def test_while_the_issuer_is_down_only_what_is_known_is_accepted(application, issuer):
+    issuer.is_down = True
+    response = await request(application, token(issuer))
+    assert response.status_code == 503
+    assert "issuer" in response.json()["detail"]
+    issuer.is_down = False
+    application.services.access_tokens._keys._tried_at -= 10
+    assert (await request(application, token(issuer))).status_code == 200
+    issuer.is_down = True
+    assert (await request(application, token(issuer, sub="user-9"))).status_code == 200
+
+
+async def test_other_routes_have_the_gateway_as_resource_and_administer_nothing(application, issuer):
+    text = token(issuer, aud="http://gateway.example", scope="tools:read admin providers:write")
+    assert (await request(application, text, "GET", "/tools")).status_code == 200
+    assert (await request(application, text)).status_code == 401
+    rejected = await request(application, text, "GET", "/providers")
+    assert rejected.status_code == 403
+    assert rejected.headers["www-authenticate"] == 'Bearer error="insufficient_scope", scope="providers:read"'
+
+
+async def test_a_missing_scope_says_which_and_where_to_ask(application, issuer):
+    text = token(issuer, aud="http://gateway.example", scope="tools:call")
+    rejected = await request(application, text, "GET", "/tools")
+    assert rejected.status_code == 403
+    assert rejected.headers["www-authenticate"] == (
+        'Bearer error="insufficient_scope", scope="tools:read", '
+        'resource_metadata="http://gateway.example/.well-known/oauth-protected-resource"'
+    )
+
+
+async def test_without_credentials_the_challenge_leads_to_the_issuer(application, issuer):
+    response = await request(application, None)
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == (
+        'Bearer resource_metadata="http://gateway.example/.well-known/oauth-protected-resource/mcp", '
+        'scope="tools:read tools:call"'
+    )
+    for path in ("", "/mcp", "/toolsets/support/mcp"):
+        metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
+        assert metadata.status_code == 200
+        assert metadata.headers["access-control-allow-origin"] == "*"
+        assert "max-age" in metadata.headers["cache-control"]
+        found = metadata.json()
+        assert found["resource"] == f"http://gateway.example{path}"
+        assert found["authorization_servers"] == [issuer.url]
+        assert found["scopes_supported"] == ["tools:read", "tools:call"]
+        assert found["bearer_methods_supported"] == ["header"]
+
+
+async def test_a_token_of_a_toolset_is_for_that_toolset_alone(application, issuer):
+    text = token(issuer, aud="http://gateway.example/toolsets/support/mcp")
+    # The toolset does not exist, but the token is valid for it.
+    assert (await request(application, text, path="/toolsets/support/mcp")).status_code == 404
+    assert (await request(application, text, path="/toolsets/other/mcp")).status_code == 401
+    assert (await request(application, text)).status_code == 401
+
+
+async def test_one_resource_for_the_gateway_and_mapped_scopes_and_claims(issuer, own_database_url, redis_url):
+    more = {
+        "oauth_resources": "gateway",
+        "oauth_scopes": "use=tools:call look=tools:read",
+        "oauth_providers_claim": "apis",
+    }
+    async with gateway_of(issuer, own_database_url, redis_url, **more) as application:
+        text = token(issuer, aud="http://gateway.example", scope="look", apis=["shop"])
+        assert (await request(application, text)).status_code == 200
+        principal = application.services.access_tokens
+        found = await principal.verify(text, "/mcp")
+        assert found.providers == {"shop"}
+        assert found.scopes == {"tools:read"}
+        # A token without the claim may use no provider.
+        found = await principal.verify(token(issuer, aud="http://gateway.example", scope="use"), "/mcp")
+        assert found.providers == frozenset()
+        challenge = (await request(application, None)).headers["www-authenticate"]
+        assert 'scope="use look"' in challenge
+
+
+async def test_api_keys_go_on_beside_tokens_and_ask_the_issuer_nothing(application, issuer):
+    client = await application.client("tools:read")
+    assert (await client.get("/tools")).status_code == 200
+    assert issuer.requests == []
+
+
+async def test_a_call_is_recorded_with_a_digest_of_the_subject(application, issuer):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nothing", "arguments": {}}}
+    text = token(issuer)
+    async with httpx2.AsyncClient(
+        base_url=application.url, trust_env=False, verify=WITHOUT_CERTIFICATES
+    ) as client:
+        response = await client.post("/mcp", json=call, headers={"Authorization": f"Bearer {text}"})
+    assert response.json()["error"]["code"] == -32602
+    principal = await application.services.access_tokens.verify(text, "/mcp")
+    assert principal.key_id.startswith("oauth:")
+    assert "user-7" not in principal.key_id
+    async with application.services.database.read_session() as session:
+        rows = (await session.execute(select(CallRecord))).scalars().all()
+    assert all(text not in str(row) for row in rows)
+
+
+async def test_without_an_issuer_there_is_no_metadata(own_database_url, redis_url):
+    settings = Settings(
+        _env_file=None,
+        database_url=own_database_url,
+        redis_url=redis_url,
+        sealing_keys=RING,
+        log_level="error",
+    )
+    async with run_application(settings) as application:
+        response = await request(application, None)
+        assert response.headers["www-authenticate"] == "Bearer"
+        for path in ("", "/mcp", "/toolsets/support/mcp"):
+            metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
+            assert metadata.status_code == 404
