@@ -15,9 +15,7 @@ from app.models import TENANT, Key, ToolsetRow, now
 from app.security.scopes import ADMIN
 from app.settings import Settings
 
-WarningCode = Literal[
-    "expires-soon", "unused", "admin-without-expiry", "unknown-providers", "unknown-toolsets", "sees-nothing"
-]
+WarningCode = Literal["expires-soon", "unused", "admin-without-expiry", "unknown-providers", "sees-nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +76,19 @@ async def _existing_toolsets(session: AsyncSession, names: Collection[str]) -> f
 
 
 def _of_toolsets(row: Key, existing: frozenset[str]) -> list[KeyWarning]:
-    if row.toolsets is None:
+    unknown = sorted(set(row.toolsets or ()) - existing)
+    if not unknown and row.toolsets != []:
         return []
-    unknown = sorted(set(row.toolsets) - existing)
-    found = []
-    if unknown:
-        found.append(
-            KeyWarning(
-                "unknown-toolsets",
-                f"The key is limited to toolsets that do not exist: {', '.join(unknown)}.",
-                "Create them with PUT /toolsets/{name}, or change `toolsets` with PATCH /keys/{key_id}.",
-            )
+    # No code of its own: a client of release 0.2 would not know it.
+    return [
+        KeyWarning(
+            "sees-nothing",
+            f"The key is limited to toolsets that do not exist: {', '.join(unknown)}."
+            if unknown
+            else "The key is limited to no toolset at all.",
+            "Create them with PUT /toolsets/{name}, or change `toolsets` with PATCH /keys/{key_id}.",
         )
-    if len(unknown) == len(row.toolsets):
-        found.append(
-            KeyWarning(
-                "sees-nothing",
-                "The key is limited to toolsets, and none of them exists.",
-                "Change `toolsets` with PATCH /keys/{key_id}, or create the toolsets.",
-            )
-        )
-    return found
+    ]
 
 
 def _of_validity(row: Key, policy: KeyWarningPolicy) -> list[KeyWarning]:

@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "variables", "commands", "Variables: the values of ${NAME} in providers and credentials."
     ),
     "tools": LazyCommand("tools", "commands", "Find tools and call them."),
+    "toolsets": LazyCommand("toolsets", "commands", "Named views of the registry for agents."),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(
         "stats",

@@ -81,9 +81,11 @@ async def test_limit_is_shown_changed_and_kept_by_rotation(api, admin):
     path = f"/keys/{rotated['id']}"
     changed = (await admin.patch(path, json={"toolsets": ["sky", "later"]})).json()
     assert changed["toolsets"] == ["later", "sky"]
-    assert [warning["code"] for warning in changed["warnings"]] == ["unknown-toolsets"]
-    nothing = (await admin.patch(path, json={"toolsets": ["later"]})).json()
-    assert [warning["code"] for warning in nothing["warnings"]] == ["unknown-toolsets", "sees-nothing"]
+    assert [(one["code"], one["detail"]) for one in changed["warnings"]] == [
+        ("sees-nothing", "The key is limited to toolsets that do not exist: later.")
+    ]
+    nothing = (await admin.patch(path, json={"toolsets": []})).json()
+    assert [one["detail"] for one in nothing["warnings"]] == ["The key is limited to no toolset at all."]
     assert (await admin.patch(path, json={"toolsets": None})).json()["toolsets"] is None
     events = (await admin.get("/events", params={"object_type": "key", "object_name": made["id"]})).json()
     assert events["items"][-1]["detail"]["toolsets"] == ["desk"]

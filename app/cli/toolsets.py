@@ -1,0 +1,195 @@
+"""`utcp-gateway toolsets`: named views of the registry for agents."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.errors import InputError, ProblemResponse
+from app.cli.output import shortened
+from app.cli.pagination import (
+    LIMIT_DEFAULT,
+    AllOption,
+    CursorOption,
+    LimitOption,
+    Paging,
+    QueryOption,
+    SortOption,
+    show_list,
+)
+from app.cli.session import ClientSession, GatewayCommand, SessionContext
+from app.cli.values import confirm, read_json, read_text, url_path
+
+commands = typer.Typer(name="toolsets", help="Named views of the registry for agents.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(help="The name of the toolset.")]
+IfMatchOption = Annotated[
+    str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
+]
+
+
+@commands.command("list", cls=GatewayCommand)
+def list_toolsets(
+    ctx: SessionContext,
+    *,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
+) -> None:
+    """List the toolsets that the key may use."""
+    columns = ("NAME", "TITLE", "TOOLS", "UPDATED", "MCP")
+    paging = Paging(limit, everything, cursor, sort, q)
+    show_list(ctx.obj, "/toolsets", query={}, paging=paging, columns=columns, row=_row)
+
+
+@commands.command("show", cls=GatewayCommand)
+def show(ctx: SessionContext, *, name: NameArgument) -> None:
+    """Show a toolset: its tools, its addresses, and what of its definition has no effect."""
+    _print(ctx.obj, ctx.obj.gateway.get(url_path("toolsets", name)).json())
+
+
+@commands.command("set", cls=GatewayCommand)
+def set_toolset(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    title: Annotated[str | None, typer.Option("--title", help="The title for people.")] = None,
+    description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", help="A tool, all of them; may be repeated.")
+    ] = None,
+    provider: Annotated[
+        list[str] | None,
+        typer.Option("--provider", help="All tools of this provider; may be repeated."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", help="All tools with this tag of a registrar; may be repeated."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", help="A tool that is no member; may be repeated.")
+    ] = None,
+    read_only: Annotated[
+        bool | None, typer.Option("--read-only/--all-effects", help="Only tools that change nothing.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option("--file", "-f", help="A file with the whole definition as JSON; '-': standard input."),
+    ] = None,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Create a toolset, or change it; what is not given stays as it is.
+
+    Names, titles, descriptions and preset arguments of its tools are set by --file.
+    """
+    session = ctx.obj
+    found = _found(session, name)
+    body = {member: (found or {}).get(member, "") for member in ("title", "description")}
+    definition: dict[str, Any] = dict((found or {}).get("definition") or {})
+    if file is not None:
+        definition = read_json(read_text(file), option="--file")
+    given = {"tools": tool, "providers": provider, "tags": tag, "exclude": exclude, "read_only": read_only}
+    definition |= {member: value for member, value in given.items() if value is not None}
+    texts = {"title": title, "description": description}
+    body |= {member: text for member, text in texts.items() if text is not None}
+    if not definition and found is None:
+        raise InputError("Give its members, e.g. --tool, --provider, --tag or --file.")
+    headers = {} if if_match is None else {"If-Match": if_match}
+    sent = {**body, "definition": definition}
+    response = session.gateway.send("PUT", url_path("toolsets", name), json=sent, headers=headers)
+    _print(session, response.json())
+
+
+@commands.command("remove", cls=GatewayCommand)
+def remove(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    if_match: IfMatchOption = None,
+) -> None:
+    """Delete a toolset; keys that are limited to it can use nothing by its addresses any more."""
+    session = ctx.obj
+    if not yes:
+        confirm(f"Delete the toolset {name}?")
+    headers = {} if if_match is None else {"If-Match": if_match}
+    session.gateway.send("DELETE", url_path("toolsets", name), headers=headers)
+    if session.output.is_structured:
+        session.output.document({"removed": name})
+        return
+    session.output.note(f"Removed {name}.")
+
+
+@commands.command("export", cls=GatewayCommand)
+def export(ctx: SessionContext) -> None:
+    """Write the definitions of all toolsets as JSON to standard output, for `toolsets import`."""
+    session = ctx.obj
+    names: list[str] = []
+    cursor = None
+    while True:
+        page = session.gateway.get("/toolsets", query={"limit": 200, "cursor": cursor}).json()
+        names += (item["name"] for item in page["items"])
+        cursor = page.get("next_cursor")
+        if cursor is None:
+            break
+    toolsets = [session.gateway.get(url_path("toolsets", name)).json() for name in names]
+    hidden = [one["name"] for one in toolsets if one.get("definition") is None]
+    if hidden:
+        raise InputError(f"The key may not read the definition of {hidden[0]}: it needs providers:read.")
+    members = ("name", "title", "description", "definition")
+    session.output.document({"toolsets": [{key: one[key] for key in members} for one in toolsets]})
+
+
+@commands.command("import", cls=GatewayCommand)
+def import_toolsets(
+    ctx: SessionContext,
+    *,
+    file: Annotated[str, typer.Argument(help="What `toolsets export` wrote; '-' for standard input.")],
+) -> None:
+    """Create or replace the toolsets that `toolsets export` wrote. Importing them again changes nothing."""
+    session = ctx.obj
+    document = read_json(read_text(file), option=file)
+    toolsets = document.get("toolsets") if isinstance(document, dict) else None
+    if not isinstance(toolsets, list) or not all(isinstance(one, dict) and "name" in one for one in toolsets):
+        raise InputError(f"{file} is not what `toolsets export` wrote.")
+    for one in toolsets:
+        body = {member: value for member, value in one.items() if member != "name"}
+        session.gateway.send("PUT", url_path("toolsets", str(one["name"])), json=body)
+    if session.output.is_structured:
+        session.output.document({"imported": [one["name"] for one in toolsets]})
+        return
+    session.output.note(f"Imported {len(toolsets)} toolsets.")
+
+
+def _found(session: ClientSession, name: str) -> Mapping[str, Any] | None:
+    try:
+        found: Mapping[str, Any] = session.gateway.get(url_path("toolsets", name)).json()
+    except ProblemResponse as error:
+        if error.status != 404:
+            raise
+        return None
+    return found
+
+
+def _print(session: ClientSession, found: Mapping[str, Any]) -> None:
+    if session.output.is_structured:
+        session.output.document(found)
+        return
+    fields = [(name, found.get(name)) for name in ("name", "title", "description", "version")]
+    addresses = found.get("addresses") or {}
+    session.output.fields([*fields, *((name.replace("_", " "), url) for name, url in addresses.items())])
+    session.output.text("")
+    rows = (
+        (one["name"], one["tool"], one.get("read_only"), shortened(one.get("title")))
+        for one in found.get("members") or ()
+    )
+    session.output.table(("NAME", "TOOL", "READ-ONLY", "TITLE"), rows)
+    for problem in found.get("problems") or ():
+        session.output.note(f"{problem['kind']} {problem['name']}: {problem['detail']}")
+
+
+def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
+    address = (item.get("addresses") or {}).get("mcp")
+    return (item["name"], item.get("title"), item.get("tools"), item.get("updated_at"), address)
