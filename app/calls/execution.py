@@ -177,7 +177,7 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan)
     if request.presets:
-        request.arguments = with_presets(request.arguments, request.presets)
+        _add_presets(request)
     try:
         plan.validate(request.arguments)
     except InvalidArguments as error:
@@ -202,7 +202,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan, recorder)
     if request.presets:
-        request.arguments = with_presets(request.arguments, request.presets)
+        _add_presets(request, recorder)
     try:
         if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
             await asyncio.to_thread(plan.validate, request.arguments)
@@ -293,6 +293,18 @@ async def _add_text_arguments(request: CallRequest, plan: Plan, recorder: CallRe
     except orjson.JSONEncodeError:
         raise InvalidArguments("The arguments are nested too deeply.") from None
     recorder.replace_arguments(body)
+
+
+def _add_presets(request: CallRequest, recorder: CallRecorder | None = None) -> None:
+    """Add the arguments that the toolset sets, and record them where bodies are recorded; raise
+    InvalidArguments.
+    """
+    try:
+        request.arguments = with_presets(request.arguments, request.presets)
+    except InvalidArguments as error:
+        raise _located(error, request) from None
+    if recorder is not None and recorder.bodies is not None:
+        recorder.replace_arguments(exact_json.dumps(request.arguments))
 
 
 def _located(error: InvalidArguments, request: CallRequest) -> InvalidArguments:

@@ -52,6 +52,7 @@ async def test_preset_argument_in_the_query_is_rejected(api, desk):
     agent = await api.client()
     rejected = await agent.post("/toolsets/desk/tools/find_books/call?q=tea&limit=100")
     assert rejected.status_code == 422
+    assert [error["pointer"] for error in rejected.json()["errors"]] == ["#/query/limit"]
 
 
 async def test_names_that_a_tool_no_longer_has_are_explained(api, desk):
@@ -137,3 +138,22 @@ async def test_search_finds_members_only(api, desk):
         "items"
     ]
     assert hit["call_url"] == "https://gateway.example/toolsets/desk/tools/find_books/call"
+
+
+async def test_manual_follows_a_restricted_key(api, desk):
+    admin = desk
+    await admin.put("/toolsets/all", json={"definition": {"providers": ["library", "weather"]}})
+    limited = await api.client("tools:read", providers=["weather"])
+    found = (await limited.get("/toolsets/all/utcp")).json()["tools"]
+    assert [tool["name"] for tool in found] == ["weather_now"]
+
+
+async def test_manual_is_compressed_for_clients_that_accept_it(api, desk):
+    """The header Accept-Encoding decides about the form and its ETag, as for other manuals."""
+    agent = await api.client()
+    await desk.put("/toolsets/all", json={"definition": {"providers": ["library", "weather"]}})
+    plain = await agent.get("/toolsets/all/utcp", headers={"Accept-Encoding": "identity"})
+    zipped = await agent.get("/toolsets/all/utcp", headers={"Accept-Encoding": "gzip"})
+    assert plain.json() == zipped.json()
+    assert zipped.headers["content-encoding"] == "gzip"
+    assert zipped.headers["etag"] != plain.headers["etag"]
