@@ -1,7 +1,7 @@
 """`tools/call`: a call of the gateway's one execution, and its result as MCP has it."""
 
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
@@ -139,10 +139,8 @@ class ToolCall:
     def _budget(self) -> ResultBudget:
         """Return how large a result may be: as the toolset says, else as the setting does."""
         options = self._exchange.collection.options
-        return ResultBudget(
-            max_bytes=options.max_bytes or self._exchange.services.settings.mcp_result_max,
-            max_tokens=options.max_tokens,
-        )
+        max_bytes = options.max_bytes or self._exchange.services.settings.mcp_result_max
+        return _budget_of(max_bytes, options.max_tokens)
 
     async def _read(self, outcome: CallOutcome, budget: ResultBudget) -> ModelResult:
         exchange = self._exchange
@@ -205,6 +203,11 @@ class ToolCall:
             resource_url=url,
             server_info=MODERN_META if is_modern else None,
         )
+
+
+@lru_cache(maxsize=1_000)
+def _budget_of(max_bytes: int, max_tokens: int | None) -> ResultBudget:
+    return ResultBudget(max_bytes=max_bytes, max_tokens=max_tokens)
 
 
 def _unwrapped(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, Any]:

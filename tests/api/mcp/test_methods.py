@@ -105,7 +105,7 @@ async def test_the_handshake_is_recorded_nowhere(mcp, api):
 async def test_a_call_is_recorded_with_its_interface(mcp, api, library):
     await mcp.modern("tools/call", {"name": "library_find", "arguments": {"q": "x"}})
     (record,) = await api.calls()
-    assert (record["tool"], record["outcome"]) == ("library.find", "ok")
+    assert (record["tool"], record["outcome"], record["interface"]) == ("library.find", "ok", "mcp")
 
 
 async def test_an_idempotency_key_may_be_a_header_or_in_the_body(mcp, library, upstream):

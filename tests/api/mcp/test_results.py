@@ -189,3 +189,33 @@ async def test_a_schema_is_not_published_by_default(call, mcp):
     await call("/respond/200/json", outputs=OUTPUTS)
     (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert "outputSchema" not in tool
+
+
+async def test_a_call_that_waits_for_approval_is_a_result_with_its_url(api, mcp, upstream):
+    row = await api.provider("site")
+    await api.tool(row, "one", {"url": f"{upstream.url}/echo"}, override={"requires_approval": True})
+    for send in (mcp.modern, mcp.legacy):
+        result = (await send("tools/call", {"name": "site_one"})).json()["result"]
+        assert result["isError"] is True
+        assert "/approvals/" in result["content"][0]["text"]
+    assert upstream.requests == []
+    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    assert tool["_meta"]["utcp-gateway/requiresApproval"] is True
+
+
+async def test_a_result_beyond_the_limit_is_cut_and_says_how_to_read_the_rest(api, mcp, upstream):
+    row = await api.provider("site")
+    await api.tool(row, "one", {"url": f"{upstream.url}/drip?count=1&size=200000"})
+    result = (await mcp.modern("tools/call", {"name": "site_one"})).json()["result"]
+    assert len(result["content"][0]["text"]) < 110_000
+    rest = result["_meta"]["utcp-gateway/continuation"]
+    more = await mcp.modern("tools/call", {"name": "read_more", "arguments": {"continuation": rest}})
+    assert more.json()["result"]["isError"] is False
+
+
+async def test_a_binary_is_described_and_embedded_only_where_the_setting_says_so(call, served):
+    pdf = "%25PDF-1.7%20x"
+    for result in await call(f"/pieces?type=application/pdf&body={pdf}"):
+        (block,) = result["content"]
+        assert block["type"] == "text"
+        assert "application/pdf" in block["text"]
