@@ -37,4 +37,4 @@ def repaired_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired
     """Return arguments that are not valid, repaired as the mode allows; None where that is not possible."""
     if mode == "off":
         return None
-    return plan.repair(arguments, only_types=mode == "safe" and not plan.safe)
+    return plan.repair(arguments, only_types=mode == "safe" and not plan.read_only)

@@ -182,6 +182,7 @@ class PlanLoader:
             outputs=tool.outputs,
             response_spec=adapter.response_spec(target) if isinstance(adapter, DescribesResponses) else None,
             response_rule=ResponseRule.of(stored.options.get("responses"), tool=tool.name),
+            read_only=_read_only(tool, safe=safe),
             response_options=ResponseOptions.of(tool.response_options, safe=safe),
             mask_responses=stored.options.get("mask_responses") is not False,
             masker=_masker_of(adapter, target),
@@ -197,6 +198,11 @@ class PlanLoader:
         # An empty value counts as no value, as in UTCP's clients.
         names = self.settings.variable_env_names
         return {name: self.environment[name] for name in names if self.environment.get(name)}
+
+
+def _read_only(tool: ToolView, *, safe: bool) -> bool:
+    stated = (tool.annotations or {}).get("read_only")
+    return safe if stated is None else stated is True
 
 
 def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:

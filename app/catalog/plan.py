@@ -86,6 +86,8 @@ class Plan:
     """What the call template says of responses beyond `outputs`."""
     response_rule: ResponseRule = field(default_factory=ResponseRule)
     """Whether responses are decoded and validated, unless the client of a call says otherwise."""
+    read_only: bool = False
+    """Whether it changes nothing: by what an operator has set, else because it is safe."""
     response_options: ResponseOptions | None = None
     """Whether all pages of a list are read, and operations are polled; None for neither."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)

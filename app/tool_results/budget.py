@@ -44,6 +44,8 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
     """
     if read.media:
         return [], None
+    # The notes so far are written again once the text is within the budget.
+    read.text, read.content = read.content or read.text, ""
     limit = budget.limit
     is_small = limit is None or len(read.text.encode()) <= limit
     if is_small and not budget.fields and budget.format in (None, "json"):

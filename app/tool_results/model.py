@@ -69,7 +69,7 @@ class ModelResult:
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add sentences, also at the end of the text."""
-        if not notes:
+        if not notes and not self.notes:
             return
         self.content = self.content or self.text
         self.notes += tuple(notes)

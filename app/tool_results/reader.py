@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from app.calls import CallOutcome, ClientDisconnected
+from app.calls.following import PAGES_HEADER
 from app.errors import GatewayError, ResponseTooLarge
 from app.protocols.base import Result
 from app.tool_results.bodies import read_body
@@ -14,6 +15,7 @@ from app.tool_results.problems import approval_result, error_result
 from app.tool_results.rests import fit
 
 _INLINE_BYTES: Final = 64 << 10
+_MORE_PAGES: Final = "The list has further pages, which were not read."
 
 
 async def read_result(
@@ -63,6 +65,8 @@ async def read_response(
         await outcome.fail(error)
         raise
     read.call_id = outcome.call_id
+    if any(name == PAGES_HEADER and value.endswith(";more") for name, value in result.headers):
+        read.add_notes([_MORE_PAGES])
     if budget is not None:
         source = Source(outcome.provider, outcome.registrar_tags)
         await fit(read, budget, continuations=continuations, source=source, principal=outcome.principal)

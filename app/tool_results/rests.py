@@ -86,7 +86,8 @@ def _position(stored: StoredRest, rest: Rest) -> str:
 def _how_to_read(handle: str | None, rest: Rest) -> str:
     if handle is not None:
         return (
-            f"Read the rest with the continuation {handle} within ten minutes; the tool is not called again."
+            f"Read the rest within ten minutes with the continuation {handle} (the tool read_more, or GET "
+            f"/continuations/{handle}); the tool is not called again."
         )
     if len(rest.content) > MAX_BYTES:
         return (

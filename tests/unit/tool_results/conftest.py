@@ -23,6 +23,8 @@ INPUTS = {
     "additionalProperties": False,
 }
 
+OVERRIDES = {"approved": {"requires_approval": True}, "search": {"annotations": {"read_only": True}}}
+
 
 class Upstream:
     """Responds to each request as `respond` says, or with `body`; counts the requests in `paths`."""
@@ -77,12 +79,14 @@ async def services(database_url: str, redis_url: str) -> AsyncIterator[Services]
 
 @pytest.fixture
 async def tools(services: Services, upstream: Upstream) -> None:
-    """The tools p.read (GET) and p.write (POST) of the upstream, and p.approved, which needs approval."""
+    """The tools p.read (GET), p.write (POST) and p.search (a POST that only reads) of the upstream, and
+    p.approved, which needs approval.
+    """
     await clear(services.database)
     provider = await store_provider(services.database, "p", limits={"total": 5})
-    for name, method in (("read", "GET"), ("write", "POST"), ("approved", "POST")):
+    for name, method in (("read", "GET"), ("write", "POST"), ("search", "POST"), ("approved", "POST")):
         template = {"call_template_type": "http", "http_method": method, "url": f"{upstream.url}/{name}"}
-        override = {"requires_approval": True} if name == "approved" else None
+        override = OVERRIDES.get(name)
         await store_tool(
             services.database, provider, name, call_template=template, inputs=INPUTS, override=override
         )

@@ -38,7 +38,12 @@ async def test_the_mode_is_that_of_the_client_the_key_the_toolset_or_the_interfa
 
 @pytest.mark.parametrize(
     ("tool", "mode", "is_repaired"),
-    [("p.read", "safe", True), ("p.write", "safe", False), ("p.write", "on", True)],
+    [
+        ("p.read", "safe", True),
+        ("p.write", "safe", False),
+        ("p.write", "on", True),
+        ("p.search", "safe", True),
+    ],
 )
 async def test_safe_repairs_only_types_of_tools_with_effects(call, upstream, tool, mode, is_repaired) -> None:
     await call(tool, {"color": "Red"}, argument_repair=mode)

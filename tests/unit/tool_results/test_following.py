@@ -8,6 +8,7 @@ from aiohttp import web
 from app.calls import CallRequest, execute
 from app.catalog.feed import ChangeNotice
 from app.errors import UpstreamRejected
+from app.tool_results import ResultBudget, read_result
 from tests.stored import clear, store_provider, store_tool
 from tests.unit.tool_results.conftest import principal
 
@@ -16,7 +17,7 @@ INPUTS = {
     "properties": {name: {"type": ["integer", "string"]} for name in ("cursor", "page", "offset", "limit")},
     "additionalProperties": False,
 }
-ITEMS = [{"id": number, "price": 1.10} for number in range(7)]
+ITEMS = [{"id": number, "price": 1.10, "text": "x" * 60} for number in range(7)]
 
 
 class Lists:
@@ -123,6 +124,18 @@ async def test_the_number_of_pages_is_bounded(run, lists) -> None:
     assert json.loads(await outcome.result.read()) == ITEMS[:6]
     assert dict(outcome.result.headers)["X-Pages"] == "2;more"
     assert len(lists.seen) == 2
+    result = await read_result(outcome)
+    assert result.text.endswith("\n\nNote: The list has further pages, which were not read.")
+
+
+@pytest.mark.parametrize("max_bytes", [256, 100_000])
+async def test_the_note_about_further_pages_is_kept_in_a_budget(run, max_bytes) -> None:
+    outcome = await run("/root", {"all_pages": {"by": "link", "max_pages": 2}})
+    result = await read_result(outcome, budget=ResultBudget(max_bytes=max_bytes))
+    assert result.text.count("Note: The list has further pages") == 1
+    shown = json.loads(result.content)
+    assert shown == ITEMS[: len(shown)]
+    assert (len(shown) < 6) is (max_bytes == 256)
 
 
 async def test_an_error_after_the_first_page_ends_the_list(run, lists) -> None:
