@@ -22,9 +22,9 @@ from app.meta_tools import META_TOOL_NAMES, call_meta_tool
 from app.security.principal import RepairMode
 from app.services import Services
 from app.suggestions import did_you_mean
-from app.tool_calls.exports import original_arguments, original_names
 from app.tool_calls.model import ArgumentError, CallAnswer, ToolCall
 from app.tool_results import ModelResult, ResultBudget, error_result, read_result
+from app.tool_schemas.aliases import undo
 from app.tool_schemas.dialects import Format, Strict
 from app.toolsets import AgentTool, ToolCollection
 
@@ -113,7 +113,8 @@ class CallBatch:
                 continue
             form = self._options.form
             if tool is not None and form is not None:
-                call.arguments = original_arguments(call.arguments, tool, form, self._options.strict)
+                record = self._services.exporter.record(tool, form, strict=self._options.strict)
+                call.arguments = undo(call.arguments, record)
             if len(self._calls) == 1:
                 continue
             name = call.name if tool is None else tool.tool
@@ -123,7 +124,7 @@ class CallBatch:
     async def _find_exported(self, name: str) -> AgentTool | None:
         """Return a tool by the name that it was exported by, or by any name that it has here."""
         form = self._options.form
-        for one in (name,) if form is None else original_names(name, form):
+        for one in (name,) if form is None else self._services.exporter.original_names(name, form):
             tool = await self._find(one)
             if tool is not None:
                 return tool

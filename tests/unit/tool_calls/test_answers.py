@@ -2,14 +2,16 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
 
 from app.tool_calls.answers import result_messages, result_part
 from app.tool_calls.model import CallAnswer, ToolCall
+from app.tool_calls.query import DIALECTS
 from app.tool_results import Media, ModelResult
+from app.tool_schemas.dialects import Format
 
 PNG, PDF = Media("image/png", b"png"), Media("application/pdf", b"pdf")
 PNG64, PDF64 = (base64.b64encode(media.data).decode() for media in (PNG, PDF))
@@ -152,3 +154,7 @@ def test_json_that_is_no_object_is_text_for_bedrock_and_output_for_gemini() -> N
     (block,) = written("bedrock", answer(result))[0]["content"]
     assert block["toolResult"]["content"] == [{"text": "[1, 2.50]"}]
     assert b'"output":[1, 2.50]' in orjson.dumps(result_messages("gemini", [answer(result)]))
+
+
+def test_each_format_of_exports_has_a_dialect_of_calls() -> None:
+    assert set(DIALECTS) == set(get_args(Format))
