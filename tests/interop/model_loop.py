@@ -3,8 +3,8 @@
     model_loop.py SDK PROVIDER_URL GATEWAY_URL KEY TOOLS
 
 Asks a question, sends what the model responded to `POST /tool-calls`, appends the messages of the response, and asks
-again, until the model calls no tool. Prints the last text and the formats as one line of JSON. `TOOLS` are names,
-descriptions and schemas as JSON.
+again, until the model calls no tool. Prints the last text and the formats as one line of JSON. `TOOLS` are the tools
+as `GET /tools/export` returns them for the SDK.
 """
 
 import json
@@ -35,17 +35,13 @@ class Gateway:
         return response.json()["messages"]
 
 
-def functions(tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"type": "function", "function": tool} for tool in tools]
-
-
 def openai_chat(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     from openai import OpenAI
 
     client = OpenAI(api_key="k", base_url=f"{url}/openai", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     for _ in range(MAX_TURNS):
-        answer = client.chat.completions.create(model="m", messages=messages, tools=functions(tools))
+        answer = client.chat.completions.create(model="m", messages=messages, tools=tools)
         messages.append(answer.choices[0].message)
         results = gateway.run(answer.model_dump(mode="json"))
         if not results:
@@ -59,9 +55,8 @@ def openai_responses(url: str, gateway: Gateway, tools: list[dict[str, Any]]) ->
 
     client = OpenAI(api_key="k", base_url=f"{url}/openai", max_retries=0)
     items: list[Any] = [{"role": "user", "content": QUESTION}]
-    given = [{"type": "function", "strict": None, **tool} for tool in tools]
     for _ in range(MAX_TURNS):
-        answer = client.responses.create(model="m", input=items, tools=given)
+        answer = client.responses.create(model="m", input=items, tools=tools)
         results = gateway.run(answer.model_dump(mode="json", exclude_none=True), assistant="true")
         if not any(item.type == "function_call" for item in answer.output):
             return answer.output_text
@@ -74,11 +69,8 @@ def anthropic(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
 
     client = Anthropic(api_key="k", base_url=f"{url}/anthropic", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    given = [
-        {"name": t["name"], "description": t["description"], "input_schema": t["parameters"]} for t in tools
-    ]
     for _ in range(MAX_TURNS):
-        answer = client.messages.create(model="m", max_tokens=100, messages=messages, tools=given)
+        answer = client.messages.create(model="m", max_tokens=100, messages=messages, tools=tools)
         messages.append({"role": "assistant", "content": answer.content})
         results = gateway.run(answer.model_dump(mode="json"))
         if not results:
@@ -94,12 +86,8 @@ def gemini(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     options = types.HttpOptions(base_url=f"{url}/gemini", api_version="v1beta")
     client = genai.Client(api_key="k", http_options=options)
     contents: list[Any] = [types.Content(role="user", parts=[types.Part(text=QUESTION)])]
-    declared = [
-        {"name": t["name"], "description": t["description"], "parameters_json_schema": t["parameters"]}
-        for t in tools
-    ]
     config = types.GenerateContentConfig(
-        tools=[types.Tool(function_declarations=declared)],
+        tools=[types.Tool.model_validate(one) for one in tools],
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
     for _ in range(MAX_TURNS):
@@ -122,18 +110,8 @@ def bedrock(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
         aws_secret_access_key="s", config=Config(retries={"total_max_attempts": 1}),
     )  # fmt: skip
     messages: list[Any] = [{"role": "user", "content": [{"text": QUESTION}]}]
-    given = [
-        {
-            "toolSpec": {
-                "name": t["name"],
-                "description": t["description"],
-                "inputSchema": {"json": t["parameters"]},
-            }
-        }
-        for t in tools
-    ]
     for _ in range(MAX_TURNS):
-        answer = client.converse(modelId="m", messages=messages, toolConfig={"tools": given})
+        answer = client.converse(modelId="m", messages=messages, toolConfig={"tools": tools})
         answer.pop("ResponseMetadata")
         messages.append(answer["output"]["message"])
         results = gateway.run(answer)
@@ -149,7 +127,7 @@ def mistral(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     client = Mistral(api_key="k", server_url=f"{url}/mistral")
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     for _ in range(MAX_TURNS):
-        answer = client.chat.complete(model="m", messages=messages, tools=functions(tools))
+        answer = client.chat.complete(model="m", messages=messages, tools=tools)
         messages.append(answer.choices[0].message)
         results = gateway.run(answer.model_dump(mode="json"), format="mistral")
         if not results:
@@ -164,7 +142,7 @@ def cohere(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     client = ClientV2(api_key="k", base_url=f"{url}/cohere", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     for _ in range(MAX_TURNS):
-        answer = client.chat(model="m", messages=messages, tools=functions(tools))
+        answer = client.chat(model="m", messages=messages, tools=tools)
         messages.append(answer.message)
         results = gateway.run(json.loads(answer.model_dump_json()))
         if not results:
@@ -179,7 +157,7 @@ def ollama(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     client = Client(host=f"{url}/ollama", trust_env=False)
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
     for _ in range(MAX_TURNS):
-        answer = client.chat(model="m", messages=messages, tools=functions(tools))
+        answer = client.chat(model="m", messages=messages, tools=tools)
         messages.append(answer.message)
         results = gateway.run(answer.model_dump(mode="json"))
         if not results:
@@ -197,7 +175,7 @@ def langchain(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
     messages = convert_to_messages([("user", QUESTION)])
     for _ in range(MAX_TURNS):
         answer = client.chat.completions.create(
-            model="m", messages=convert_to_openai_messages(messages), tools=functions(tools)
+            model="m", messages=convert_to_openai_messages(messages), tools=tools
         )
         message = answer.choices[0].message
         calls = [

@@ -163,7 +163,11 @@ def anthropic(body: dict[str, Any]) -> dict[str, Any]:
 def gemini(body: dict[str, Any]) -> dict[str, Any]:
     declared = body["tools"][0]["functionDeclarations"]
     # The JSON of protocol buffers may have either name, and the SDK for Python sends this one.
-    schemas = [t.get("parametersJsonSchema") or t["parameters_json_schema"] for t in declared]
+    # A function without parameters has no schema.
+    names = ("parametersJsonSchema", "parameters_json_schema")
+    given = [[t[name] for name in names if name in t] for t in declared]
+    require(all(one != [{}] and len(one) < 2 for one in given), "should be non-empty for OBJECT type")
+    schemas = [one[0] if one else {"type": "object", "properties": {}} for one in given]
     check_tools([(t["name"], t["description"], schema) for t, schema in zip(declared, schemas, strict=True)])
     contents = body["contents"]
     parts: list[dict[str, Any]]

@@ -32,15 +32,12 @@ SDKS: tuple[Dialect, ...] = (
 
 
 @pytest.fixture(scope="module")
-def library(
-    gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[dict[str, object]]]:
-    """The tools of the sample API, registered as `interop`."""
+def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The sample API, registered as `interop`."""
     with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
         made = client.post("/providers", json=registration | {"name": "interop"})
         assert made.status_code == 201, made.text
-        tool = client.get("/tools/interop.searchBooks").json()
-        yield [{"name": tool["alias"], "description": tool["description"], "parameters": tool["inputs"]}]
+        yield "interop"
         client.delete("/providers/interop")
 
 
@@ -52,11 +49,15 @@ def provider_url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_an_sdk_takes_the_results_of_its_models_calls(
-    sdk: str, gateway: RunningGateway, library: list[dict[str, object]], provider_url: str
+def test_an_sdk_takes_the_export_and_the_results_of_its_models_calls(
+    sdk: str, gateway: RunningGateway, library: str, provider_url: str
 ) -> None:
     python = interpreter("model-sdks")
-    arguments = [sdk, provider_url, gateway.url, gateway.key, json.dumps(library)]
+    with gateway.client() as client:
+        exported = client.get("/tools/export", params={"format": sdk, "provider": library})
+    assert exported.status_code == 200, exported.text
+    tools = exported.json()["tools"]
+    arguments = [sdk, provider_url, gateway.url, gateway.key, json.dumps(tools)]
     found = run_program([str(python), str(HERE / "model_loop.py"), *arguments])
     assert found["text"] == f"{len(CALLS)} results, {sum(ERRORS)} errors"
     assert found["formats"][0] == sdk
