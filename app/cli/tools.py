@@ -85,6 +85,51 @@ def search(
         session.output.note(f"Next: utcp-gateway tools show {hits[0]['name']}")
 
 
+@commands.command("export", cls=GatewayCommand)
+def export_tools(
+    ctx: SessionContext,
+    *,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Only these tools, by any of their names.")
+    ] = None,
+    dialect: Annotated[
+        str, typer.Option("--format", help="The dialect, like openai-chat, anthropic, gemini or mcp.")
+    ] = "openai-chat",
+    strict: Annotated[
+        str, typer.Option("--strict", help="Constrained decoding: auto, true or false.")
+    ] = "auto",
+    toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
+    provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
+    q: Annotated[str | None, typer.Option("--q", help="Only the best matches of this search.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tools.")] = None,
+) -> None:
+    """Export tools in the dialect of a model's client; standard output is what the client takes as its tools.
+
+    With -o json or -o yaml it is the whole response, with the aliases and the report.
+    """
+    session = ctx.obj
+    query = {
+        "format": dialect, "strict": strict, "names": names or None, "provider": provider, "tag": tag, "q": q,
+        "limit": limit,
+    }  # fmt: skip
+    path = "/tools/export" if toolset is None else url_path("toolsets", toolset, "export")
+    found = session.gateway.get(path, query=query).json()
+    report = found["report"]
+    if session.output.is_structured:
+        session.output.document(found)
+    else:
+        content = found["prompt"] if found.get("prompt") else orjson.dumps(found["tools"]).decode()
+        session.output.text(content)
+    for name in report["unknown"]:
+        session.output.warn(f"There is no tool {name}.")
+    for tool in report["tools"]:
+        if tool["grade"] in ("looser", "narrower", "unsupported"):
+            session.output.warn(f"{tool['name']}: {tool['grade']}; -o json has the report.")
+    if report["omitted"]:
+        session.output.warn(f"{report['omitted']} further tools are left out: give --limit.")
+
+
 @commands.command("show", cls=GatewayCommand)
 def show_tool(ctx: SessionContext, *, name: NameArgument) -> None:
     """Show a tool and its arguments."""

@@ -299,6 +299,14 @@ class SourceReport:
         )
         return replace(self, operations=tuple(operations))
 
+    def with_notes(self, notes: Mapping[str, str]) -> "SourceReport":
+        """Return the report with a further note on some tools, by source key."""
+        operations = (
+            replace(one, notes=(*one.notes, notes[one.source_key])) if one.source_key in notes else one
+            for one in self.operations
+        )
+        return replace(self, operations=tuple(operations))
+
     def with_assessments(self, assessments: Mapping[str, Assessment]) -> "SourceReport":
         """Return the report with the assessment of each tool, by source key, added to its outcome."""
         operations = (

@@ -11,6 +11,7 @@ from app.openapi.servers import UNKNOWN_BASE, UNSET_VARIABLE
 from app.protocols.variables import variables_of
 from app.registration.model import ParsedSource, ToolDraft
 from app.text import pointer
+from app.tool_schemas.sanitize import UnusableSchema, sanitize_inputs
 
 _MAX_REASONS: Final = 10
 
@@ -96,13 +97,25 @@ def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) 
 
 
 def assessed_source(parsed: ParsedSource) -> ParsedSource:
-    """Return the source with its large tools slimmed, and the assessment of each tool in its report.
+    """Return the source with its large tools slimmed, and the assessment of each tool in its report, which
+    also says of which tools agents' clients do not accept the schema.
 
     Only for tools that come from no OpenAPI document: its conversion has assessed them already.
     """
     assessments = assess(parsed.tools)
     tools = tuple(replace(tool, slimmed=assessments[tool.source_key].slimmed) for tool in parsed.tools)
-    return replace(parsed, tools=tools, report=parsed.report.with_assessments(assessments))
+    unlisted = {tool.source_key: note for tool in parsed.tools if (note := _unlisted_note(tool)) is not None}
+    report = parsed.report.with_assessments(assessments).with_notes(unlisted)
+    return replace(parsed, tools=tools, report=report)
+
+
+def _unlisted_note(tool: ToolDraft) -> str | None:
+    """Return why agents do not see a tool; None for one whose schema their clients accept."""
+    try:
+        sanitize_inputs(tool.inputs)
+    except UnusableSchema as error:
+        return f"It is not offered to agents (MCP and exports): {error.reason}"
+    return None
 
 
 def slimmed_tool(tool: ToolDraft) -> ToolDraft:

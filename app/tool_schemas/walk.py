@@ -467,8 +467,11 @@ class Walk:
         elif rest is not None:
             if self.rules.keeps("additionalProperties"):
                 result["additionalProperties"] = rest
+            elif rest is False:
+                self.described(at, "additionalProperties", rest, "hint")
+                notes.append("no other properties")
             else:
-                self.lose(at, "additionalProperties", rest, "dropped", "hint" if rest is False else "none")
+                self.lose(at, "additionalProperties", rest, "dropped", "none")
 
     def _optional(self, member: Schema, schema: Schema, below: Rule, at: str) -> Result:
         """Return a property that may be null, because it may be absent where the dialect requires each."""

@@ -228,3 +228,37 @@ def test_numbers_are_sent_as_they_are_written(number: str) -> None:
 def test_what_is_no_json_is_no_argument(text: str) -> None:
     with pytest.raises(InputError, match="not JSON"):
         tool_arguments([f"n:={text}"])
+
+
+EXPORT = {
+    "format": "anthropic",
+    "tools": [{"name": "library_search", "description": "Finds books.", "input_schema": {"type": "object"}}],
+    "aliases": {"library_search": {"tool": "library.search"}},
+    "report": {
+        "tools": [{"name": "library.search", "alias": "library_search", "grade": "looser", "losses": []}],
+        "unknown": ["library.gone"],
+        "omitted": 3,
+        "limits": [],
+    },
+}
+
+
+def test_export_writes_what_the_client_takes_and_warns_of_the_rest(run: Run, stub: Any) -> None:
+    stub.on("GET", "/tools/export", EXPORT)
+    ran = run(
+        "tools", "export", "library.search", "library.gone", "--format", "anthropic", "--strict", "true"
+    )
+    assert ran.code == 0
+    assert orjson.loads(ran.out) == EXPORT["tools"]
+    assert "library.gone" in ran.err
+    assert "looser" in ran.err
+    assert "3 further tools" in ran.err
+    assert stub.seen[0].query == {"format": "anthropic", "strict": "true", "names": "library.gone"}
+
+
+def test_export_of_a_toolset_and_as_json(run: Run, stub: Any) -> None:
+    stub.on("GET", "/toolsets/support/export", {**EXPORT, "prompt": "You can call these tools."})
+    ran = run("tools", "export", "--toolset", "support", "--format", "json-prompt")
+    assert ran.out.strip() == "You can call these tools."
+    ran = run("-o", "json", "tools", "export", "--toolset", "support")
+    assert orjson.loads(ran.out)["aliases"] == EXPORT["aliases"]

@@ -65,6 +65,14 @@ async def test_tool_that_cannot_be_called_is_skipped_with_the_reason(reader, con
     assert outcomes == {"good": "accepted", "bad": "skipped"}
 
 
+async def test_tool_that_agents_clients_do_not_accept_is_reported(reader, context):
+    value = manual(tool("good"), tool("never") | {"inputs": {"type": "object", "not": {}}})
+    parsed = await reader.read(RegistrationSource("manual", value=value), context())
+    notes = {one.source_key: one.notes for one in parsed.report.operations}
+    assert notes["good"] == ()
+    assert notes["never"] == ("It is not offered to agents (MCP and exports): The schema accepts no value.",)
+
+
 async def test_uploaded_document_is_converted_in_a_child_process(reader, context):
     body = document("/pets", "/owners")
     source = RegistrationSource("document", body, "application/json")

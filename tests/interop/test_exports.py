@@ -1,0 +1,117 @@
+"""Every tool, exported in each format, is accepted by the types of the released SDKs and within the rules of the dialect, and
+calls of it are valid for the original.
+
+The tools are those of the manuals' test: all torture documents of the converter, and public documents (300 where the corpus has been
+downloaded; 40 of them under continuous integration).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from app.errors import InvalidArguments
+from app.json_schema.validator import ArgumentValidator
+from app.tool_schemas.aliases import undo
+from app.tool_schemas.convert import alias_record
+from app.tool_schemas.dialects import FORMATS, Format, Strict, dialect
+from tests.harness.dialect_rules import broken_rules
+from tests.harness.json_form import json_schema_of
+from tests.harness.schema_values import values_of
+from tests.interop.clients import run_program
+from tests.interop.environments import interpreter
+from tests.interop.test_manual_models import client
+
+__all__ = ["client"]
+
+HERE = Path(__file__).parent
+STRICT: tuple[Strict, ...] = ("auto", "true", "false")
+SDKS = (
+    "openai-chat", "openai-responses", "anthropic", "gemini", "gemini-openapi", "bedrock", "mistral", "cohere", "ollama",
+    "langchain",
+)  # fmt: skip
+TARGETS = tuple(name for name in FORMATS if name not in ("utcp", "mcp"))
+VALUES = 3
+
+
+def exported(client: httpx2.Client, target: str, strict: Strict) -> dict[str, Any]:
+    query: dict[str, str | int] = {"format": target, "strict": strict, "limit": 10_000}
+    found: dict[str, Any] = client.get("/tools/export", params=query, timeout=120).raise_for_status().json()
+    assert found["report"]["omitted"] == 0
+    return found
+
+
+def schemas(export: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the schema of the arguments of each exported tool by its name."""
+    empty = {"type": "object", "properties": {}, "additionalProperties": False}
+    tools = export["tools"]
+    if export["format"] == "ai-sdk":
+        return {name: tool["inputSchema"] for name, tool in tools.items()}
+    if export["format"].startswith("gemini"):
+        tools = tools[0]["functionDeclarations"]
+    found = {}
+    for tool in tools:
+        one = tool.get("function") or tool.get("toolSpec") or tool
+        schema = one.get("parameters") or one.get("parametersJsonSchema") or one.get("input_schema")
+        found[one["name"]] = schema or one.get("inputSchema", {}).get("json", empty)
+    return found
+
+
+@pytest.fixture(scope="module")
+def originals(client: httpx2.Client) -> dict[str, dict[str, Any]]:
+    """The schema of the arguments of each tool by its canonical name, as an export without changes has it."""
+    found = exported(client, "mcp", "auto")
+    return {found["aliases"][tool["name"]]["tool"]: tool["inputSchema"] for tool in found["tools"]}
+
+
+@pytest.mark.parametrize("target", SDKS)
+def test_types_of_the_released_sdks_accept_every_tool(
+    target: str, client: httpx2.Client, tmp_path: Path
+) -> None:
+    paths = {strict: tmp_path / f"{strict}.json" for strict in STRICT}
+    for strict, path in paths.items():
+        path.write_text(json.dumps(exported(client, target, strict)))
+    command = [str(interpreter("model-sdks")), str(HERE / "model_types.py"), *map(str, paths.values())]
+    assert run_program(command) == {str(path): None for path in paths.values()}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_tool_is_within_the_rules_of_its_dialect(target: Format, client: httpx2.Client) -> None:
+    for strict in STRICT:
+        found = exported(client, target, strict)
+        reports = {report["alias"]: report for report in found["report"]["tools"]}
+        for name, schema in schemas(found).items():
+            assert broken_rules(dialect(target), name, schema, strict=reports[name]["strict"]) == [], name
+        assert not [one["name"] for one in reports.values() if one["grade"] == "unsupported"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_calls_of_the_exported_schemas_are_valid_for_the_original(
+    target: Format, client: httpx2.Client, originals: dict[str, dict[str, Any]]
+) -> None:
+    calls = accepted = 0
+    unreported = []
+    for strict in STRICT:
+        found = exported(client, target, strict)
+        reports = {report["alias"]: report for report in found["report"]["tools"]}
+        for name, schema in schemas(found).items():
+            tool = reports[name]["name"]
+            validator = ArgumentValidator(originals[tool])
+            # A tool that would be too many strict ones is exported as it is without.
+            record = alias_record(
+                originals[tool], dialect(target), strict if reports[name]["strict"] else "false"
+            )
+            form = json_schema_of(schema) if target == "gemini-openapi" else schema
+            for value in values_of(form, name, VALUES):
+                calls += 1
+                try:
+                    validator.check(undo(value, record))
+                    accepted += 1
+                except InvalidArguments as error:
+                    if all(loss["effect"] == "none" for loss in reports[name]["losses"]):
+                        unreported.append((name, strict, value, error.errors))
+    assert unreported == []
+    assert calls > 1_000
+    assert accepted >= calls * 0.999, (accepted, calls)
