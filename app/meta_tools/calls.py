@@ -1,6 +1,7 @@
 """Calls of meta-tools. What they call is called by the interface that they came through, like any tool."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -81,10 +82,22 @@ async def _tool(name: str, collection: ToolCollection) -> AgentTool:
     """Return the tool of a name; raise NotFound with the nearest names, and for a meta-tool."""
     try:
         return await collection.get(name)
-    except NotFound:
+    except NotFound as error:
         if name in META_TOOL_NAMES:
             raise not_found(f"{name} cannot be called by another tool: call it directly.") from None
-        raise
+        nearest = await _nearest(error, collection)
+        if nearest:
+            raise not_found(error.detail, nearest) from None
+        raise NotFound(error.detail, hint="Search for the tool with find_tools.") from None
+
+
+async def _nearest(error: NotFound, collection: ToolCollection) -> list[str]:
+    """Return the names that were probably meant, as the collection has them."""
+    names: list[str] = []
+    for name in error.extra.get("suggestions", ()):
+        with suppress(NotFound):
+            names.append((await collection.get(name)).name)
+    return list(dict.fromkeys(names))
 
 
 async def _find(wanted: FindArguments, collection: ToolCollection) -> ModelResult:
@@ -166,7 +179,7 @@ async def _describe(names: Sequence[str], collection: ToolCollection) -> ModelRe
         try:
             described.append(_description(await collection.get(name)))
         except NotFound as error:
-            unknown.append({"name": name, "nearest": error.extra.get("suggestions", [])})
+            unknown.append({"name": name, "nearest": await _nearest(error, collection)})
     body = orjson.dumps({"tools": described, "unknown": unknown})
     lines = [orjson.dumps(tool).decode() for tool in described]
     for one in unknown:

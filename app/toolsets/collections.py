@@ -193,6 +193,8 @@ class _ToolsetCollection:
     ) -> Sequence[AgentTool]:
         tools = {tool.tool: tool for tool in self._view.listing.tools}
         ids = frozenset(tool.id for tool in tools.values())
+        if filters is not None and filters.tools is not None:
+            ids &= filters.tools
         chosen = replace(filters or Filters(), tools=ids)
         hits = await self._search.search_all(texts, principal=self.principal, filters=chosen, limit=limit)
         # A text that is the name of a tool here finds it, although the registry does not know that name.

@@ -144,7 +144,7 @@ async def test_describe_tools_gives_schemas_and_the_nearest_of_unknown_names(wor
     answer = found(result)
     assert [(tool["name"], tool["inputSchema"]) for tool in answer["tools"]] == [("library_getBook", BOOK)]
     assert [one["name"] for one in answer["unknown"]] == ["library.getBok", "zzz"]
-    assert answer["unknown"][0]["nearest"][0].endswith("getBook")
+    assert answer["unknown"][0]["nearest"][0] == "library_getBook"
     assert answer["unknown"][1]["nearest"] == []
     assert "There is no tool zzz." in result.text
 
@@ -160,6 +160,15 @@ async def test_a_tool_is_called_by_each_of_its_names(world, meta, name):
     result = await world.use(meta, {"name": name, "arguments": {"id": 1}}, principal=principal())
     assert result == "result of library.getBook"
     assert world.called == [("library.getBook", {"id": 1})]
+
+
+async def test_an_unknown_tool_is_an_error_with_the_nearest_names(world):
+    near = await world.use("call_tool", {"name": "library.getBok"}, principal=principal())
+    assert near.is_error
+    assert "library_getBook" in near.text
+    far = await world.use("call_tool", {"name": "zzz"}, principal=principal())
+    assert "find_tools" in far.text
+    assert world.called == []
 
 
 @pytest.mark.parametrize("name", ["library_createLoan", "library_deleteLoan"])
