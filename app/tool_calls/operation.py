@@ -8,7 +8,7 @@ from app.schemas import problem_responses
 from app.tool_calls.examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
 from app.tool_calls.query import DEFAULT_MAX_BYTES, DIALECTS, LEAST_MAX_BYTES, MOST_MAX_BYTES
 
-_ERROR_STATUSES: Final = (400, 401, 403, 408, 413, 415, 422, 503)
+_ERROR_STATUSES: Final = (400, 401, 403, 413, 415, 422, 503)
 _DESCRIPTION: Final = """\
 Run the tool calls of a model. The body is what the model responded, in the form of its provider or library:
 the whole response, the assistant message, a list of its blocks or calls, or one call. `messages` of the
