@@ -31,6 +31,7 @@ from app.registration import input_models as inputs
 from app.schemas import AllPagesInput, AnnotationsInput, RateLimitInput, ResponseOptionsInput, StrictModel
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.tools.schemas_exports import ExportQuery
 from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
 from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from app.utcp.auth import (
@@ -167,6 +168,7 @@ FIELDS = {
         "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
         " allow_unknown_providers argument_repair"
     },
+    ExportQuery: {"harmless": "format strict names q provider tag limit"},
     ToolsetCreate: {"nested": "definition", "harmless": "name title description"},
     ToolsetInput: {"nested": "definition", "harmless": "title description"},
     ToolsetDefinition: {
