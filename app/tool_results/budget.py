@@ -56,7 +56,9 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
     if read.body is not None:
         try:
             value = parse(read.body)
-        except (ValueError, RecursionError):
+            # What is nested more deeply than can be written is cut as a text.
+            write(value)
+        except (ValueError, TypeError, RecursionError):
             read.body = None
     if read.body is None:
         if budget.fields or budget.format in _TABLES:

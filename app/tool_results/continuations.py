@@ -26,6 +26,8 @@ from app.tool_results.budget import Rest
 SECONDS: Final = 600
 MAX_BYTES: Final = 8 << 20
 MAX_KEY_BYTES: Final = 64 << 20
+_LEAST_BYTES: Final = 16 << 10
+"""Bytes that a rest counts as at least, so that a key has no more than 4,096 of them."""
 _PIECE: Final = 256 << 10
 """Bytes of a piece: a command with more could take longer than the timeout of Redis."""
 _HANDLE: Final = re.compile(r"(c_[A-Za-z0-9_-]{22})(?:\.([ib])([0-9]{1,8}))?")
@@ -96,9 +98,10 @@ class ContinuationStore:
             return None
         with self._redis_client:
             now = time.time()
+            counted = max(len(rest.content), _LEAST_BYTES)
             removed = await cast("Any", client.eval)(
-                _ADMIT, 1, f"{owner}index", now, now + SECONDS, len(rest.content), len(pieces), handle,
-                MAX_KEY_BYTES, SECONDS,
+                _ADMIT, 1, f"{owner}index", now, now + SECONDS, counted, len(pieces), handle, MAX_KEY_BYTES,
+                SECONDS,
             )  # fmt: skip
             for member in removed:
                 one, _, count = _text(member).split(":")
@@ -120,6 +123,8 @@ class ContinuationStore:
         line, _, rest = content.partition(b"\n")
         head = orjson.loads(line)
         if not _may_use(principal, head["provider"], head["tags"]):
+            raise _not_found()
+        if found[2] == "i" and head["kind"] != "items":
             raise _not_found()
         unit: Literal["item", "byte"] = "byte" if (found[2] or head["kind"][0]) in ("b", "t") else "item"
         return StoredRest(found[1], Rest(head["kind"], rest), unit, int(found[3] or 0))

@@ -1,7 +1,8 @@
 """Projection of a JSON value: only the parts that JSON pointers or JSONPaths name, in their places."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidInput
@@ -9,6 +10,7 @@ from app.errors import FieldError, InvalidInput
 _MAX_FIELDS: Final = 50
 _MAX_LENGTH: Final = 500
 _MAX_NODES: Final = 100_000
+_MAX_VISITED: Final = 1_000_000
 _MAX_SECONDS: Final = 1.0
 
 Parts = tuple[str | int, ...]
@@ -32,14 +34,16 @@ def project(value: Any, fields: Sequence[str]) -> tuple[Any, list[str]]:
     """Return the parts of a value in their places, items that are left out without a gap, and the fields that
     name none of its parts.
 
-    The fields have been checked. A field that would take more than 100,000 nodes or a second stops there.
+    The fields have been checked. A field stops where it would name more than 100,000 parts, and all stop
+    where they have taken a second of CPU time.
     """
+    end = time.thread_time() + _MAX_SECONDS
     tree: Tree = {}
     is_whole = False
     missing = []
     for one in fields:
         found = False
-        for parts in _locations(value, one):
+        for parts in _locations(value, one, end):
             found = True
             if parts:
                 _add(tree, parts)
@@ -76,7 +80,7 @@ def _problem(text: str) -> str:
     return ""
 
 
-def _locations(value: Any, text: str) -> Iterator[Parts]:
+def _locations(value: Any, text: str, end: float) -> Iterator[Parts]:
     if text.startswith("/"):
         yield from _at_pointer(value, text)
         return
@@ -85,17 +89,30 @@ def _locations(value: Any, text: str) -> Iterator[Parts]:
         if text == "$":
             yield ()
         return
-    from jsonpath import JSONPathEnvironment  # noqa: PLC0415
+    from jsonpath import JSONPath, JSONPathEnvironment  # noqa: PLC0415
     from jsonpath.exceptions import JSONPathError  # noqa: PLC0415
 
-    end = time.thread_time() + _MAX_SECONDS
+    path = JSONPathEnvironment(strict=True).compile(text)
+    if not isinstance(path, JSONPath):
+        return
+    root = path.env.match_class(filter_context={}, obj=value, parent=None, path="$", parts=(), root=value)
+    matches: Iterable[Any] = (root,)
+    for segment in path.segments:
+        # A segment may select a node several times: those that lead to no match count, too.
+        matches = _bounded(segment.resolve(matches), end)
     try:
-        for count, match in enumerate(JSONPathEnvironment(strict=True).finditer(text, value)):
-            if count >= _MAX_NODES or time.thread_time() > end:
-                return
+        for match in islice(matches, _MAX_NODES):
             yield match.parts
     except (JSONPathError, RecursionError):
         return
+
+
+def _bounded(nodes: Iterable[Any], end: float) -> Iterator[Any]:
+    """Yield the nodes up to the limit of those visited, and until `end` (`time.thread_time()`)."""
+    for node in islice(nodes, _MAX_VISITED):
+        if time.thread_time() > end:
+            return
+        yield node
 
 
 def _at_pointer(value: Any, text: str) -> Iterator[Parts]:

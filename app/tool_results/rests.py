@@ -60,7 +60,7 @@ async def read_continuation(
 
 
 async def _applied(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Rest | None]:
-    if len(read.text) > _INLINE_BYTES:
+    if len(read.text) > _INLINE_BYTES or any(one.startswith("$") for one in budget.fields):
         return await asyncio.to_thread(apply_budget, read, budget)
     return apply_budget(read, budget)
 

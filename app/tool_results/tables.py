@@ -11,6 +11,8 @@ from app.exact_json import dumps as write
 from app.tool_results.model import ResultFormat
 
 _MAX_COLUMNS: Final = 200
+_MAX_EMPTY: Final = 100_000
+"""Cells without a value up to which rows are a table, or as many as there are with one, ten times."""
 # A text that TOON would read as something else (TOON specification, section 7.2).
 _TOON_QUOTED: Final = re.compile(r'^$|^\s|\s$|^(?:true|false|null)$|^-|^[0-9.+]|[,:"\\\[\]{}\x00-\x1f]')
 _TOON_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
@@ -47,6 +49,10 @@ def _table(name: str, rows: list[Any], others: Mapping[str, Any]) -> Table | Non
         return None
     columns = list(dict.fromkeys(key for row in rows for key in row))
     if not columns or len(columns) > _MAX_COLUMNS:
+        return None
+    filled = sum(len(row) for row in rows)
+    if len(rows) * len(columns) - filled > max(_MAX_EMPTY, 10 * filled):
+        # Written with all of its empty cells, it would be many times larger than the JSON.
         return None
     return Table(name, rows, others, columns)
 

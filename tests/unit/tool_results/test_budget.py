@@ -204,3 +204,29 @@ def test_any_result_is_within_any_budget(value, limit, form) -> None:
 @example(value="x")
 def test_a_projection_of_the_root_is_the_value(value) -> None:
     assert project(value, ["$"]) == (value, [])
+
+
+def test_jsonpath_that_selects_nodes_many_times_is_bounded() -> None:
+    field = "$" + "[*,*,*,*,*,*,*,*,*,*]" * 9 + ".none"
+    check_fields((field,), at="/fields")
+    value: object = 1
+    for _ in range(9):
+        value = [value]
+    # Without a limit it visits 10^9 nodes, which takes hours.
+    assert project(value, (field,) * 3) == ([], [field] * 3)
+
+
+@pytest.mark.parametrize(
+    "budget", [{"fields": ("/a",)}, {"max_bytes": 300}, {"format": "csv"}], ids=["fields", "cut", "table"]
+)
+def test_json_that_is_nested_too_deeply_to_be_written_is_a_text(budget) -> None:
+    body = b'{"a": ' + b"[" * 400 + b"]" * 400 + b"}"
+    read, _, rest = applied(body, **budget)
+    assert (read.content or read.text).encode() + (rest.content if rest else b"") == body
+
+
+def test_rows_that_have_few_of_many_columns_are_no_table() -> None:
+    rows = [{str(number): number for number in range(200)}, *({} for _ in range(10_000))]
+    read, notes, _ = applied(rows, format="csv")
+    assert json.loads(read.text) == rows
+    assert notes == ["The response is no table, so it is JSON in place of csv."]

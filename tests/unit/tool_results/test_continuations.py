@@ -165,3 +165,19 @@ async def test_a_rest_that_is_too_large_is_said(call, upstream, store) -> None:
     result = await read_result(await call(), budget=ResultBudget(max_bytes=4000), continuations=store)
     assert result.continuation is None
     assert "was not kept" in result.text
+
+
+async def test_a_small_rest_counts_as_16_kib(store) -> None:
+    who = principal(key_id=uuid4().hex)
+    small = await store.store(Rest("text", b"x"), source=SOURCE, principal=who)
+    sizes = [MAX_BYTES] * (MAX_KEY_BYTES // MAX_BYTES - 1) + [MAX_BYTES - (8 << 10)]
+    for size in sizes:
+        await store.store(Rest("text", b"x" * size), source=SOURCE, principal=who)
+    with pytest.raises(NotFound):
+        await store.load(small, principal=who)
+
+
+async def test_a_text_has_no_items(store) -> None:
+    handle = await store.store(Rest("text", b'{"a": 1'), source=SOURCE, principal=principal())
+    with pytest.raises(NotFound):
+        await read_continuation(f"{handle}.i1", principal=principal(), continuations=store)
