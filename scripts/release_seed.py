@@ -86,6 +86,7 @@ class Seed:
         self._providers()
         imported = self._import()
         self._overrides()
+        self._toolset()
         keys = self._keys()
         calls = self._calls()
         approval = self._call_that_waits(keys["agent_key"])
@@ -177,6 +178,14 @@ class Seed:
             "call_id": ordered.headers["x-call-id"],
         }
         return {"stored_on": f"{datetime.now(UTC):%Y-%m-%d}", "calls": calls, "order": order}
+
+    def _toolset(self) -> None:
+        """Store a toolset with a rename, a preset argument, and a former name."""
+        for name in ("report", "get_weather"):
+            change = {"name": name, "presets": {"city": "Oslo"}}
+            definition = {"tools": ["mixed.weather"], "changes": {"mixed.weather": change}}
+            status = 201 if name == "report" else 200
+            self._send("PUT", "/toolsets/travel", status, {"title": "Travel", "definition": definition})
 
     def _call_that_waits(self, agent_key: str) -> Json:
         """Let the agent call a tool that requires approval at that time."""
