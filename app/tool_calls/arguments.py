@@ -33,10 +33,13 @@ class RepeatedNames(dict[str, Any]):
     names: tuple[str, ...] = ()
 
 
-def find_repeated_names(text: bytes) -> Any | None:
+def find_repeated_names(text: bytes, value: Any) -> Any | None:
     """Return the value of JSON text with each object that has a name more than once as RepeatedNames; None
-    where there is no such object, or the text is not JSON.
+    where there is no such object, or the text is not JSON. `value` is what a parser made of the text.
     """
+    # Each member has one colon, also one that was lost; the others are in strings, unless they are escaped.
+    if _colons(value) == text.count(b":") and b"\\u003" not in text:
+        return None
     found = False
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -55,6 +58,22 @@ def find_repeated_names(text: bytes) -> Any | None:
     except (ValueError, RecursionError):
         return None
     return value if found else None
+
+
+def _colons(value: Any) -> int:
+    """Return how many colons the JSON text of a value has, those in strings not escaped."""
+    count = 0
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if type(node) is str:
+            count += node.count(":")
+        elif type(node) is dict:
+            count += len(node) + sum(name.count(":") for name in node)
+            pending += node.values()
+        elif type(node) is list:
+            pending += node
+    return count
 
 
 def read_arguments(value: Any, *, limit: int) -> tuple[Any | ArgumentError, tuple[str, ...]]:
@@ -125,7 +144,7 @@ def _strict(text: str, limit: int) -> Any | ArgumentError:
         where = "".join(f" See {one.pointer}: {one.detail}" for one in error.errors[:1] if one.pointer)
         detail = error.detail.replace("The body", "The text of the arguments")
         return ArgumentError(f"{detail}{where} Send the arguments as one JSON object.")
-    repeated = find_repeated_names(encoded)
+    repeated = find_repeated_names(encoded, value)
     return value if repeated is None else repeated
 
 

@@ -105,7 +105,7 @@ def _read(body: bytes, query: ToolCallsQuery, limit: int) -> Intake:
         error = FieldError("", "Send what the model responded, or its tool calls.")
         raise BadRequest("The request has no body.", errors=[error])
     value = parse_arguments(body, limit)
-    repeated = find_repeated_names(body)
+    repeated = find_repeated_names(body, value)
     return read_intake(value if repeated is None else repeated, query.dialect, limit=limit)
 
 

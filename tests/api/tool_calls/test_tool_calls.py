@@ -293,3 +293,13 @@ async def test_what_an_export_changed_is_undone(client, upstream) -> None:
     strict = await run(client, body, format="openai-chat", strict="true")
     assert strict["results"][0]["status"] == 200
     assert upstream.requests == ["GET /read?n=4"]
+
+
+async def test_a_name_that_an_arguments_object_has_twice_is_an_error_of_that_call_alone(
+    client, upstream
+) -> None:
+    body = b"""[{"type": "tool_use", "id": "t1", "name": "p_read", "input": {"n": 1, "n": 2}},
+                {"type": "tool_use", "id": "t2", "name": "p_read", "input": {"n": 3}}]"""
+    response = await client.post("/tool-calls", content=body, headers={"Content-Type": "application/json"})
+    assert [one["status"] for one in response.json()["results"]] == [422, 200]
+    assert upstream.requests == ["GET /read?n=3"]

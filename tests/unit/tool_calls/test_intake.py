@@ -355,6 +355,11 @@ def test_a_text_is_repaired_only_where_one_reading_is_possible_and_says_so(text,
             '{"n": 1, "n": 2}', "more than once, so that one of the values would be lost: /n.", id="repeated"
         ),
         pytest.param('{"a": [{"b": 1, "b": 1}]}', "/a/0/b", id="repeated-inside"),
+        pytest.param('{"a": ":", "a": "::"}', "/a", id="repeated-with-colons"),
+        pytest.param('{"a": "\\u003a", "a": 1}', "/a", id="repeated-with-an-escaped-colon"),
+        pytest.param(
+            '{"a": "\\u003A\\u003A", "b:": {"a": 1, "a": "\\u003A"}}', "/b:/a", id="repeated-inside-escaped"
+        ),
         pytest.param("[1]", "are a list", id="list"),
         pytest.param('"text"', "not valid JSON", id="text"),
         pytest.param('"\\"\\\\\\"{}\\\\\\"\\""', "are a string", id="encoded-three-times"),
@@ -442,3 +447,9 @@ def test_reading_does_not_change_what_is_repeated(body) -> None:
     assert all(
         json.dumps(item) in before or intake.dialect in ("anthropic", "json-prompt") for item in intake.turn
     )
+
+
+def test_colons_in_names_and_texts_are_no_repetition() -> None:
+    text = '{"a:b": "c:d", "e": ["f:", {"g": "\\u003a"}], "h": "{\\"i\\": 1}"}'
+    (call,) = read_intake([function(arguments=text)], None, limit=LIMIT).calls
+    assert call.arguments == json.loads(text)
