@@ -17,6 +17,8 @@ from app.call_api.operation import (
     toolset_call_operation,
 )
 from app.discovery.manual_schema import manual_components
+from app.mcp_server.endpoint import MCP_ROUTE, TOOLSET_ROUTE
+from app.mcp_server.operation import mcp_components, mcp_operation
 from app.providers.request_bodies import request_components
 from app.schemas import Problem
 from app.server.deprecation_headers import describe, route_deprecation
@@ -36,9 +38,14 @@ _BODY = "$response.body#/"
 _UNDESCRIBED = "Successful Response"
 _PATH = "$request.path."
 
+_PLAIN_ROUTES: Final = {
+    OPERATION_ID: CALL_ROUTE,
+    TOOLSET_OPERATION_ID: TOOLSET_CALL_ROUTE,
+    "mcp": MCP_ROUTE,
+    "toolsetMcp": TOOLSET_ROUTE,
+}
 # From an operation and status to the operations that can follow; values are runtime expressions (OpenAPI
 # 3.1).
-_PLAIN_ROUTES: Final = {OPERATION_ID: CALL_ROUTE, TOOLSET_OPERATION_ID: TOOLSET_CALL_ROUTE}
 LINKS: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
 
 
@@ -98,9 +105,13 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
         operation = tool_calls_operation(toolset=route is TOOLSET_TOOL_CALLS_ROUTE)
         document["paths"].setdefault(route.path, {})["post"] = operation
     document["paths"].setdefault(TOOLSET_CALL_ROUTE.path, {})["post"] = toolset_call_operation()
+    for route in (MCP_ROUTE, TOOLSET_ROUTE):
+        operation = mcp_operation(toolset=route is TOOLSET_ROUTE)
+        document["paths"].setdefault(route.path, {})["post"] = operation
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _add_components(schemas, call_components())
     _add_components(schemas, tool_calls_components())
+    _add_components(schemas, mcp_components())
     _add_components(schemas, request_components())
     _add_components(schemas, manual_components())
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -211,7 +222,7 @@ def _add_scopes(app: FastAPI, document: dict[str, Any]) -> None:
             operation["x-required-scopes"] = [] if scope == ANY_KEY else [scope, *alternative_scopes(route)]
     for name, route in _PLAIN_ROUTES.items():
         if name in operations:
-            operations[name]["x-required-scopes"] = [declared_scope(route)]
+            operations[name]["x-required-scopes"] = [declared_scope(route), *alternative_scopes(route)]
 
 
 def _add_deprecations(app: FastAPI, document: dict[str, Any]) -> None:
