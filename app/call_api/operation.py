@@ -198,6 +198,12 @@ class CallResponseHeaders(RateLimitHeaders[str]):
         "`GET /continuations/{handle}`.",
         examples=["c_AbCdEfGhJkMnPqRsTuVwXy"],
     )
+    pages: str = Field(
+        alias="X-Pages",
+        description="For tools with `response_options.all_pages`: how many pages were read, and `more` where "
+        "there are others.",
+        examples=["3;more"],
+    )
     notes: str = Field(
         alias="X-Result-Notes",
         description="Sentences about a result that was cut, or has not all of the fields.",
