@@ -129,7 +129,9 @@ class Walk:
             return (names,)
         if names:
             return tuple(names)
-        if any(node.get(key) for key in ("properties", "required")):
+        if any(node.get(key) for key in ("properties", "required", "patternProperties")):
+            return ("object",)
+        if node.get("additionalProperties") not in (None, True, False, {}):
             return ("object",)
         return ("array",) if "items" in node or "prefixItems" in node else default
 
@@ -337,7 +339,11 @@ class Walk:
         outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
         result, _, notes = self._annotations(outer, at)
         for key, member in node.items():
-            if key not in ANNOTATIONS and key not in ("type", *OBJECT_KEYWORDS):
+            number = {"minProperties": "minItems", "maxProperties": "maxItems"}.get(key)
+            if number is not None and self._is_accepted(number, member):
+                result[number] = member
+                self.lose(at, key, member, "converted", "none")
+            elif key not in ANNOTATIONS and key not in ("type", *OBJECT_KEYWORDS):
                 notes.append(self.described(at, key, member, "looser"))
         notes += [f"keys: {short_json(list(patterns))}"] if patterns else []
         self.lose(at, "additionalProperties", members, "converted", "none")

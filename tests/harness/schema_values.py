@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from app.json_schema.references import resolve
+from app.json_schema.references import resolve, transformed
 
 FORMATS = {
     "date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "time": "03:04:05Z", "duration": "P1D",
@@ -24,12 +24,19 @@ _LEVELS = 6
 _WORDS = {
     "minimum length": "minLength", "maximum length": "maxLength", "minimum number of items": "minItems",
     "maximum number of items": "maxItems", "minimum": "minimum", "maximum": "maximum", "greater than": "exclusiveMinimum",
+    "minimum number of members": "minProperties", "maximum number of members": "maxProperties",
+    **{name: name for name in ("if", "then", "else", "prefixItems", "dependentRequired", "dependentSchemas", "unevaluatedProperties")},
     "less than": "exclusiveMaximum", "multiple of": "multipleOf", "one of": "enum", "always": "const",
 }  # fmt: skip
 _NOTE = re.compile(
     r"(?:^|[(;] ?)(" + "|".join(sorted(_WORDS, key=len, reverse=True)) + r") ([^;]*?)(?=;|\)$)"
 )
+_PATTERN = re.compile(r"[(;] ?pattern (.+?)(?=; [a-z]+ |\)$)")
 _FORMAT = re.compile(r"[(;] ?format ([a-z0-9-]+)(?=;|\)$)")
+_OBJECTS: tuple[dict[str, Any], ...] = ({"a": 1}, {"b": 1}, {"c": 1}, {})
+_ABOUT_OBJECTS = (
+    "if", "then", "else", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "minProperties", "maxProperties",
+)  # fmt: skip
 _TEXTS = (
     "a",
     "abc",
@@ -122,7 +129,10 @@ class Values:
 
     def _text(self, schema: dict[str, Any]) -> Any:
         if "written as JSON text" in schema.get("description", ""):
-            return "{}"
+            told = jsonschema_rs.Draft202012Validator(
+                {key: schema[key] for key in schema if key in _ABOUT_OBJECTS}
+            )
+            return json.dumps(next((one for one in _OBJECTS if told.is_valid(one)), {}))
         if schema.get("format") in FORMATS:
             return FORMATS[schema["format"]]
         text = self.random.choice(_TEXTS)
@@ -150,8 +160,9 @@ def _read(schema: dict[str, Any]) -> dict[str, Any]:
             found[_WORDS[words]] = json.loads(value)
         except ValueError:
             continue
-    if (named := _FORMAT.search(text)) is not None:
-        found["format"] = named[1]
+    for keyword, expression in (("format", _FORMAT), ("pattern", _PATTERN)):
+        if (named := expression.search(text)) is not None:
+            found[keyword] = named[1]
     return {**found, **schema}
 
 
@@ -165,8 +176,11 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def values_of(schema: dict[str, Any], seed: str, number: int) -> Iterator[Any]:
-    """Yield up to `number` values that the schema accepts."""
-    validator = jsonschema_rs.Draft202012Validator(schema)
+    """Yield up to `number` values that the schema accepts, and what its descriptions say about values."""
+    try:
+        validator = jsonschema_rs.Draft202012Validator(transformed(schema, _read))
+    except ValueError:
+        validator = jsonschema_rs.Draft202012Validator(schema)
     values = Values(schema, seed)
     for _ in range(number):
         value = values.of(schema)

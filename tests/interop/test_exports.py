@@ -45,7 +45,7 @@ def exported(client: httpx2.Client, target: str, strict: Strict) -> dict[str, An
 
 def schemas(export: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the schema of the arguments of each exported tool by its name."""
-    empty = {"type": "object", "properties": {}, "additionalProperties": False}
+    empty: dict[str, Any] = {"type": "object", "properties": {}}
     tools = export["tools"]
     if export["format"] == "ai-sdk":
         return {name: tool["inputSchema"] for name, tool in tools.items()}
