@@ -6,6 +6,7 @@ downloaded; 40 of them under continuous integration).
 """
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ from tests.harness.dialect_rules import broken_rules
 from tests.harness.json_form import json_schema_of
 from tests.harness.schema_values import values_of
 from tests.interop.clients import run_program
-from tests.interop.environments import interpreter
+from tests.interop.environments import FOLDER, install_npm, interpreter, required
 from tests.interop.test_manual_models import client
 
 __all__ = ["client"]
 
 HERE = Path(__file__).parent
+AI_SDK = HERE / "ai_sdk"
 STRICT: tuple[Strict, ...] = ("auto", "true", "false")
 SDKS = (
     "openai-chat", "openai-responses", "anthropic", "gemini", "gemini-openapi", "bedrock", "mistral", "cohere", "ollama",
@@ -75,6 +77,19 @@ def test_types_of_the_released_sdks_accept_every_tool(
         path.write_text(json.dumps(exported(client, target, strict)))
     command = [str(interpreter("model-sdks")), str(HERE / "model_types.py"), *map(str, paths.values())]
     assert run_program(command) == {str(path): None for path in paths.values()}
+
+
+def test_the_ai_sdk_makes_tools_of_every_tool(client: httpx2.Client, tmp_path: Path) -> None:
+    paths = {strict: tmp_path / f"{strict}.json" for strict in STRICT}
+    for strict, path in paths.items():
+        path.write_text(json.dumps(exported(client, "ai-sdk", strict)))
+    modules = required(lambda: install_npm(AI_SDK / "package.json", FOLDER / "ai-sdk"))
+    # Node.js looks for packages in the folder of the program.
+    for name in ("tools.js", "package.json"):
+        shutil.copy(AI_SDK / name, tmp_path)
+    (tmp_path / "node_modules").symlink_to(modules)
+    found = run_program(["node", str(tmp_path / "tools.js"), *map(str, paths.values())])
+    assert found == {str(path): None for path in paths.values()}
 
 
 @pytest.mark.parametrize("target", TARGETS)
