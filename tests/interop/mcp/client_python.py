@@ -1,0 +1,102 @@
+"""Lists and calls over MCP by an official Python client: URL, key, calls as JSON and the client's name as arguments.
+
+Prints the names of the tools, and each call's `[is_error, [[type, text or MIME type], ...]]`, or `["raised", text]`.
+"""
+
+import asyncio
+import json
+import sys
+
+
+def _contents(result):
+    found = [
+        [
+            one.type,
+            getattr(one, "text", None) or getattr(one, "mimeType", None) or getattr(one, "mime_type", ""),
+        ]
+        for one in result.content
+    ]
+    is_error = getattr(result, "is_error", None)
+    return [bool(getattr(result, "isError", False) if is_error is None else is_error), found]
+
+
+async def _call_all(call, calls):
+    results = []
+    for name, arguments in calls:
+        try:
+            results.append(_contents(await call(name, arguments)))
+        except Exception as error:  # noqa: BLE001 - what clients raise is the result.
+            results.append(["raised", str(error)])
+    return results
+
+
+async def _version_1(url, headers, calls):
+    from mcp import ClientSession
+    from mcp.client.streamable_http import streamablehttp_client
+
+    async with (
+        streamablehttp_client(url, headers=headers) as (read, write, _),
+        ClientSession(read, write) as session,
+    ):
+        await session.initialize()
+        tools = (await session.list_tools()).tools
+        return [tool.name for tool in tools], await _call_all(session.call_tool, calls)
+
+
+async def _version_2(url, headers, calls, mode):
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=30) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+    ):
+        tools = (await client.list_tools()).tools
+        return [tool.name for tool in tools], await _call_all(client.call_tool, calls)
+
+
+async def _fastmcp(url, headers, calls):
+    from fastmcp import Client
+    from fastmcp.client.transports import StreamableHttpTransport
+
+    async with Client(StreamableHttpTransport(url, headers=headers)) as client:
+        tools = await client.list_tools()
+        return [tool.name for tool in tools], await _call_all(client.call_tool_mcp, calls)
+
+
+async def _langchain(url, headers, calls):
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+
+    client = MultiServerMCPClient(
+        {"gateway": {"transport": "streamable_http", "url": url, "headers": headers}}
+    )
+    tools = {tool.name: tool for tool in await client.get_tools()}
+    results = []
+    for name, arguments in calls:
+        try:
+            found = await tools[name].ainvoke(arguments)
+            found = [{"type": "text", "text": found}] if isinstance(found, str) else found
+            results.append(
+                [False, [[one["type"], one.get("text") or one.get("mime_type", "")] for one in found]]
+            )
+        except Exception as error:  # noqa: BLE001 - what clients raise is the result.
+            results.append(["raised", str(error)])
+    return list(tools), results
+
+
+def _main():
+    url, key, calls, client = sys.argv[1:5]
+    headers = {"Authorization": f"Bearer {key}"}
+    kind, _, mode = client.partition("/")
+    if kind == "mcp2":
+        running = _version_2(url, headers, json.loads(calls), mode)
+    else:
+        running = {"mcp1": _version_1, "fastmcp": _fastmcp, "langchain-mcp": _langchain}[kind](
+            url, headers, json.loads(calls)
+        )
+    tools, results = asyncio.run(running)
+    print(json.dumps({"tools": tools, "results": results}))
+
+
+_main()
