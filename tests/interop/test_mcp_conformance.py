@@ -33,7 +33,9 @@ def url(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 @pytest.mark.parametrize(("suite", "revision", "least"), RUNS)
-def test_the_suite_finds_nothing_but_what_is_expected(url, tmp_path, suite, revision, least):
+def test_the_suite_finds_nothing_but_what_is_expected(
+    url: str, tmp_path: Path, suite: str, revision: str, least: int
+) -> None:
     node = required(install_node)
     program = required(lambda: install_conformance(suite)) / "node_modules" / ".bin" / "conformance"
     expected = EXPECTED / f"{suite}-{revision}.yaml"
