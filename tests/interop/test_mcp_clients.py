@@ -129,3 +129,22 @@ def test_each_client_uses_a_large_catalogue_by_the_meta_tools(registry: Registry
     assert "fixture_test_simple_text" in json.dumps(searched)
     assert "fixture_test_simple_text" in json.dumps(described)
     assert called == [False, [["text", "This is a simple text response for testing."]]]
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
+def test_the_inspector_finds_no_fault_in_the_list(registry: Registry, tmp_path: Path, era: str) -> None:
+    program = required(install_mcp) / "node_modules" / ".bin" / "mcp-inspector"
+    command = [
+        str(required(install_node)), str(program), "--cli", f"{registry.gateway.url}/mcp/all", "--transport", "http",
+        "--protocol-era", era, "--header", f"Authorization: Bearer {registry.gateway.key}",
+    ]  # fmt: skip
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for method in (
+        ["--method", "tools/list", "--strict"],
+        ["--method", "tools/call", "--tool-name", "fixture_test_simple_text"],
+    ):
+        done = subprocess.run(
+            [*command, *method], capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        assert "fixture_test_simple_text" in done.stdout or "simple text response" in done.stdout
