@@ -18,11 +18,12 @@ from app.approvals.argument_masking import masked_arguments
 from app.approvals.kinds import ApprovalCounts
 from app.approvals.records import approval_json, record_approval_event
 from app.calls.approvals import WaitingCall
+from app.calls.presets import without_presets
 from app.database import Database
 from app.errors import IdempotencyMismatch, InvalidArguments, RateLimited
 from app.models import Approval, now
 from app.security.masking import Masker
-from app.security.vault import Vault
+from app.security.vault import SealBroken, Vault
 from app.uuid7 import uuid7
 
 _RETRY_AFTER: Final = "60"
@@ -83,15 +84,20 @@ class CallApprovalStore:
         )
         return found
 
-    def open_arguments(self, row: Approval) -> dict[str, Any] | None:
+    def open_arguments(self, row: Approval, *, with_presets: bool) -> dict[str, Any] | None:
         """Return the arguments of a call as they are shown, with secrets masked; None where there are
-        none.
+        none. Without `with_presets`, those that a toolset has set are left out.
         """
         if row.sealed_arguments is None:
             return None
-        found: dict[str, Any] = orjson.loads(
-            self.vault.open(row.sealed_arguments, context=_context(row.id, "arguments"))
-        )
+        try:
+            opened = self.vault.open(row.sealed_arguments, context=_context(row.id, "arguments"))
+        except SealBroken:
+            # Those of a call with presets are sealed for another context, with the pointers to these.
+            opened = self.vault.open(row.sealed_arguments, context=_context(row.id, "arguments-and-presets"))
+            arguments, presets = orjson.loads(opened)
+            return arguments if with_presets else without_presets(arguments, presets)
+        found: dict[str, Any] = orjson.loads(opened)
         return found
 
     def seal_result(self, row: Approval, result: bytes) -> bytes:
@@ -113,7 +119,10 @@ class CallApprovalStore:
             "cdn_loop": call.cdn_loop.decode("latin-1"),
             "toolset": call.toolset,
         }
-        shown = exact_json.dumps(masked_arguments(call.arguments, plan.inputs, self.masker))
+        masked: Any = masked_arguments(call.arguments, plan.inputs, self.masker)
+        kind = "arguments"
+        if call.presets:
+            masked, kind = [masked, sorted(call.presets)], "arguments-and-presets"
         content = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
         digest = None
         if call.idempotency_key is not None:
@@ -131,7 +140,7 @@ class CallApprovalStore:
             sealed_request=self.vault.seal(
                 exact_json.dumps(members), context=_context(approval_id, "request")
             ),
-            sealed_arguments=self.vault.seal(shown, context=_context(approval_id, "arguments")),
+            sealed_arguments=self.vault.seal(exact_json.dumps(masked), context=_context(approval_id, kind)),
             fingerprint=plan.fingerprint,
             idempotency_digest=digest,
             content_digest=self.vault.digest("approval-content", plan.name.encode(), content),

@@ -162,9 +162,11 @@ class ApprovalService:
             raise NotFound(f"There is no approval {approval_id}.")
         return row
 
-    def arguments(self, row: Approval) -> dict[str, Any] | None:
-        """Return the arguments of the call of an approval, with secrets masked; None for other kinds."""
-        return self._store.open_arguments(row)
+    def arguments(self, row: Approval, *, principal: Principal) -> dict[str, Any] | None:
+        """Return the arguments of the call of an approval, with secrets masked; None for other kinds. Who
+        only requested it does not see those that a toolset has set.
+        """
+        return self._store.open_arguments(row, with_presets=principal.has_scope("approvals:decide"))
 
     async def pending_changes(self, provider: str, *, principal: Principal) -> Approval:
         """Return the approval of a provider's pending changes; raise Conflict where none are pending."""

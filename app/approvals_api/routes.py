@@ -75,7 +75,7 @@ async def get_approval(
     """Return an approval with what it is about: the arguments of the call, with secrets masked, or the
     changes of the provider.
     """
-    return _view(await services.approvals.get(approval_id, principal=principal), services)
+    return _view(await services.approvals.get(approval_id, principal=principal), principal, services)
 
 
 @router.post(
@@ -98,7 +98,9 @@ async def approve_approval(
     where it is not pending any more, or can no longer be done as it was requested.
     """
     comment = "" if body is None else body.comment
-    return _view(await services.approvals.approve(approval_id, Decision(principal, comment)), services)
+    return _view(
+        await services.approvals.approve(approval_id, Decision(principal, comment)), principal, services
+    )
 
 
 @router.post(
@@ -117,7 +119,9 @@ async def reject_approval(
     reject it, too. 409 where it is not pending any more.
     """
     comment = "" if body is None else body.comment
-    return _view(await services.approvals.reject(approval_id, Decision(principal, comment)), services)
+    return _view(
+        await services.approvals.reject(approval_id, Decision(principal, comment)), principal, services
+    )
 
 
 @router.get(
@@ -139,5 +143,5 @@ async def get_approval_result(
     return ApprovalResult.of(await services.approvals.result(approval_id, principal=principal))
 
 
-def _view(row: Approval, services: Services) -> ApprovalView:
-    return ApprovalView.with_detail(row, services.approvals.arguments(row))
+def _view(row: Approval, principal: Principal, services: Services) -> ApprovalView:
+    return ApprovalView.with_detail(row, services.approvals.arguments(row, principal=principal))

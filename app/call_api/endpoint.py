@@ -31,7 +31,7 @@ from app.calls.rate_limiter import RateLimitState
 from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
-from app.errors import GatewayError
+from app.errors import Forbidden, GatewayError
 from app.security.principal import Principal, RepairMode
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
@@ -108,6 +108,7 @@ async def _call(
     if scope["query_string"]:
         dry_run, call.text_arguments = read_query(scope["query_string"])
         if dry_run:
+            _check_preview(call)
             return await _describe(call, services)
     outcome = await execute(call, services.calls)
     if outcome.approval is not None:
@@ -142,6 +143,17 @@ TOOLSET_CALL_ROUTE = Route(
     methods=["POST"],
     name="callToolsetTool",
 )
+
+
+def _check_preview(call: CallRequest) -> None:
+    """Raise Forbidden where a preview would show preset arguments to a key that may not read them."""
+    principal = call.principal
+    is_restricted = (principal.providers, principal.tags, principal.toolset) != (None, None, None)
+    if call.presets and (is_restricted or not principal.has_scope("providers:read")):
+        raise Forbidden(
+            "A preview of this call would show arguments that the toolset sets.",
+            hint="Use a key without restrictions that has the scope `providers:read`.",
+        )
 
 
 async def _describe(call: CallRequest, services: Services) -> BytesResponse:

@@ -30,6 +30,8 @@ class WaitingCall:
     cdn_loop: bytes = b""
     toolset: str | None = None
     """The toolset by whose address a key that is limited to toolsets made the call."""
+    presets: frozenset[str] = frozenset()
+    """JSON pointers to the arguments that a toolset has set: only who decides sees them."""
 
 
 class CallApprovals(Protocol):

@@ -127,7 +127,7 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
             if request.read is not None:
                 await request.read(request)
             body = request.body
-            recorder.add_arguments(exact_json.dumps(request.arguments) if body is None else body)
+            recorder.add_arguments(_as_json(request.arguments) if body is None else body)
             if request.cdn_loop:
                 context.headers = cdn_loop_headers(request.cdn_loop, services.identity)
             watch.begin()
@@ -253,6 +253,7 @@ def _waiting(context: CallContext) -> WaitingCall:
         request.idempotency_key,
         request.cdn_loop,
         request.principal.toolset,
+        frozenset(request.presets),
     )
 
 
@@ -285,14 +286,18 @@ async def _add_text_arguments(request: CallRequest, plan: Plan, recorder: CallRe
     arguments = request.arguments = texts.merge(request.arguments, plan)
     if recorder is None:
         return
+    if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
+        body = await asyncio.to_thread(_as_json, arguments)
+    else:
+        body = _as_json(arguments)
+    recorder.replace_arguments(body)
+
+
+def _as_json(arguments: Any) -> bytes:
     try:
-        if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
-            body = await asyncio.to_thread(exact_json.dumps, arguments)
-        else:
-            body = exact_json.dumps(arguments)
+        return exact_json.dumps(arguments)
     except orjson.JSONEncodeError:
         raise InvalidArguments("The arguments are nested too deeply.") from None
-    recorder.replace_arguments(body)
 
 
 def _add_presets(request: CallRequest, recorder: CallRecorder | None = None) -> None:

@@ -1,6 +1,6 @@
 """Arguments that a toolset sets: the model neither sees nor overrides them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.errors import FieldError, InvalidArguments
@@ -23,6 +23,23 @@ def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
             errors.append(error)
     if errors:
         raise InvalidArguments("The arguments do not fit the tool.", errors=errors)
+    return result
+
+
+def without_presets(arguments: Mapping[str, Any], pointers: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of arguments without those at JSON pointers, which a toolset has set."""
+    result = dict(arguments)
+    for one in pointers:
+        *parents, last = pointer_parts(one)
+        target: Any = result
+        for name in parents:
+            if not isinstance(target, dict) or not isinstance(target.get(name), dict):
+                target = None
+                break
+            target[name] = dict(target[name])
+            target = target[name]
+        if isinstance(target, dict):
+            target.pop(last, None)
     return result
 
 

@@ -85,9 +85,8 @@ async def test_same_idempotency_key_gets_the_same_response(api, desk):
     assert other.status_code == 422
 
 
-async def test_dry_run_shows_the_presets(api, desk):
-    agent = await api.client()
-    shown = await agent.post("/toolsets/desk/tools/find_books/call?dry_run=true", json={"q": "tea"})
+async def test_dry_run_shows_the_presets_to_who_may_read_them(api, desk):
+    shown = await desk.post("/toolsets/desk/tools/find_books/call?dry_run=true", json={"q": "tea"})
     assert "limit=5" in shown.text
 
 

@@ -120,3 +120,18 @@ async def test_call_that_waits_for_approval_is_made_for_a_limited_key(api, admin
     outdated = await admin.post(f"{waiting.headers['location']}/approve")
     assert outdated.status_code == 409
     assert "may not use the toolset desk" in outdated.json()["detail"]
+
+
+async def test_preset_values_are_not_shown_to_the_agent(api, admin):
+    agent, _ = await limited(api, admin)
+    path = "/toolsets/desk/tools/find_books/call"
+    preview = await agent.post(f"{path}?dry_run=true", json={"q": "tea"})
+    assert preview.status_code == 403, preview.text
+    assert "limit=5" in (await admin.post(f"{path}?dry_run=true", json={"q": "tea"})).text
+    await admin.patch("/tools/library.books", json={"requires_approval": True})
+    waiting = await agent.post(path, json={"q": "tea"})
+    location = waiting.headers["location"]
+    assert (await agent.get(location)).json()["arguments"] == {"q": "tea"}
+    assert (await admin.get(location)).json()["arguments"] == {"q": "tea", "limit": 5}
+    approved = (await admin.post(f"{location}/approve")).json()
+    assert (approved["state"], approved["arguments"]) == ("executed", {"q": "tea", "limit": 5})
