@@ -7,6 +7,7 @@ writes the call again.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -21,9 +22,11 @@ NULL: Final = "The arguments were null, and read as {}."
 FENCE: Final = "The code fence around the arguments was removed."
 ENCODED_TWICE: Final = "The arguments were a JSON string that contains JSON, and decoded once more."
 TRAILING_COMMA: Final = "A comma before a closing bracket was removed from the arguments."
-_FENCE: Final = re.compile(r"```[A-Za-z0-9_-]*[ \t]*\r?\n?(.*?)\r?\n?[ \t]*```", re.DOTALL)
-# A string, or a comma that only white space separates from a closing bracket.
-_STRING_OR_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
+_FENCE: Final = "```"
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9_-]*")
+# A string, perhaps without its end, or a comma that only white space separates from a closing bracket. The
+# first cannot fail once it has begun: otherwise each quote in it would be tried as another beginning.
+_STRING_OR_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.?)*"?|,(?=[ \t\r\n]*[}\]])', re.DOTALL)
 _MAX_NAMES: Final = 3
 
 
@@ -49,8 +52,8 @@ def find_repeated_names(text: bytes, value: Any) -> Any | None:
             return built
         found = True
         repeated = RepeatedNames(built)
-        names = [name for name, _ in pairs]
-        repeated.names = tuple(dict.fromkeys(name for name in names if names.count(name) > 1))
+        counts = Counter(name for name, _ in pairs)
+        repeated.names = tuple(name for name, count in counts.items() if count > 1)
         return repeated
 
     try:
@@ -193,8 +196,12 @@ def _kind(value: Any) -> str:
 
 
 def _without_fence(text: str) -> str:
-    found = _FENCE.fullmatch(text.strip())
-    return found[1] if found is not None else text
+    fenced = text.strip()
+    if len(fenced) < 2 * len(_FENCE) or not (fenced.startswith(_FENCE) and fenced.endswith(_FENCE)):
+        return text
+    inner = fenced[len(_FENCE) : -len(_FENCE)]
+    language = _LANGUAGE.match(inner)
+    return inner[language.end() if language is not None else 0 :].strip(" \t\r\n")
 
 
 def without_trailing_commas(text: str) -> str:

@@ -118,7 +118,11 @@ class CallBatch:
             if len(self._calls) == 1:
                 continue
             name = call.name if tool is None else tool.tool
-            canonical = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
+            try:
+                canonical = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
+            except orjson.JSONEncodeError:
+                # They are nested too deeply, which the call itself reports.
+                continue
             self._first[call.index] = seen.setdefault((name, canonical), call.index)
 
     async def _find_exported(self, name: str) -> AgentTool | None:

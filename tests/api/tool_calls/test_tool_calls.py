@@ -303,3 +303,14 @@ async def test_a_name_that_an_arguments_object_has_twice_is_an_error_of_that_cal
     response = await client.post("/tool-calls", content=body, headers={"Content-Type": "application/json"})
     assert [one["status"] for one in response.json()["results"]] == [422, 200]
     assert upstream.requests == ["GET /read?n=3"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_arguments_that_are_nested_too_deeply_are_an_error_of_their_call(client, number) -> None:
+    deep = '{"n": ' + "[" * 400 + "]" * 400 + "}"
+    got = await run(client, chat(*[("p_read", deep)] * number, ("p_write", "{}")))
+    *rejected, made = got["results"]
+    assert [(one["status"], one["error"]["detail"]) for one in rejected] == [
+        (422, "The arguments are nested too deeply.")
+    ] * number
+    assert made["status"] == 200

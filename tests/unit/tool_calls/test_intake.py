@@ -345,6 +345,24 @@ def test_a_text_is_repaired_only_where_one_reading_is_possible_and_says_so(text,
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("```" + " " * 200_000 + "x", id="blanks-in-a-fence"),
+        pytest.param("```" + "\n" * 200_000 + "x", id="lines-in-a-fence"),
+        pytest.param('{"a' + '\\"' * 100_000, id="quotes-in-a-string-without-its-end"),
+        pytest.param("{" + ", " * 100_000, id="commas"),
+        pytest.param(
+            "{" + '"a": 1, ' + ", ".join(f'"{n}": 1' for n in range(50_000)) + ', "a": 1}', id="names"
+        ),
+    ],
+)
+def test_a_long_text_takes_time_in_proportion_to_its_length(text) -> None:
+    # With a square of its length, each of these would take minutes.
+    (call,) = read_intake([function(arguments=text)], None, limit=LIMIT).calls
+    assert isinstance(call.arguments, ArgumentError)
+
+
+@pytest.mark.parametrize(
     ("text", "detail"),
     [
         pytest.param('{"n": 1', "line 1, column 8", id="cut"),
