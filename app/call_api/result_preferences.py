@@ -13,8 +13,10 @@ MAX_TOKENS: Final = "max-tokens"
 FIELDS: Final = "fields"
 FORMAT: Final = "format"
 _AT: Final = "#/header/Prefer"
+# Possessive, and only from the beginning of an item on: it takes time in proportion to the header's length.
 _PREFERENCE: Final = re.compile(
-    r'\s*([A-Za-z-]+)\s*(?:=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",;]*)))?\s*(?:;(?:[^",]|"(?:[^"\\]|\\.)*")*)?(?:,|$)'
+    r'(?:^|(?<=,))\s*+([A-Za-z-]++)\s*+(?:=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s",;]*+)))?\s*+'
+    r'(?:;(?:[^",]|"(?:[^"\\]|\\.)*+")*+)?(?:,|$)'
 )
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}")
 _FORMATS: Final = frozenset({"json", "toon", "markdown", "csv"})

@@ -41,7 +41,7 @@ class ResponsePreferences:
     validate: bool | None = None
 
 
-_PREFERENCE: Final = re.compile(r'\s*([a-z-]+)\s*(?:=\s*"?([a-z]*)"?\s*)?(?:;.*)?', re.IGNORECASE)
+_PREFERENCE: Final = re.compile(r'\s*+([a-z-]++)\s*+(?:=\s*+"?([a-z]*+)"?\s*+)?(?:;.*)?', re.IGNORECASE)
 _ON: Final = {"": True, "true": True, "false": False}
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import jsonschema_rs
-import orjson
+
+from app.exact_json import loads_exactly
 
 Rule = dict[str, Any]
 """How to undo the export of one schema, as JSON; `{}` where a value is to stay as it is.
@@ -90,8 +91,8 @@ def _of_text(value: str, rule: Rule) -> Any:
     if not rule.get("json_text"):
         return value
     try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
+        return loads_exactly(value.encode())
+    except (ValueError, RecursionError):
         return value
 
 

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from app.errors import InvalidArguments
+from app.exact_json import dumps
 from app.json_schema.validator import ArgumentValidator
 from app.tool_schemas.aliases import AliasRecord, undo
 from app.tool_schemas.convert import convert_inputs
@@ -165,3 +166,9 @@ def test_tables_name_their_version_and_date():
     assert dialect("gemini").exported_name("1st") == "_1st"
     assert dialect("gemini").original_names("_1st") == ("_1st", "1st")
     assert dialect("gemini").original_names("first") == ("first",)
+
+
+def test_undoing_loses_no_digit() -> None:
+    text = AliasRecord(rule={"properties": {"any": {"json_text": True}}})
+    exact = undo({"any": '{"n": 123456789012345678901234567890, "d": 0.1000000000000000055}'}, text)
+    assert dumps(exact) == b'{"any":{"n":123456789012345678901234567890,"d":0.1000000000000000055}}'
