@@ -13,9 +13,11 @@ from app.access.events import record_event
 from app.catalog.feed import ChangeFeed, record_change
 from app.database import Database
 from app.errors import Conflict, FieldError, Forbidden, InvalidInput, PreconditionFailed
+from app.meta_tools import META_TOOL_NAMES
 from app.models import TENANT, ToolsetRow, now
 from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
 from app.security.principal import Principal
+from app.text import pointer
 from app.toolset_api.schemas import (
     ToolsetCreate,
     ToolsetInput,
@@ -92,6 +94,7 @@ class ToolsetService:
         many, and Forbidden for a restricted key.
         """
         _require_unrestricted(principal)
+        _check_names(body.definition)
         async with self.database.transaction() as session:
             if await _found(session, body.name, lock=True) is not None:
                 raise _taken(body.name)
@@ -107,6 +110,7 @@ class ToolsetService:
         Raise PreconditionFailed where `if_match` names another version, and what `create` raises.
         """
         _require_unrestricted(principal)
+        _check_names(body.definition)
         async with self.database.transaction() as session:
             row = await _found(session, name, lock=True)
             is_new = row is None
@@ -166,6 +170,20 @@ def _require_unrestricted(principal: Principal) -> None:
             "Your key is restricted to providers, tags or toolsets: it may not change toolsets.",
             hint="Use a key without restrictions that has the scope `providers:write`.",
         )
+
+
+def _check_names(definition: ToolsetDefinition) -> None:
+    """Raise InvalidInput for a tool that gets the name of a meta-tool, which MCP clients could not call.
+
+    Stored definitions are not checked: they stay readable when a release adds a meta-tool.
+    """
+    errors = [
+        FieldError(pointer("/definition/changes", tool, "name"), f"{change.name} is a tool of the gateway's.")
+        for tool, change in definition.changes.items()
+        if change.name in META_TOOL_NAMES
+    ]
+    if errors:
+        raise InvalidInput("A tool has the name of a tool of the gateway's.", errors=errors)
 
 
 def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> None:

@@ -143,8 +143,9 @@ async def test_definition_is_shown_to_those_who_read_providers(api, library):
         ({"changes": {"a.b": {"name": "a.b"}}}, "/definition/changes/a.b/name"),
         ({"members": []}, "/definition/members"),
         ({"mode": "some"}, "/definition/mode"),
+        ({"changes": {"a.b": {"name": "read_more"}}}, "/definition/changes/a.b/name"),
     ],
-    ids=["tool", "variable", "name", "unknown", "mode"],
+    ids=["tool", "variable", "name", "unknown", "mode", "meta-tool"],
 )
 async def test_invalid_definitions_are_rejected_with_a_pointer(api, definition, pointer):
     admin = await api.client("admin")
