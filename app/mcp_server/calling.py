@@ -20,7 +20,7 @@ from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse
 from app.telemetry.unexpected import log_unexpected_error
 from app.tool_results import ModelResult, ResultBudget, read_result
-from app.toolsets import AgentTool, ToolCollection
+from app.toolsets import AgentTool, ToolCollection, with_names_here
 
 IDEMPOTENCY_META: Final = f"{OWN_PREFIX}idempotencyKey"
 """The member of `_meta` that takes the place of the header Idempotency-Key."""
@@ -127,11 +127,15 @@ class ToolCall:
         is_direct: bool = False,
     ) -> bytes:
         exchange = self._exchange
-        outcome = await execute(self._request(name, arguments), exchange.services.calls)
+        try:
+            request = self._request(name, arguments)
+        except NotFound as error:
+            raise await self._unknown_tool(name, error) from None
+        outcome = await execute(request, exchange.services.calls)
         if isinstance(outcome.error, ClientDisconnected):
             raise outcome.error
         if is_direct and isinstance(outcome.error, NotFound):
-            raise _unknown_tool(name, outcome.error)
+            raise await self._unknown_tool(name, outcome.error)
         self._add_headers(outcome)
         result = await self._read(outcome, self._budget())
         return self._render(result, rendered)
@@ -164,10 +168,7 @@ class ToolCall:
     def _request(self, name: str, arguments: dict[str, Any]) -> CallRequest:
         exchange = self._exchange
         head = exchange.head
-        try:
-            target = exchange.collection.target(name)
-        except NotFound as error:
-            raise _unknown_tool(name, error) from None
+        target = exchange.collection.target(name)
         return CallRequest(
             exchange.collection.principal,
             target.tool,
@@ -184,6 +185,11 @@ class ToolCall:
                 partial(until_disconnected, exchange.request.receive) if exchange.rpc.is_modern else None
             ),
         )
+
+    async def _unknown_tool(self, name: str, error: NotFound) -> RpcError:
+        named = await with_names_here(error, self._exchange.collection)
+        data = {"detail": named.detail, "hint": named.hint, **named.extra}
+        return RpcError(INVALID_PARAMS, f"Unknown tool: {name}", data=data)
 
     def _add_headers(self, outcome: CallOutcome) -> None:
         self.headers.append((b"x-call-id", outcome.call_id.encode()))
@@ -216,11 +222,6 @@ def _unwrapped(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, A
         return arguments
     inner = rendered.inputs.unwrap(arguments)
     return inner if isinstance(inner, dict) else arguments
-
-
-def _unknown_tool(name: str, error: NotFound) -> RpcError:
-    data = {"detail": error.detail, "hint": error.hint, **error.extra}
-    return RpcError(INVALID_PARAMS, f"Unknown tool: {name}", data=data)
 
 
 def _idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> str | None:

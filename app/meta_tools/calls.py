@@ -1,7 +1,6 @@
 """Calls of meta-tools. What they call is called by the interface that they came through, like any tool."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import orjson
@@ -19,7 +18,7 @@ from app.tool_results import (
     error_result,
     read_continuation,
 )
-from app.toolsets import AgentTool, ToolCollection
+from app.toolsets import AgentTool, ToolCollection, with_names_here
 
 Result = TypeVar("Result")
 CallTool = Callable[[AgentTool, dict[str, Any]], Awaitable[Result]]
@@ -85,19 +84,10 @@ async def _tool(name: str, collection: ToolCollection) -> AgentTool:
     except NotFound as error:
         if name in META_TOOL_NAMES:
             raise not_found(f"{name} cannot be called by another tool: call it directly.") from None
-        nearest = await _nearest(error, collection)
-        if nearest:
-            raise not_found(error.detail, nearest) from None
+        named = await with_names_here(error, collection)
+        if named.extra.get("suggestions"):
+            raise named from None
         raise NotFound(error.detail, hint="Search for the tool with find_tools.") from None
-
-
-async def _nearest(error: NotFound, collection: ToolCollection) -> list[str]:
-    """Return the names that were probably meant, as the collection has them."""
-    names: list[str] = []
-    for name in error.extra.get("suggestions", ()):
-        with suppress(NotFound):
-            names.append((await collection.get(name)).name)
-    return list(dict.fromkeys(names))
 
 
 async def _find(wanted: FindArguments, collection: ToolCollection) -> ModelResult:
@@ -179,7 +169,8 @@ async def _describe(names: Sequence[str], collection: ToolCollection) -> ModelRe
         try:
             described.append(_description(await collection.get(name)))
         except NotFound as error:
-            unknown.append({"name": name, "nearest": await _nearest(error, collection)})
+            named = await with_names_here(error, collection)
+            unknown.append({"name": name, "nearest": named.extra.get("suggestions", [])})
     body = orjson.dumps({"tools": described, "unknown": unknown})
     lines = [orjson.dumps(tool).decode() for tool in described]
     for one in unknown:

@@ -21,12 +21,11 @@ from app.errors import GatewayError, InvalidArguments, NotFound
 from app.meta_tools import META_TOOL_NAMES, call_meta_tool
 from app.security.principal import RepairMode
 from app.services import Services
-from app.suggestions import did_you_mean
 from app.tool_calls.model import ArgumentError, CallAnswer, ToolCall
 from app.tool_results import ModelResult, ResultBudget, error_result, read_result
 from app.tool_schemas.aliases import undo
 from app.tool_schemas.dialects import Format, Strict
-from app.toolsets import AgentTool, ToolCollection
+from app.toolsets import AgentTool, ToolCollection, with_names_here
 
 SKIPPED: Final = "Duplicate tool call skipped."
 MAX_SECONDS: Final = 120.0
@@ -229,12 +228,7 @@ class CallBatch:
 
     async def _named(self, error: GatewayError) -> GatewayError:
         """Return an error about an unknown tool with the nearest names as the model knows them."""
-        suggestions = error.extra.get("suggestions") if isinstance(error, NotFound) else None
-        if not suggestions:
-            return error
-        found = [await self._find(name) for name in suggestions]
-        names = list(dict.fromkeys(tool.name for tool in found if tool is not None))
-        return NotFound(error.detail, hint=did_you_mean(names), extra={"suggestions": names})
+        return await with_names_here(error, self._collection) if isinstance(error, NotFound) else error
 
 
 async def _fail(_request: CallRequest, *, detail: str) -> None:

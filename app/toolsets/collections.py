@@ -1,6 +1,7 @@
 """Collections of tools: what every interface for agents lists, searches, exports and calls by."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -153,6 +154,17 @@ class ToolCollections:
             visible = (one.name for one in await self.visible_toolsets(principal) if one.name != name)
             similar = closest(name, visible, limit=3)
         return not_found(f"There is no toolset {name}.", similar)
+
+
+async def with_names_here(error: NotFound, collection: ToolCollection) -> NotFound:
+    """Return an error about an unknown tool whose suggestions are the names that agents use here."""
+    if not error.extra.get("suggestions"):
+        return error
+    names: list[str] = []
+    for name in error.extra["suggestions"]:
+        with suppress(NotFound):
+            names.append((await collection.get(name)).name)
+    return not_found(error.detail, list(dict.fromkeys(names))) if names else NotFound(error.detail)
 
 
 def _is_restricted(principal: Principal) -> bool:

@@ -296,7 +296,8 @@ async def test_an_unknown_tool_is_an_error_with_the_nearest_names(mcp, library):
     response = await mcp.modern("tools/call", params)
     assert error_of(response) == (400, -32602)
     assert response.json()["error"]["message"] == "Unknown tool: library_fnd"
-    assert "library.find" in response.json()["error"]["data"]["suggestions"]
+    data = response.json()["error"]["data"]
+    assert (data["suggestions"], data["hint"]) == (["library_find"], "Did you mean `library_find`?")
     assert error_of(await mcp.legacy("tools/call", params)) == (200, -32602)
 
 
