@@ -14,6 +14,9 @@ from app.streaming.http_messages import BytesResponse
 from app.tool_results import ModelResult, ResultBudget, read_response
 
 _TEXT: Final = "text/plain; charset=utf-8"
+_MAX_NOTES: Final = 20
+_MAX_NOTE: Final = 300
+"""Characters of a note in a header: it may have names of the upstream's response, of any length."""
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -63,6 +66,6 @@ def _body(read: ModelResult, result: Result) -> tuple[bytes, str]:
 
 def _strings(notes: Sequence[str]) -> bytes:
     """Return sentences as a list of strings of RFC 9651, which are ASCII."""
-    texts = (note.encode("ascii", "replace").decode() for note in notes)
+    texts = (note.encode("ascii", "replace").decode()[:_MAX_NOTE] for note in notes[:_MAX_NOTES])
     escaped = (_CONTROLS.sub("?", text).replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return ", ".join(f'"{text}"' for text in escaped).encode()

@@ -103,7 +103,8 @@ def _empty(member: str) -> Method:
 async def _read_resource(exchange: Exchange) -> Response:
     uri = exchange.rpc.params.get("uri")
     code = INVALID_PARAMS if exchange.rpc.is_modern else RESOURCE_NOT_FOUND
-    raise RpcError(code, "There is no such resource.", data={"uri": uri})
+    data = {"uri": uri} if isinstance(uri, str) else None
+    raise RpcError(code, "There is no such resource.", data=data)
 
 
 async def _get_prompt(_exchange: Exchange) -> Response:

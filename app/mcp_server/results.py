@@ -82,7 +82,8 @@ def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
         return None, ""
     try:
         value = outputs.wrap(exact_json.loads(result.body or b""))
-    except ValueError:
+        exact_json.dumps(value)
+    except (ValueError, TypeError, RecursionError):
         return None, "The call was made, but its response is not JSON, as the published output schema says."
     violations = validator.violations(exact_json.without_decimals(value), max_pointers=3)
     if violations.count == 0:

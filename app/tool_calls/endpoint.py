@@ -124,7 +124,7 @@ def _options(
     defaults = collection.options
     return BatchOptions(
         route,
-        query.budget(max_bytes=defaults.max_bytes, max_tokens=defaults.max_tokens),
+        query.budget(max_bytes=defaults.max_bytes, max_tokens=defaults.max_tokens, calls=len(intake.calls)),
         deadline=None if seconds is None else services.calls.clock.loop.time() + seconds,
         idempotency_key=key,
         cdn_loop=head.get(b"cdn-loop", b""),

@@ -44,11 +44,14 @@ class ToolCallsQuery:
         """The dialect of the calls: an export in either form of Gemini gets the same."""
         return None if self.form is None else DIALECTS[self.form]
 
-    def budget(self, *, max_bytes: int | None, max_tokens: int | None) -> ResultBudget:
-        """Return the budget of each result; the parameters are the defaults of the toolset."""
+    def budget(self, *, max_bytes: int | None, max_tokens: int | None, calls: int = 1) -> ResultBudget:
+        """Return the budget of each result; the parameters are the defaults of the toolset, and the number of
+        calls, which share `MOST_MAX_BYTES`.
+        """
         tokens = self.max_tokens or (None if self.max_bytes else max_tokens)
-        default = None if tokens else DEFAULT_MAX_BYTES
-        return ResultBudget(max_bytes=self.max_bytes or max_bytes or default, max_tokens=tokens)
+        share = MOST_MAX_BYTES // max(calls, 1)
+        wanted = self.max_bytes or max_bytes or (share if tokens else DEFAULT_MAX_BYTES)
+        return ResultBudget(max_bytes=min(wanted, share), max_tokens=tokens)
 
 
 _DEFAULTS: Final = ToolCallsQuery()

@@ -30,6 +30,12 @@ from app.toolsets import AgentTool, ToolCollection, with_names_here
 SKIPPED: Final = "Duplicate tool call skipped."
 MAX_SECONDS: Final = 120.0
 """Seconds that one call may take, where the limits of its tool allow more."""
+MAX_MEDIA_BYTES: Final = 16 << 20
+"""Bytes of images and other binary content that the results of one request have together."""
+_MEDIA_LEFT_OUT: Final = (
+    "Its binary content was left out: the results of this message have too much of it together. Call the "
+    "tool in a message of its own."
+)
 _ID_USED: Final = "The id of this call is that of an earlier call of the same message. It was not made."
 _MAX_OUTLINE: Final = 2_000
 
@@ -75,6 +81,7 @@ class CallBatch:
         self._slots = asyncio.Semaphore(parallel)
         self._tools: dict[int, AgentTool | None] = {}
         self._first: dict[int, int] = {}
+        self._media_left = MAX_MEDIA_BYTES
         self._started: dict[int, asyncio.Task[CallAnswer]] = {}
 
     async def run(self) -> list[CallAnswer]:
@@ -144,9 +151,18 @@ class CallBatch:
         tool = self._tools[call.index]
         answer = await self._answer_once(call, tool)
         answer.tool = "" if tool is None else tool.tool
+        self._bound_media(answer.result)
         if not answer.result.is_error:
             answer.result.add_notes(call.repairs)
         return answer
+
+    def _bound_media(self, result: ModelResult) -> None:
+        """Leave out the binary content that is more than all results together may have."""
+        size = sum(len(media.data) for media in result.media)
+        if size > self._media_left:
+            result.media = ()
+            result.add_notes([_MEDIA_LEFT_OUT])
+        self._media_left -= sum(len(media.data) for media in result.media)
 
     async def _answer_once(self, call: ToolCall, tool: AgentTool | None) -> CallAnswer:
         if any(other.id == call.id and other.has_id for other in self._calls[: call.index] if call.has_id):

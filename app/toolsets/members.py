@@ -76,7 +76,8 @@ class Members:
         for tool in view.listing.tools:
             if canonical in (tool.tool, tool.alias):
                 return not_found(f"{name} is called {tool.name} in the toolset {toolset}.", [tool.name])
-        if name in self.former_names:
+        is_hidden = any(canonical in (tool.tool, tool.alias) for tool in self.tools)
+        if name in self.former_names and not is_hidden:
             return NotFound(f"{name} was removed from the toolset {toolset}: list its tools again.")
         similar = closest(name, (tool.name for tool in view.listing.tools), limit=3)
         return not_found(f"The toolset {toolset} has no tool {name}.", similar)

@@ -121,3 +121,8 @@ async def test_the_trace_of_the_body_is_accepted(mcp, library):
     params = {"name": "library_find", "arguments": {"q": "x"}}
     response = await mcp.modern("tools/call", params, meta={"traceparent": trace, "tracestate": "a=b"})
     assert response.json()["result"]["isError"] is False
+
+
+async def test_a_resource_whose_uri_is_no_text_does_not_exist(mcp):
+    response = await mcp.legacy("resources/read", {"uri": 0.1})
+    assert response.json()["error"] == {"code": -32002, "message": "There is no such resource."}

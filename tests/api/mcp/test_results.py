@@ -219,3 +219,11 @@ async def test_a_binary_is_described_and_embedded_only_where_the_setting_says_so
         (block,) = result["content"]
         assert block["type"] == "text"
         assert "application/pdf" in block["text"]
+
+
+async def test_a_published_schema_and_json_that_is_nested_too_deeply(call):
+    text = '{"a":' + "[" * 400 + "]" * 400 + "}"
+    schema = {"type": "object", "properties": {"a": {}}}
+    for result in await call(pieces(text), outputs=schema, override={"publish_output_schema": True}):
+        assert result["isError"] is True
+        assert result["content"][1]["text"] == text

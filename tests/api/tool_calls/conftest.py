@@ -17,6 +17,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 PDF = b"%PDF-1.7\n" + bytes(20)
 BODIES = {
     "/image": ("image/png", PNG),
+    "/large": ("image/png", PNG + bytes(5_000_000)),
     "/pdf": ("application/pdf", PDF),
     "/text": ("text/plain", "café".encode()),
     "/list": ("application/json", b"[1, 2.50]"),
@@ -28,7 +29,20 @@ INPUTS = {
     "additionalProperties": False,
 }
 METHODS = {"write": "POST", "approved": "POST"}
-TOOLS = ("read", "write", "approved", "slow", "fail", "image", "pdf", "text", "list", "precise", "many")
+TOOLS = (
+    "read",
+    "write",
+    "approved",
+    "slow",
+    "fail",
+    "image",
+    "pdf",
+    "text",
+    "list",
+    "precise",
+    "many",
+    "large",
+)
 
 
 class Upstream:

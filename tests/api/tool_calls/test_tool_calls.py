@@ -314,3 +314,18 @@ async def test_arguments_that_are_nested_too_deeply_are_an_error_of_their_call(c
         (422, "The arguments are nested too deeply.")
     ] * number
     assert made["status"] == 200
+
+
+async def test_the_results_of_a_request_share_what_they_may_have(client, upstream) -> None:
+    upstream.listed = [{"n": n, "text": "x" * 100} for n in range(3_000)]
+    got = await run(client, chat(*[("p_many", "{}")] * 100), max_bytes=str(16 << 20))
+    assert all(len(one["content"]) < (16 << 20) // 100 for one in got["messages"])
+
+
+async def test_images_of_all_results_are_bounded_together(client) -> None:
+    calls = [{"type": "tool_use", "id": f"t{n}", "name": "p_large", "input": {}} for n in range(4)]
+    got = await run(client, calls)
+    assert [len(str(block["content"])) > 5_000_000 for block in got["messages"][0]["content"]] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    assert "left out" in got["results"][3]["notes"][0]

@@ -221,3 +221,13 @@ def test_presets_need_no_arguments():
 def test_invalid_changes_are_rejected(changes):
     with pytest.raises(ValidationError):
         ToolsetDefinition(changes=changes)
+
+
+def test_a_former_name_of_a_hidden_tool_is_unknown():
+    found = members(tools=["library.books", "weather.now"], former_names={"sky": "weather.now"})
+    seen = found.view(Viewer(providers=frozenset({"library"})))
+    hidden = found.unknown("sky", seen, toolset="s")
+    assert hidden.detail == "The toolset s has no tool sky."
+    assert found.unknown("sky", found.view(EVERYBODY), toolset="s").detail.startswith(
+        "sky is called weather_now"
+    )
