@@ -26,7 +26,7 @@ from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
-from app.calls.presets import with_presets
+from app.calls.presets import with_presets, without_preset_hints
 from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
 from app.calls.repairs import repair_mode, repaired_arguments
@@ -183,7 +183,7 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     except InvalidArguments as error:
         repaired = repaired_arguments(plan, request.arguments, repair_mode(request))
         if repaired is None:
-            raise _located(error, request) from None
+            raise _located(without_preset_hints(error, request.presets), request) from None
         request.arguments = repaired.value
     credentials = services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
     described = plan.adapter.describe(
@@ -210,7 +210,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
             plan.validate(request.arguments)
     except InvalidArguments as error:
         if request.approved is not None or not await _repair(context):
-            raise _located(error, request) from None
+            raise _located(without_preset_hints(error, request.presets), request) from None
     if request.approved is not None:
         if request.approved.fingerprint != plan.fingerprint:
             raise ApprovalOutdated(f"The tool {plan.name} was changed after the call was requested.")

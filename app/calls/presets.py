@@ -1,9 +1,16 @@
 """Arguments that a toolset sets: the model neither sees nor overrides them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from app.errors import FieldError, InvalidArguments
+from app.json_schema.error_messages import arguments_error, suggestion
+
+_INVALID_PRESET: Final = (
+    "The toolset sets this argument to a value that the tool does not take: whoever manages the toolset has "
+    "to change it."
+)
 
 
 def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
@@ -41,6 +48,26 @@ def without_presets(arguments: Mapping[str, Any], pointers: Iterable[str]) -> di
         if isinstance(target, dict):
             target.pop(last, None)
     return result
+
+
+def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> InvalidArguments:
+    """Return an error of arguments with presets that suggests none of these, and says nothing of the schema
+    of one that is not valid.
+    """
+    pointers = tuple(presets)
+    if not pointers:
+        return error
+    names = {parts[0] for one in pointers if len(parts := pointer_parts(one)) == 1}
+    errors = []
+    for one in error.errors:
+        if any(one.pointer == at or one.pointer.startswith(f"{at}/") for at in pointers):
+            errors.append(FieldError(one.pointer, _INVALID_PRESET))
+        elif one.nearest in names:
+            detail = one.detail.removesuffix(suggestion(one.nearest))
+            errors.append(replace(one, detail=detail, nearest=None))
+        else:
+            errors.append(one)
+    return arguments_error(errors) if errors else error
 
 
 def pointer_parts(pointer: str) -> list[str]:

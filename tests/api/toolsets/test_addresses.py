@@ -156,3 +156,24 @@ async def test_manual_is_compressed_for_clients_that_accept_it(api, desk):
     assert plain.json() == zipped.json()
     assert zipped.headers["content-encoding"] == "gzip"
     assert zipped.headers["etag"] != plain.headers["etag"]
+
+
+async def test_errors_do_not_suggest_presets_and_say_who_can_mend_them(api, desk, library, upstream):
+    strict = {"type": "object", "properties": {"q": {"type": "string"}, "limit": {"type": "integer"}}}
+    strict |= {"additionalProperties": False}
+    await api.tool(library, "strict", {"url": f"{upstream}/books"}, inputs=strict)
+    changes = {"library.strict": {"presets": {"limit": 5}}}
+    body = {"definition": {"tools": ["library.strict"], "changes": changes}}
+    await desk.put("/toolsets/desk", json=body)
+    agent = await api.client()
+    (error,) = (await call(agent, "library_strict", {"limits": 3})).json()["errors"]
+    assert (error["pointer"], error["detail"]) == ("/limits", "This property is unknown.")
+    assert "nearest" not in error
+    (error,) = (await call(agent, "library_strict", {"limit": 3})).json()["errors"]
+    assert error["detail"] == "The toolset sets this argument: leave it out."
+    changes["library.strict"]["presets"]["limit"] = "many"
+    await desk.put("/toolsets/desk", json=body)
+    (error,) = (await call(agent, "library_strict", {"q": "x"})).json()["errors"]
+    assert error["pointer"] == "/limit"
+    assert "whoever manages the toolset" in error["detail"]
+    assert "integer" not in str(error)
