@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from app.errors import Forbidden, GatewayError, Unauthenticated
 from app.settings import Settings
@@ -24,7 +25,8 @@ def resource_path(path: str, settings: Settings) -> str:
         return "/mcp"
     segments = path.split("/")
     if len(segments) > _TOOLSET_SEGMENTS and segments[1] == "toolsets" and segments[2]:
-        return f"/toolsets/{segments[2]}/mcp"
+        # Quoted for headers; the names of toolsets are the same.
+        return f"/toolsets/{quote(segments[2], safe='')}/mcp"
     return ""
 
 

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
+
 from app import exact_json
 from app.calls.context import CallContext
 from app.catalog.response_options import AllPages
@@ -113,7 +115,11 @@ class _Pages:
             merged += items
             size += len(body)
             count += 1 if items else 0
-        first.body = exact_json.dumps(_with(value, option.items, merged))
+        try:
+            first.body = exact_json.dumps(_with(value, option.items, merged))
+        except orjson.JSONEncodeError:
+            # Nested more deeply than can be written.
+            return first
         dropped = BODY_METADATA_HEADERS | {"link"}
         first.headers = [pair for pair in first.headers if pair[0].lower() not in dropped]
         first.headers.append((PAGES_HEADER, f"{count};more" if has_more else str(count)))

@@ -320,3 +320,13 @@ async def test_without_an_issuer_there_is_no_metadata(own_database_url, redis_ur
         for path in ("", "/mcp", "/toolsets/support/mcp"):
             metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
             assert metadata.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "name", ["a%22%0D%0AX-Injected:%201", "%E2%82%AC"], ids=["line-end", "beyond-latin-1"]
+)
+async def test_a_challenge_has_no_text_of_the_path_as_it_is(application, name):
+    response = await request(application, None, path=f"/toolsets/{name}/mcp")
+    assert response.status_code == 401
+    assert "x-injected" not in response.headers
+    assert f"/toolsets/{name.replace(':', '%3A')}/mcp" in response.headers["www-authenticate"]

@@ -218,3 +218,16 @@ async def test_an_operation_that_is_not_done_by_the_deadline_is_still_accepted(r
     outcome = await run("/start", {"poll": True}, method="POST", deadline=deadline)
     assert outcome.result.status == 202
     assert json.loads(await outcome.result.read())["state"] in ("running", "begun")
+
+
+async def test_items_that_are_nested_too_deeply_are_the_first_page_as_it_came(run, upstream) -> None:
+    page = b"[" * 400 + b"]" * 400
+
+    async def respond(_request: web.Request) -> web.Response:
+        headers = {"Link": '<?page=2>; rel="next"'}
+        return web.Response(body=page, content_type="application/json", headers=headers)
+
+    upstream.respond = respond
+    outcome = await run("/deep", {"all_pages": {"by": "link"}})
+    assert outcome.error is None
+    assert await outcome.result.read() == page
