@@ -20,7 +20,7 @@ import orjson
 from app.json_schema.validator import OutputValidator
 from app.mcp_server.header_values import MirroredArgument, mirrored_arguments
 from app.mcp_server.jsonrpc import INVALID_PARAMS, RpcError
-from app.meta_tools import META_TOOL_NAMES, meta_tools
+from app.meta_tools import META_TOOL_NAMES, meta_tools, read_more_tool
 from app.tool_schemas.sanitize import (
     Sanitized,
     UnusableSchema,
@@ -150,10 +150,14 @@ class ToolLists:
     async def _list(self, collection: ToolCollection, mode: ListMode) -> _List:
         listing = await collection.listing()
         options = collection.options
-        key = (listing.stamp, mode, options.mode, options.pinned)
+        can_call = collection.principal.has_scope("tools:call")
+        key = (listing.stamp, mode, options.mode, options.pinned, can_call)
         found = self._lists.get(key)
         if found is None:
             tools = await self._chosen(listing, mode if mode != "auto" else options.mode, options.pinned)
+            if can_call and tools and tools[-1].tool:
+                # Models can only call what is listed: without it they could not read the rest of a result.
+                tools = [*tools, read_more_tool()]
             found = self._lists[key] = _listed(tools)
             if len(self._lists) > _MAX_PAGES:
                 self._lists.popitem(last=False)

@@ -128,6 +128,11 @@ def meta_tools(listing: Listing) -> tuple[AgentTool, ...]:
     return tuple(_definition(name, text) for name, text in described.items())
 
 
+def read_more_tool() -> AgentTool:
+    """Return the meta-tool that reads the rests of results: it is of use beside the tools themselves, too."""
+    return _definition("read_more", _READ_MORE)
+
+
 def _definition(name: str, description: str) -> AgentTool:
     only_reads = name != "call_tool"
     return AgentTool(

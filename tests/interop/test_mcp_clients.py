@@ -87,7 +87,7 @@ def test_each_client_lists_and_calls_the_tools_of_a_toolset(registry: Registry, 
         ("test_error_handling", {}),
     ]
     found = run(client, url, registry.gateway.key, calls)
-    assert len(found["tools"]) == 7
+    assert len(found["tools"]) == 8
     text, image, error = found["results"]
     assert text == [False, [["text", "This is a simple text response for testing."]]]
     assert image[0] is False

@@ -47,7 +47,7 @@ async def test_a_legacy_client_lists_and_calls(mcp, library):
     assert (notified.status_code, notified.content) == (202, b"")
     listed = (await mcp.legacy("tools/list")).json()["result"]
     assert set(listed) == {"tools"}
-    assert [tool["name"] for tool in listed["tools"]] == ["library_find", "library_json"]
+    assert [tool["name"] for tool in listed["tools"]] == ["library_find", "library_json", "read_more"]
     called = (await mcp.legacy("tools/call", {"name": "library_json", "arguments": {}})).json()["result"]
     assert called["content"] == [{"type": "text", "text": '{"a": 1}'}]
     assert called["isError"] is False

@@ -14,7 +14,7 @@ async def test_the_official_client_lists_and_calls(mcp, library, api, mode):
         transport = streamable_http_client(f"{api.url}/mcp", http_client=http)
         async with Client(transport, mode=mode) as client:
             listed = await client.list_tools()
-            assert [tool.name for tool in listed.tools] == ["library_find", "library_json"]
+            assert [tool.name for tool in listed.tools] == ["library_find", "library_json", "read_more"]
             called = await client.call_tool("library_find", {"q": "x"})
             assert called.is_error is False
             assert called.structured_content["path"] == "/echo?q=x"

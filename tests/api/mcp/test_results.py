@@ -162,7 +162,7 @@ async def test_a_published_output_schema_is_listed_and_its_results_are_structure
     for result in await call("/respond/200/json", outputs=OUTPUTS, override=override):
         assert result["structuredContent"] == {"a": 1}
         assert result["isError"] is False
-    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    _, tool = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert tool["outputSchema"]["required"] == ["a"]
 
 
@@ -181,13 +181,13 @@ async def test_a_published_schema_of_a_list_is_wrapped_for_both_eras(call, mcp):
     outputs = {"type": "array", "items": {"type": "integer"}}
     for result in await call(pieces("[1, 2]"), outputs=outputs, override=override):
         assert result["structuredContent"] == {"result": [1, 2]}
-    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    _, tool = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert tool["outputSchema"]["type"] == "object"
 
 
 async def test_a_schema_is_not_published_by_default(call, mcp):
     await call("/respond/200/json", outputs=OUTPUTS)
-    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    _, tool = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert "outputSchema" not in tool
 
 
@@ -199,7 +199,7 @@ async def test_a_call_that_waits_for_approval_is_a_result_with_its_url(api, mcp,
         assert result["isError"] is True
         assert "/approvals/" in result["content"][0]["text"]
     assert upstream.requests == []
-    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    _, tool = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert tool["_meta"]["utcp-gateway/requiresApproval"] is True
 
 

@@ -25,16 +25,25 @@ async def many(api, library):
 
 
 async def test_a_small_registry_lists_its_tools_by_name(mcp, library):
-    assert names(await mcp.modern("tools/list")) == ["library_find", "library_json"]
+    assert names(await mcp.modern("tools/list")) == ["library_find", "library_json", "read_more"]
 
 
 async def test_a_large_registry_lists_the_tools_that_find_others(mcp, many):
     found = names(await mcp.modern("tools/list"))
     assert found == ["call_read_tool", "call_tool", "describe_tools", "find_tools", "read_more"]
     mcp.path = "/mcp/all"
-    assert len(names(await mcp.modern("tools/list"))) == 47
+    assert len(names(await mcp.modern("tools/list"))) == 48
     mcp.path = "/mcp/search"
     assert names(await mcp.modern("tools/list")) == found
+
+
+async def test_what_reads_the_rest_of_a_result_is_listed_beside_the_tools(api, library):
+    # Hosts let models call what is listed only.
+    assert "read_more" in names(await McpClient(await api.client(), path="/mcp/all").modern("tools/list"))
+    reader = McpClient(await api.client("tools:read"), path="/mcp/all")
+    assert "read_more" not in names(await reader.modern("tools/list"))
+    nothing = McpClient(await api.client(providers={"other"}))
+    assert names(await nothing.modern("tools/list")) == []
 
 
 async def test_a_meta_tool_calls_a_tool_and_finds_it(mcp, many):
@@ -119,7 +128,7 @@ def server_lists(served):
 async def test_annotations_are_those_of_the_method(api, mcp, method, hints):
     row = await api.provider("api")
     await api.tool(row, "one", {"http_method": method})
-    (tool,) = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    tool, _ = (await mcp.modern("tools/list")).json()["result"]["tools"]
     assert tool["annotations"] == hints | {"openWorldHint": True}
 
 
@@ -129,7 +138,7 @@ async def test_odd_schemas_are_repaired_and_no_member_is_null(api, mcp):
     for number, schema in enumerate(odd):
         await api.tool(row, f"o{number}", {}, inputs=schema, description="")
     listed = (await mcp.modern("tools/list")).json()["result"]["tools"]
-    assert len(listed) == len(odd)
+    assert len(listed) == len(odd) + 1
     for tool in listed:
         assert tool["inputSchema"]["type"] == "object"
         assert tool["description"]
