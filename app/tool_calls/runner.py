@@ -134,6 +134,9 @@ class CallBatch:
     async def _find_exported(self, name: str) -> AgentTool | None:
         """Return a tool by the name that it was exported by, or by any name that it has here."""
         form = self._options.form
+        if name in META_TOOL_NAMES:
+            # As over MCP: no provider takes the calls of a meta-tool by a tool of its name.
+            return None
         for one in (name,) if form is None else self._services.exporter.original_names(name, form):
             tool = await self._find(one)
             if tool is not None:

@@ -5,7 +5,7 @@ A record is computed from the tool, the format and the strictness alone, so that
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import jsonschema_rs
 
@@ -55,8 +55,14 @@ class AliasRecord:
         validator = self._validators.get(id(when))
         if validator is None:
             schema = {**when, "$defs": self.schemas} if self.schemas else dict(when)
-            validator = self._validators[id(when)] = jsonschema_rs.Draft202012Validator(schema)
+            validator = self._validators[id(when)] = jsonschema_rs.Draft202012Validator(
+                schema, retriever=_reject_reference
+            )
         return bool(validator.is_valid(value))
+
+
+def _reject_reference(_uri: str) -> NoReturn:
+    raise ValueError("References are never fetched.")
 
 
 def undo(arguments: Any, record: AliasRecord) -> Any:

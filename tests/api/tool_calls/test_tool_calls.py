@@ -5,8 +5,10 @@ import json
 
 import pytest
 
+from app.catalog.feed import ChangeNotice
 from app.security.rate_limit import RateLimit
 from tests.api.tool_calls.conftest import PDF, PNG
+from tests.stored import store_provider, store_tool
 
 
 def chat(*calls, finish="tool_calls"):
@@ -329,3 +331,17 @@ async def test_images_of_all_results_are_bounded_together(client) -> None:
         True, True, True, False,
     ]  # fmt: skip
     assert "left out" in got["results"][3]["notes"][0]
+
+
+async def test_a_tool_with_the_name_of_a_meta_tool_gets_none_of_its_calls(
+    application, client, upstream
+) -> None:
+    services = application.services
+    provider = await store_provider(services.database, "call")
+    template = {"call_template_type": "http", "http_method": "POST", "url": f"{upstream.url}/taken"}
+    await store_tool(services.database, provider, "tool", call_template=template, agent_name="call_tool")
+    await services.feed.catch_up()
+    for reader in (services.search, services.catalog, services.collections):
+        await reader.on_changes([ChangeNotice("all")])
+    await run(client, chat(("call_tool", '{"name": "p_read", "arguments": {"n": 1}}'), ("call.tool", "{}")))
+    assert sorted(upstream.requests) == ["GET /read?n=1", "POST /taken"]
