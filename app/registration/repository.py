@@ -39,7 +39,7 @@ from app.protocols.variables import variables_of
 from app.registration.model import ToolChange, ToolDraft
 from app.security.principal import Principal
 from app.suggestions import MAX_CANDIDATES, closest
-from app.utcp.names import MAX_AGENT_NAME, agent_name_for, alias_for, legal_name
+from app.utcp.names import MAX_AGENT_NAME, RESERVED_NAMES, agent_name_for, alias_for, legal_name
 from app.uuid7 import uuid7
 
 _LOCK: Final = text("SELECT pg_advisory_xact_lock(7235)")
@@ -274,7 +274,8 @@ async def insert_tools(
             alias = alias_for(provider.name, local, taken)
             taken.add(alias)
             name = f"{provider.name}.{local}"
-            agent_name = alias if len(alias) <= MAX_AGENT_NAME else agent_name_for(name, alias, taken)
+            is_own = len(alias) <= MAX_AGENT_NAME and alias not in RESERVED_NAMES
+            agent_name = alias if is_own else agent_name_for(name, alias, taken)
             taken.add(agent_name)
             revision = None if draft.is_custom else revision_id
             rows.append(_row(draft, provider, revision, name=name, alias=alias, agent_name=agent_name))

@@ -7,6 +7,10 @@ import unicodedata
 from collections.abc import Container
 from typing import Final
 
+RESERVED_NAMES: Final = frozenset(
+    {"find_tools", "describe_tools", "call_read_tool", "call_tool", "read_more"}
+)
+"""The names of meta-tools, which no tool of a provider has as its agent name."""
 LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MAX_LENGTH: Final = 64
 _DIGEST_LENGTH: Final = 8
@@ -51,7 +55,7 @@ def agent_name_for(name: str, alias: str, taken: Container[str] = ()) -> str:
 
     The same input always gives the same name. `taken` are the aliases and agent names of other tools.
     """
-    if len(alias) <= MAX_AGENT_NAME and alias not in taken:
+    if len(alias) <= MAX_AGENT_NAME and alias not in taken and alias not in RESERVED_NAMES:
         return alias
     count = 0
     while (shortened := _shortened(name, alias, count)) in taken:

@@ -1,12 +1,15 @@
 """Names that model providers accept, and text without what a person cannot see."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidDocument
+from app.meta_tools import META_TOOL_NAMES
 from app.text import clean_text, pointer, reject_unstorable
-from app.utcp.names import LEGAL_NAME, alias_for, legal_name
+from app.utcp.names import LEGAL_NAME, RESERVED_NAMES, agent_name_for, alias_for, legal_name
 
 
 @pytest.mark.parametrize(
@@ -88,3 +91,9 @@ def test_nul_is_rejected_where_it_stands():
 
 def test_pointers_are_escaped():
     assert pointer("/a", "b/c~d", 0, "") == "/a/b~1c~0d/0/"
+
+
+def test_no_tool_has_the_name_of_a_meta_tool_for_agents() -> None:
+    assert frozenset(META_TOOL_NAMES) == RESERVED_NAMES
+    assert agent_name_for("read.less", "read_less") == "read_less"
+    assert re.fullmatch("read_more_[a-z2-7]{6}", agent_name_for("read.more", "read_more"))
