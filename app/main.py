@@ -92,7 +92,8 @@ CORS_EXPOSED_HEADERS = (
     "Preference-Applied", "RateLimit",
     "Mcp-Session-Id", "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset",
     "Retry-After", "Sunset", "WWW-Authenticate", "X-Cache",
-    "X-Call-Id", "X-Error-Source", "X-Response-Violations", "X-Upstream-Status",
+    "X-Argument-Repairs", "X-Call-Id", "X-Continuation", "X-Error-Source", "X-Pages",
+    "X-Response-Violations", "X-Result-Notes", "X-Upstream-Status",
 )  # fmt: skip
 CORS_ALLOWED_HEADERS = (
     "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",

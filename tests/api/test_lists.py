@@ -310,9 +310,12 @@ async def test_links_begin_with_the_public_url(application, database_url, redis_
         assert link.startswith("<https://tools.example/api/providers?limit=1&cursor=")
 
 
-async def test_scripts_of_allowed_origins_may_read_links(admin):
+@pytest.mark.parametrize(
+    "name", ["Link", "X-Argument-Repairs", "X-Continuation", "X-Pages", "X-Result-Notes"]
+)
+async def test_scripts_of_allowed_origins_may_read_headers(admin, name):
     response = await admin.get("/tools", headers={"Origin": "https://app.example"})
-    assert "Link" in response.headers["access-control-expose-headers"]
+    assert name in response.headers["access-control-expose-headers"].split(", ")
 
 
 @pytest.mark.parametrize(
