@@ -91,6 +91,7 @@ class ToolCall:
                 call=self._call_found,
                 continuations=self._exchange.services.continuations,
                 budget=self._budget(),
+                base_url=self._exchange.services.settings.base_url,
             )
             return result if isinstance(result, bytes) else self._render(result, None)
         rendered, arguments = await self._rendered(collection, name, arguments)

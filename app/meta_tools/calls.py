@@ -44,10 +44,12 @@ async def call_meta_tool(
     call: CallTool[Result],
     continuations: ContinuationStore | None = None,
     budget: ResultBudget | None = None,
+    base_url: str = "",
 ) -> ModelResult | Result:
     """Return the result of a meta-tool: what `call` returns for the tool that it calls, else a ModelResult.
 
     `read_more` reads rests from `continuations`, within the budget; without them, every rest is unknown.
+    `base_url` is the gateway's public URL without a slash at its end, for the links of errors.
     The name of the tool to call is resolved here, once: `call` gets the tool, never the name. Errors are
     results with `is_error`. Raise Forbidden where the key lacks the scope of the meta-tool, which is that of
     the same request over HTTP.
@@ -70,7 +72,7 @@ async def call_meta_tool(
         wanted, inner = parse_call(arguments)
         tool = await _tool(wanted, collection)
     except GatewayError as error:
-        return error_result(error)
+        return error_result(error, base_url=base_url)
     if name == "call_read_tool" and not tool.read_only:
         text = f"{tool.name} is not marked as read-only, and was not called. Call it with call_tool."
         return ModelResult(text, is_error=True, error={"status": 422, "detail": text})

@@ -205,10 +205,12 @@ class CallBatch:
             call=run,
             continuations=self._services.continuations,
             budget=self._options.budget,
+            base_url=self._services.settings.base_url,
         )
         if isinstance(result, CallAnswer):
             return result
-        return CallAnswer(call, result, 422 if result.is_error else 200)
+        failed = (result.error or {}).get("status", 422)
+        return CallAnswer(call, result, failed if result.is_error else 200)
 
     async def _execute(self, call: ToolCall, tool: AgentTool | None, arguments: Any) -> CallAnswer:
         """Make the call, and return its answer; raise NotFound where the collection has no such tool."""

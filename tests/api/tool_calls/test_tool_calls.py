@@ -55,6 +55,13 @@ async def test_what_calls_nothing_has_no_messages(client) -> None:
     assert got == {"format": "openai-chat", "messages": [], "results": [], "cut": None}
 
 
+async def test_an_error_of_a_meta_tool_has_its_status_and_link(client) -> None:
+    got = await run(client, chat(("read_more", '{"continuation": "c_unknown"}')))
+    (result,) = got["results"]
+    assert (result["status"], result["error"]["status"]) == (404, 404)
+    assert result["error"]["documentation_url"] == "https://gateway.example/problems/not-found"
+
+
 @pytest.mark.parametrize(
     ("name", "arguments", "status", "text"),
     [
