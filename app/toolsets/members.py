@@ -87,13 +87,7 @@ def resolve_members(definition: StoredDefinition, snapshot: Snapshot) -> Members
     """Return the members of a definition among the tools of a snapshot."""
     problems: list[MemberProblem] = []
     chosen = _chosen(definition, snapshot, problems)
-    changes: dict[str, MemberChange] = {}
-    for name, change in definition.changes.items():
-        found = snapshot.by_name.get(name)
-        if found is None or found.tool not in chosen:
-            problems.append(MemberProblem("change", name, "The toolset has no tool of this name now."))
-        else:
-            changes[found.tool] = change
+    changes = _changes(definition, snapshot, chosen, problems)
     renamed = {change.name: tool for tool, change in changes.items() if change.name is not None}
     tools = []
     for tool in chosen.values():
@@ -131,6 +125,25 @@ def _chosen(
     if definition.read_only:
         return {name: tool for name, tool in chosen.items() if tool.read_only}
     return chosen
+
+
+def _changes(
+    definition: StoredDefinition,
+    snapshot: Snapshot,
+    chosen: Mapping[str, AgentTool],
+    problems: list[MemberProblem],
+) -> dict[str, MemberChange]:
+    """Return the changes by canonical name. Of two for one tool, that by the canonical name counts."""
+    changes: dict[str, MemberChange] = {}
+    for name, change in definition.changes.items():
+        found = snapshot.by_name.get(name)
+        if found is None or found.tool not in chosen:
+            problems.append(MemberProblem("change", name, "The toolset has no tool of this name now."))
+        elif found.tool in changes or (name != found.tool and found.tool in definition.changes):
+            problems.append(MemberProblem("change", name, f"There is another change of {found.tool}."))
+        else:
+            changes[found.tool] = change
+    return changes
 
 
 def _selections(

@@ -130,6 +130,13 @@ def test_tool_whose_name_another_one_got_is_left_out_and_reported():
     assert [(one.kind, one.name) for one in found.problems] == [("name", "weather.now")]
 
 
+@pytest.mark.parametrize("order", [("library.books", "library_books"), ("library_books", "library.books")])
+def test_second_change_of_a_tool_is_reported(order):
+    found = members(providers=["library"], changes={name: {"title": name} for name in order})
+    assert found.view(EVERYBODY).by_name["library_books"].title == "library.books"
+    assert [(one.kind, one.name) for one in found.problems] == [("change", "library_books")]
+
+
 def test_former_names_lead_to_the_present_one():
     before = StoredDefinition(providers=["library"], changes={"library.books": {"name": "find"}})
     after = with_former_names(
