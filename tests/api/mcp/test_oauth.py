@@ -5,25 +5,31 @@ import time
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from hashlib import blake2b
+from typing import Any
 
 import httpx2
 import pytest
 from aiohttp import web
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
-from sqlalchemy import select
+from sqlalchemy import text as text_of_sql
 
-from app.models import CallRecord
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import Application, run_application
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
+from tests.harness.upstream import upstream
+from tests.stored import store_provider, store_tool
 
 FIRST = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
 SECOND = ECKey.generate_key("P-256", {"kid": "second", "use": "sig"})
 FOREIGN = RSAKey.generate_key(2048, {"kid": "first"})
 RING = KeyRing.generate("test")
+TABLES = """
+SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+"""
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
@@ -290,20 +296,74 @@ async def test_api_keys_go_on_beside_tokens_and_ask_the_issuer_nothing(applicati
     assert issuer.requests == []
 
 
-async def test_a_call_is_recorded_with_a_digest_of_the_subject(application, issuer):
-    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "nothing", "arguments": {}}}
-    text = token(issuer)
+async def call(application: Application, text: str, tool: str) -> dict[str, Any]:
+    """Return the result of a call over MCP with a token."""
+    params = {"name": tool, "arguments": {}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"Authorization": f"Bearer {text}"}
     async with httpx2.AsyncClient(
         base_url=application.url, trust_env=False, verify=WITHOUT_CERTIFICATES
     ) as client:
-        response = await client.post("/mcp", json=call, headers={"Authorization": f"Bearer {text}"})
-    assert response.json()["error"]["code"] == -32602
-    principal = await application.services.access_tokens.verify(text, "/mcp")
-    assert principal.key_id.startswith("oauth:")
-    assert "user-7" not in principal.key_id
+        response = await client.post("/mcp", json=body, headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()["result"]
+
+
+async def store_tool_of(application: Application, name: str, url: str) -> None:
+    """Store a provider with the tool `find`, which GETs `url`."""
+    services = application.services
+    provider = await store_provider(services.database, name)
+    template = {"call_template_type": "http", "http_method": "GET", "url": url}
+    await store_tool(services.database, provider, "find", call_template=template)
+    await services.feed.catch_up()
+
+
+async def rows_of_all_tables(application: Application) -> str:
+    """Return all that is stored in the database as text."""
     async with application.services.database.read_session() as session:
-        rows = (await session.execute(select(CallRecord))).scalars().all()
-    assert all(text not in str(row) for row in rows)
+        names = (await session.execute(text_of_sql(TABLES))).scalars().all()
+        assert "calls" in " ".join(names)
+        rows = [
+            (await session.execute(text_of_sql(f"SELECT t::text FROM {name} t"))).scalars() for name in names
+        ]
+        return "\n".join(row for found in rows for row in found)
+
+
+async def test_a_call_is_recorded_with_a_digest_of_the_subject(application, issuer):
+    text = token(issuer)
+    with upstream() as site:
+        await store_tool_of(application, "recorded", f"{site.url}/echo")
+        result = await call(application, text, "recorded_find")
+        assert result["isError"] is False
+        assert text.encode() not in site.wire()
+    await application.services.call_log.flush()
+    reader = await application.client("calls:read")
+    [record] = (await reader.get("/calls", params={"provider": "recorded"})).json()["items"]
+    owner = blake2b(f"{issuer.url}\nuser-7".encode(), digest_size=12).hexdigest()
+    assert record["key_id"] == f"oauth:{owner}"
+    assert (record["tool"], record["interface"], record["outcome"]) == ("recorded.find", "mcp", "ok")
+    by_key = (await reader.get("/calls", params={"key_id": record["key_id"]})).json()["items"]
+    assert [one["id"] for one in by_key] == [record["id"]]
+    stored = await rows_of_all_tables(application)
+    assert record["key_id"] in stored
+    assert "user-7" not in stored
+    for part in (text, *text.split(".")[1:]):
+        assert part not in stored
+
+
+async def test_the_default_rate_limit_of_keys_applies_to_each_subject(issuer, own_database_url, redis_url):
+    with upstream() as site:
+        async with gateway_of(issuer, own_database_url, redis_url, key_rate_limit="1/60") as application:
+            await store_tool_of(application, "limited", f"{site.url}/echo")
+            first = await call(application, token(issuer, sub="first"), "limited_find")
+            assert first["isError"] is False
+            # Another token of the same subject has the same limit.
+            again = await call(application, token(issuer, sub="first", jti="other"), "limited_find")
+            assert again["isError"] is True
+            assert 0 < again["_meta"]["utcp-gateway/retryAfterSeconds"] <= 60
+            other = await call(application, token(issuer, sub="second"), "limited_find")
+            assert other["isError"] is False
+        assert len(site.requests) == 2
 
 
 async def test_without_an_issuer_there_is_no_metadata(own_database_url, redis_url):
