@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 
 from app.protocols.registry import PROTOCOLS
 from benchmarks.corpus.download import CorpusUnavailableError, corpus
-from tests.harness.gateway import serve
+from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 from tests.interop.clients import run_program, run_typescript
 from tests.interop.environments import interpreter
@@ -102,12 +103,13 @@ def sources() -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-@pytest.fixture(scope="module")
-def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    """An admin of a gateway with the filled registry."""
-    folder = tmp_path_factory.mktemp("models")
+@contextmanager
+def filled_gateway(servers: Pair, folder: Path, *, page_size: int = 1_000) -> Iterator[RunningGateway]:
+    """Run a gateway with the filled registry; `page_size` is that of the list of tools of MCP."""
     with (
-        serve(servers, folder, PROGRAMS="/bin/echo", FILE_FOLDERS="/srv") as running,
+        serve(
+            servers, folder, PROGRAMS="/bin/echo", FILE_FOLDERS="/srv", MCP_PAGE_SIZE=str(page_size)
+        ) as running,
         running.client() as admin,
     ):
 
@@ -125,6 +127,13 @@ def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             statuses = list(threads.map(register, sources()))
         # Some torture documents are no documents, and are rejected.
         assert statuses.count(201) > len(statuses) * 0.9
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    """An admin of a gateway with the filled registry."""
+    with filled_gateway(servers, tmp_path_factory.mktemp("models")) as running, running.client() as admin:
         yield admin
 
 

@@ -23,6 +23,8 @@ HERE = Path(__file__).parent / "mcp"
 PYTHON = ("mcp2/auto", "mcp2/legacy", "mcp2/2026-07-28", "mcp1", "fastmcp", "langchain-mcp")
 TYPESCRIPT = ("ts1", "ts2/legacy", "ts2/auto", "ts2/pinned", "ai-sdk")
 CLIENTS = (*PYTHON, *TYPESCRIPT)
+ERAS = ("legacy", "auto", "modern")
+"""The modes of the Inspector."""
 NO_UNKNOWN = ("langchain-mcp", "ai-sdk")
 """Clients that look a tool up in their own list before they call it."""
 
@@ -49,6 +51,12 @@ def registry(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             "key": {"kind": "api_key", "value": "canary-key"},
             "login": {"kind": "basic", "username": "user", "password": "canary-password"},
             "token": {"kind": "bearer", "token": "canary-token"},
+            "oauth": {
+                "kind": "oauth2",
+                "client_id": "client",
+                "client_secret": "canary-client",
+                "token_url": f"{site.url}/token",
+            },
         }.items():
             stored = admin.put(f"/providers/echo/credentials/{slot}", json=secret)
             assert stored.status_code < 300, stored.text
@@ -68,6 +76,19 @@ def run(client: str, url: str, key: str, calls: list[tuple[str, dict[str, Any]]]
             shutil.copy(HERE / name, folder)
         (Path(folder) / "node_modules").symlink_to(installed / "node_modules")
         return _output([str(node), str(Path(folder) / "client.js"), *arguments])
+
+
+def inspect(url: str, key: str, era: str, home: Path, *method: str) -> str:
+    """Return what the Inspector prints."""
+    program = required(install_mcp) / "node_modules" / ".bin" / "mcp-inspector"
+    command = [
+        str(required(install_node)), str(program), "--cli", url, "--transport", "http",
+        "--protocol-era", era, "--header", f"Authorization: Bearer {key}", *method,
+    ]  # fmt: skip
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
 
 
 def _output(command: list[str]) -> dict[str, Any]:
@@ -103,17 +124,27 @@ def test_each_client_calls_tools_of_the_registry(registry: Registry, client: str
     wrong = ("json_schema_2020_12_tool", {"unknown": 1})
     calls: list[tuple[str, dict[str, Any]]] = [
         ("echo_open", {}), ("echo_withKey", {}), ("echo_withLogin", {}), ("echo_withToken", {}),
+        ("echo_withOAuth", {}),
         ("fixture_" + wrong[0], wrong[1]), ("no_such_tool", {}),
     ]  # fmt: skip
     found = run(client, url, registry.gateway.key, calls)
     assert {"echo_open", "echo_withKey", "fixture_test_simple_text"} <= set(found["tools"])
     *good, invalid, unknown = found["results"]
-    assert [one[0] for one in good] == [False] * 4, good
+    assert [one[0] for one in good] == [False] * 5, good
     assert "unknown" in json.dumps(invalid)
     assert client == "langchain-mcp" or invalid[0] in (True, "raised")
     assert unknown[0] in (True, "raised")
     assert client in NO_UNKNOWN or "no_such_tool" in json.dumps(unknown)
     assert "canary" not in json.dumps(found)
+    assert not any(
+        f"token-{number}" in json.dumps(found) for number in range(1, registry.upstream.tokens + 1)
+    )
+    sent = [
+        dict(one["headers"]).get("Authorization")
+        for one in registry.upstream.requests
+        if one["path"] == "/echo/oauth"
+    ]
+    assert sent[-1] == f"Bearer token-{registry.upstream.tokens}"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -131,20 +162,12 @@ def test_each_client_uses_a_large_catalogue_by_the_meta_tools(registry: Registry
     assert called == [False, [["text", "This is a simple text response for testing."]]]
 
 
-@pytest.mark.parametrize("era", ["legacy", "auto", "modern"])
+@pytest.mark.parametrize("era", ERAS)
 def test_the_inspector_finds_no_fault_in_the_list(registry: Registry, tmp_path: Path, era: str) -> None:
-    program = required(install_mcp) / "node_modules" / ".bin" / "mcp-inspector"
-    command = [
-        str(required(install_node)), str(program), "--cli", f"{registry.gateway.url}/mcp/all", "--transport", "http",
-        "--protocol-era", era, "--header", f"Authorization: Bearer {registry.gateway.key}",
-    ]  # fmt: skip
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    gateway = registry.gateway
     for method in (
         ["--method", "tools/list", "--strict"],
         ["--method", "tools/call", "--tool-name", "fixture_test_simple_text"],
     ):
-        done = subprocess.run(
-            [*command, *method], capture_output=True, text=True, timeout=60, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        assert "fixture_test_simple_text" in done.stdout or "simple text response" in done.stdout
+        shown = inspect(f"{gateway.url}/mcp/all", gateway.key, era, tmp_path, *method)
+        assert "fixture_test_simple_text" in shown or "simple text response" in shown

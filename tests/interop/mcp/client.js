@@ -33,7 +33,13 @@ if (kind === "ai-sdk") {
   close = () => made.close();
 } else {
   const made = await official(kind, mode);
-  names = (await made.listTools()).tools.map((tool) => tool.name);
+  names = [];
+  let cursor;
+  do {
+    const page = await made.listTools(cursor ? { cursor } : {});
+    names.push(...page.tools.map((tool) => tool.name));
+    cursor = page.nextCursor;
+  } while (cursor);
   call = (name, input) => made.callTool({ name, arguments: input });
   close = () => made.close();
 }

@@ -30,6 +30,16 @@ async def _call_all(call, calls):
     return results
 
 
+async def _all_pages(page):
+    tools, cursor = [], None
+    while True:
+        found = await page(cursor)
+        tools += found.tools
+        cursor = getattr(found, "nextCursor", None) or getattr(found, "next_cursor", None)
+        if not cursor:
+            return tools
+
+
 async def _version_1(url, headers, calls):
     from mcp import ClientSession
     from mcp.client.streamable_http import streamablehttp_client
@@ -39,7 +49,7 @@ async def _version_1(url, headers, calls):
         ClientSession(read, write) as session,
     ):
         await session.initialize()
-        tools = (await session.list_tools()).tools
+        tools = await _all_pages(lambda cursor: session.list_tools(cursor=cursor))
         return [tool.name for tool in tools], await _call_all(session.call_tool, calls)
 
 
@@ -52,7 +62,7 @@ async def _version_2(url, headers, calls, mode):
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
-        tools = (await client.list_tools()).tools
+        tools = await _all_pages(lambda cursor: client.list_tools(cursor=cursor))
         return [tool.name for tool in tools], await _call_all(client.call_tool, calls)
 
 

@@ -19,14 +19,14 @@ from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
 TOOLSET: Final = "conformance"
-_PNG: Final = base64.b64decode(
+PNG: Final = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 )
-_WAV: Final = b"RIFF\x26\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x02\x00\x00\x00\x80\x80"
+WAV: Final = b"RIFF\x26\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x40\x1f\x00\x00\x01\x00\x08\x00data\x02\x00\x00\x00\x80\x80"
 _BODIES: Final[dict[str, tuple[int, str, bytes]]] = {
     "test_simple_text": (200, "text/plain", b"This is a simple text response for testing."),
-    "test_image_content": (200, "image/png", _PNG),
-    "test_audio_content": (200, "audio/wav", _WAV),
+    "test_image_content": (200, "image/png", PNG),
+    "test_audio_content": (200, "audio/wav", WAV),
     "test_embedded_resource": (200, "application/pdf", b"%PDF-1.4 an embedded resource"),
     "test_error_handling": (500, "text/plain", b"This tool intentionally returns an error for testing"),
     "json_schema_2020_12_tool": (200, "application/json", b"{}"),
