@@ -19,6 +19,8 @@ from tests.interop.test_manual_models import filled_gateway
 from tests.interop.test_mcp_clients import CLIENTS, ERAS, inspect, run
 
 PAGE_SIZE = 100
+READ_MORE = "read_more"
+"""The tool of the gateway itself that reads the rest of a result."""
 NOT_OFFERED = "It is not offered to agents"
 _STRING = {"type": "string"}
 ODD_INPUTS: dict[str, Any] = {
@@ -124,8 +126,8 @@ def catalogue(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                     if note.startswith(NOT_OFFERED):
                         reasons[operation["name"]] = note
         tools = {tool["name"]: tool["agent_name"] for tool in all_items(admin, "/tools")}
-        offered = sorted(agent_name for name, agent_name in tools.items() if name not in reasons)
-        yield Catalogue(gateway, offered, reasons)
+        offered = [agent_name for name, agent_name in tools.items() if name not in reasons]
+        yield Catalogue(gateway, sorted([*offered, READ_MORE]), reasons)
 
 
 def test_only_tools_beyond_repair_are_not_offered(catalogue: Catalogue) -> None:
