@@ -22,7 +22,7 @@ from app.errors import ResponseTooLarge
 from app.json_schema.repair import Repair
 from app.outbound.body_text import body_text
 from app.outbound.charsets import charset_of
-from app.outbound.framing import is_json
+from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
 from app.streaming.connection import Headers, ResponseWriter, until_disconnected
 from app.streaming.event_formats import event_format
@@ -227,7 +227,8 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
         with contextlib.suppress(orjson.JSONDecodeError):
             orjson.loads(body)
             return body
-    text = body_text(body, media_type)
+    # With a content coding that is not known, `media` is not that of the bytes: they are binary.
+    text = body_text(body, media_type) if not media or is_textual(media) else None
     if text is None:
         coded = base64.b64encode(body).decode()
         return orjson.dumps({"media_type": media or "application/octet-stream", "base64": coded})

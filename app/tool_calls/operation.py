@@ -60,16 +60,22 @@ class ToolCallsResponse(BaseModel):
     cut: str | None = Field(description="Why the model's output was cut; null where it was not.")
 
 
+_EVENTS: Final = (
+    'event: result\ndata: {"id":"call_1","name":"library_searchBooks","is_error":false}\n\n'
+    'event: end\ndata: {"format":"openai-chat","messages":[]}\n\n'
+)
+_LINES: Final = (
+    '{"result":{"id":"call_1","name":"library_searchBooks","is_error":false}}\n'
+    '{"end":{"format":"openai-chat","messages":[]}}\n'
+)
+
+
 class ToolCallsEvents(RootModel[str]):
     """`result` for each call as soon as it has ended: an entry of `results` with its `message`; then `end`
     with the whole response, or `error` with a problem. As lines of JSON, each is the member of an object.
     """
 
-    root: str = Field(
-        examples=[
-            'event: result\ndata: {"id":"call_1","is_error":false}\n\nevent: end\ndata: {"messages":[]}\n\n'
-        ]
-    )
+    root: str = Field(examples=[_EVENTS])
 
 
 _COMPONENTS: Final[tuple[type[BaseModel], ...]] = (
@@ -123,8 +129,8 @@ def tool_calls_operation(*, toolset: bool) -> dict[str, Any]:
                         "schema": _reference(ToolCallsResponse),
                         "examples": RESPONSE_EXAMPLES,
                     },
-                    "text/event-stream": {"schema": _reference(ToolCallsEvents)},
-                    "application/x-ndjson": {"schema": _reference(ToolCallsEvents)},
+                    "text/event-stream": {"schema": _reference(ToolCallsEvents), "example": _EVENTS},
+                    "application/x-ndjson": {"schema": _reference(ToolCallsEvents), "example": _LINES},
                 },
             },
             **{str(status): response for status, response in responses.items()},

@@ -114,7 +114,7 @@ def test_a_protocol_without_its_library_names_the_extra_to_install() -> None:
 
 
 # Words that have other meanings as well; where they stand tells which.
-AMBIGUOUS = {"http", "text", "file", "ws"}
+AMBIGUOUS = {"http", "text", "file", "ws", "mcp"}
 OTHER_MEANINGS = {
     ("calls/masking.py", "grpc"): "a media type",
     ("outbound/framing.py", "graphql"): "a media type",
