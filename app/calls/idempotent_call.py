@@ -192,6 +192,7 @@ def _serialise_result(result: Result) -> bytes:
         "headers": result.headers,
         "media_type": result.media_type,
         "masked": result.is_masked,
+        "content_blocks": result.has_content_blocks,
     }
     return _serialise(head, result.body or b"")
 
@@ -227,6 +228,7 @@ def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
             media_type=outcome["media_type"],
             body=body,
             is_masked=outcome["masked"],
+            has_content_blocks=outcome.get("content_blocks", False),
         )
     if outcome["kind"] == "error":
         context.replay(outcome["status"], response_bytes=0)

@@ -8,7 +8,7 @@ import orjson
 from app import exact_json
 from app.mcp_server.jsonrpc import OWN_PREFIX
 from app.mcp_server.tool_lists import RenderedTool
-from app.tool_results import Media, ModelResult
+from app.tool_results import Media, ModelResult, TextResource, describe_media
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that models are shown; hosts reject others."""
@@ -41,10 +41,7 @@ def call_result(
             texts = [deviation, result.text]
     elif result.body is not None and not is_error and len(result.body) <= structured_max:
         structured = _fragment(result.body, is_modern=is_modern)
-    content: list[Any] = [{"type": "text", "text": text} for text in texts]
-    blocks = (_media(media, resource_url) for media in result.media)
-    content += [block for block in blocks if block is not None]
-    value: dict[str, Any] = {"content": content, "isError": is_error}
+    value: dict[str, Any] = {"content": _content(result, texts, resource_url), "isError": is_error}
     if structured is not None:
         value["structuredContent"] = structured
     meta = _meta(result)
@@ -54,6 +51,32 @@ def call_result(
     if meta:
         value["_meta"] = meta
     return exact_json.dumps(value)
+
+
+def _content(result: ModelResult, texts: list[str], url: str | None) -> list[Any]:
+    """Return the content: that of an MCP server in its order, then the notes; else texts, media."""
+    parts: list[Any] = [*texts, *result.media]
+    if result.parts:
+        parts = [*result.parts, *([f"Note: {note}" for note in result.notes])]
+    content = []
+    for part in parts:
+        block = _block(part, url)
+        if block is None and result.parts:
+            block = _block(describe_media(part), url)
+        if block is not None:
+            content.append(block)
+    return content
+
+
+def _block(part: str | Media | TextResource, url: str | None) -> dict[str, Any] | None:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, TextResource):
+        resource = {"uri": part.uri, "text": part.text}
+        if part.media_type:
+            resource["mimeType"] = part.media_type
+        return {"type": "resource", "resource": resource}
+    return _media(part, url)
 
 
 def _meta(result: ModelResult) -> dict[str, Any]:
@@ -94,13 +117,16 @@ def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
 
 def _media(media: Media, url: str | None) -> dict[str, Any] | None:
     kind = media.media_type.partition(";")[0].strip().lower()
-    if kind in IMAGES:
+    if kind in IMAGES and not media.uri:
         return {"type": "image", "data": _base64(media), "mimeType": kind}
-    if kind.startswith("audio/"):
+    if kind.startswith("audio/") and not media.uri:
         return {"type": "audio", "data": _base64(media), "mimeType": kind}
     if url is None:
         return None
-    return {"type": "resource", "resource": {"uri": url, "mimeType": kind, "blob": _base64(media)}}
+    return {
+        "type": "resource",
+        "resource": {"uri": media.uri or url, "mimeType": kind, "blob": _base64(media)},
+    }
 
 
 def _base64(media: Media) -> str:

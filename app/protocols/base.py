@@ -88,6 +88,8 @@ class Result:
     """Whether events of kind `text` are pieces of one text, split at arbitrary points."""
     is_masked: bool = False
     """Whether a secret of the call was masked in the part that has been read so far."""
+    has_content_blocks: bool = False
+    """Whether the body (of events: the last one) is a block of MCP, or a list of them."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:

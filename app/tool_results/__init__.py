@@ -1,7 +1,8 @@
 """Results of calls in the form that a model reads: text, JSON and media, within a budget."""
 
+from app.tool_results.bodies import describe_media
 from app.tool_results.continuations import ContinuationStore
-from app.tool_results.model import Media, ModelResult, ResultBudget, ResultFormat
+from app.tool_results.model import Media, ModelResult, ResultBudget, ResultFormat, TextResource
 from app.tool_results.problems import error_result
 from app.tool_results.projection import check_fields
 from app.tool_results.reader import read_response, read_result
@@ -13,7 +14,9 @@ __all__ = [
     "ModelResult",
     "ResultBudget",
     "ResultFormat",
+    "TextResource",
     "check_fields",
+    "describe_media",
     "error_result",
     "read_continuation",
     "read_response",

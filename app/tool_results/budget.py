@@ -42,7 +42,7 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
 
     `text` gets no notes here. It takes about 100 us per KiB of JSON that is cut or projected.
     """
-    if read.media:
+    if read.media and not read.parts:
         return [], None
     # The notes so far are written again once the text is within the budget.
     read.text, read.content = read.content or read.text, ""
@@ -50,6 +50,7 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
     is_small = limit is None or len(read.text.encode()) <= limit
     if is_small and not budget.fields and budget.format in (None, "json"):
         return [], None
+    read.parts = ()
     room = None if limit is None else max(limit - _NOTES_BYTES, limit // 2)
     notes: list[str] = []
     value: Any = None

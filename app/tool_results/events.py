@@ -1,5 +1,6 @@
 """Responses that consist of events, collected to one result within limits."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
@@ -9,6 +10,7 @@ import orjson
 from app.errors import ResponseTooLarge, UpstreamError, UpstreamTimeout
 from app.outbound.framing import EVENT_MEDIA_TYPES, StreamEvent, parse_events
 from app.protocols.base import Result
+from app.tool_results.content_blocks import read_blocks
 from app.tool_results.model import ModelResult
 
 MAX_COLLECTED: Final = 16 << 20
@@ -61,6 +63,9 @@ async def collect_events(
         return read, whole, cut
     if not text.strip():
         return ModelResult(f"(no events, HTTP {result.status})"), whole, None
+    if result.has_content_blocks:
+        # The others are reports of progress, which `on_event` got.
+        return await asyncio.to_thread(read_blocks, pieces[-1]), whole, None
     return ModelResult(text, body=_as_json(pieces)), whole, None
 
 

@@ -11,10 +11,20 @@ MIN_BYTES: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """An image, a sound or other binary content."""
+    """An image, a sound or other binary content; `uri` is that of a resource, "" for other content."""
 
     media_type: str
     data: bytes = field(repr=False)
+    uri: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TextResource:
+    """A resource of an MCP server whose content is text; `media_type` is "" where it is unknown."""
+
+    uri: str
+    media_type: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,10 @@ class ModelResult:
     is_error: bool = False
     body: bytes | None = field(default=None, repr=False)
     media: tuple[Media, ...] = ()
+    parts: tuple[str | Media | TextResource, ...] = field(default=(), repr=False)
+    """The content of an MCP server in its order, for clients that take such content: the same as `text`
+    without notes, and `media`. Empty for other results, and where the text was cut.
+    """
     notes: tuple[str, ...] = ()
     """Sentences about repairs, cuts and how to get the rest; they are part of `text`, too."""
     continuation: str | None = None

@@ -8,6 +8,7 @@ from app.calls.following import PAGES_HEADER
 from app.errors import GatewayError, ResponseTooLarge
 from app.protocols.base import Result
 from app.tool_results.bodies import read_body
+from app.tool_results.content_blocks import read_blocks
 from app.tool_results.continuations import ContinuationStore, Source
 from app.tool_results.events import MAX_COLLECTED, OnEvent, collect_events, events_of
 from app.tool_results.model import ModelResult, ResultBudget
@@ -110,6 +111,8 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
 
 
 async def _read_body(body: bytes, result: Result) -> ModelResult:
+    if result.has_content_blocks:
+        return await asyncio.to_thread(read_blocks, body) if len(body) > _INLINE_BYTES else read_blocks(body)
     coding = ", ".join(value for name, value in result.headers if name == "Content-Encoding")
     if len(body) > _INLINE_BYTES:
         return await asyncio.to_thread(

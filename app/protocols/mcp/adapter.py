@@ -21,7 +21,13 @@ from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered,
 from app.protocols.mcp.calls import McpCall, send_request
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server
 from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
-from app.protocols.mcp.results import input_methods, resource_value, tool_error_value, tool_value
+from app.protocols.mcp.results import (
+    has_content_blocks,
+    input_methods,
+    resource_value,
+    tool_error_value,
+    tool_value,
+)
 from app.protocols.mcp.server import ErrorReply
 from app.protocols.mcp.session_pool import SessionPool
 from app.protocols.shared.programs import ProgramRules
@@ -91,7 +97,7 @@ class McpAdapter(ChecksUpstream):
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )
         if call.stream_deadline is None:
-            return value_result(self._value(await pending, sent), call)
+            return self._result(await pending, sent, call)
         task = asyncio.create_task(pending)
         # Where the client disconnects early, the exception is never retrieved.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -159,6 +165,12 @@ class McpAdapter(ChecksUpstream):
             error.detail += _refusals(sent)
             raise
 
+    def _result(self, answer: Any, sent: "McpCall", call: Call[McpTarget]) -> Result:
+        """Return the result for the answer of the server, as `_value` reads it."""
+        result = value_result(self._value(answer, sent), call)
+        result.has_content_blocks = call.target.uri is None and has_content_blocks(answer)
+        return result
+
     def _value(self, result: dict[str, Any], sent: "McpCall") -> Any:
         """Return the value of a result; raise UpstreamRejected for that of a tool that failed."""
         if result.get("resultType") == "input_required" or "inputRequests" in result:
@@ -190,16 +202,16 @@ class McpAdapter(ChecksUpstream):
             await asyncio.gather(pending, return_exceptions=True)
             raise
         if pending.done() and not sent.progress:
-            final = value_result(self._value(pending.result(), sent), call)
+            final = self._result(pending.result(), sent, call)
             check_size(len(final.body or b""), call.limits.event_bytes)
             return final
-        events = self._events(pending, sent, call)
-        result = Result(status=200, headers=[], media_type=JSON, body=None, events=events)
+        result = Result(status=200, headers=[], media_type=JSON, body=None)
+        result.events = self._events(pending, sent, call, result)
         result.close_with(partial(_cancel, pending))
         return result
 
     async def _events(
-        self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call[McpTarget]
+        self, pending: "asyncio.Task[Any]", sent: "McpCall", call: Call[McpTarget], result: Result
     ) -> AsyncGenerator[StreamEvent, None]:
         deadline = call.stream_deadline or call.deadline
         try:
@@ -208,8 +220,9 @@ class McpAdapter(ChecksUpstream):
                     yield StreamEvent(sent.progress.popleft(), name="progress")
                 with time_limit(deadline, "The MCP server's tool did not end in its time."):
                     await sent.wait_for_progress(pending)
-            final = value_result(self._value(pending.result(), sent), replace(call, stream_deadline=None))
+            final = self._result(pending.result(), sent, replace(call, stream_deadline=None))
             check_size(len(final.body or b""), call.limits.event_bytes)
+            result.has_content_blocks = final.has_content_blocks
             yield StreamEvent(final.body or b"", "json")
         finally:
             pending.cancel()

@@ -8,6 +8,7 @@ import orjson
 
 _METHOD: Final = re.compile(r"[A-Za-z0-9_/.-]{1,64}")
 _MAX_METHODS: Final = 20
+_BLOCKS: Final = frozenset({"image", "audio", "resource"})
 
 
 def tool_value(result: dict[str, Any]) -> Any:
@@ -24,6 +25,13 @@ def tool_value(result: dict[str, Any]) -> Any:
         return structured
     values = [_item(item) for item in result.get("content") or []]
     return values[0] if len(values) == 1 else values
+
+
+def has_content_blocks(result: Any) -> bool:
+    """Return whether the value of a `CallToolResult` is content with images, sounds or resources."""
+    if not isinstance(result, dict) or result.get("structuredContent") is not None:
+        return False
+    return any(item.get("type") in _BLOCKS for item in result.get("content") or [])
 
 
 def resource_value(result: dict[str, Any]) -> Any:

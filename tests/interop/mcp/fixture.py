@@ -54,6 +54,15 @@ _JSON_SCHEMA: Final[dict[str, Any]] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
+_MIXED: Final = "test_multiple_content_types"
+_CONTENT: Final[list[dict[str, Any]]] = [
+    {"type": "text", "text": "Multiple content types test:"},
+    {"type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"},
+    {
+        "type": "resource",
+        "resource": {"uri": "test://mixed", "mimeType": "application/json", "text": '{"test": "data"}'},
+    },
+]
 _NO_INPUTS: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -70,19 +79,46 @@ def _application() -> web.Application:
         status, kind, body = _BODIES[name]
         return web.Response(status=status, body=body, content_type=kind)
 
+    async def mcp(request: web.Request) -> web.StreamResponse:
+        """Answer as an MCP server of 2025-11-25 without sessions, whose one tool has content of three types."""
+        message = await request.json()
+        if "id" not in message:
+            return web.Response(status=202)
+        results: dict[str, dict[str, Any]] = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "mixed", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": _MIXED, "inputSchema": _NO_INPUTS}]},
+            "tools/call": {"content": _CONTENT},
+        }
+        answer: dict[str, Any] = {"error": {"code": -32601, "message": "Method not found"}}
+        if message["method"] in results:
+            answer = {"result": results[message["method"]]}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], **answer})
+
     application = web.Application()
+    application.router.add_post("/mcp", mcp)
     application.router.add_get("/{name}", respond)
     return application
 
 
 def _manual(url: str) -> dict[str, Any]:
     def tool(name: str) -> dict[str, Any]:
-        template = {"call_template_type": "http", "url": f"{url}/{name}"}
+        template: dict[str, Any] = {"call_template_type": "http", "url": f"{url}/{name}"}
+        if name == _MIXED:
+            server = {"transport": "http", "url": f"{url}/mcp"}
+            template = {
+                "call_template_type": "mcp",
+                "config": {"mcpServers": {"mixed": server}},
+                "tool_name": name,
+            }
         inputs = _JSON_SCHEMA if name == "json_schema_2020_12_tool" else _NO_INPUTS
         description = f"The tool {name} of the conformance suites."
         return {"name": name, "description": description, "inputs": inputs, "tool_call_template": template}
 
-    tools = [*map(tool, _BODIES), tool("test_tool_with_progress")]
+    tools = [*map(tool, _BODIES), tool(_MIXED), tool("test_tool_with_progress")]
     return {"utcp_version": "1.0.1", "manual_version": "1.0.0", "tools": tools}
 
 
