@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.mcp_server.jsonrpc import LEGACY, MODERN, SERVED
 from app.schemas import problem_responses
 
-_PROBLEMS: Final = (401, 403, 404, 408, 413, 415, 503)
+_PROBLEMS: Final = (401, 403, 404, 413, 415, 503)
 _DESCRIPTION: Final = f"""\
 A server of the Model Context Protocol over HTTP, revision {MODERN}, and, by a handshake without sessions,
 {", ".join(LEGACY)}. Clients of MCP use it with this URL and an API key as `Authorization: Bearer`; the
@@ -59,7 +59,10 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
     """Return the operation of `/mcp`, or of a toolset; it refers to `mcp_components` and Problem."""
     schema = {"$ref": "#/components/schemas/McpResponse"}
     message: dict[str, Any] = {"schema": schema, "example": _ERROR}
-    errors = {str(status): response for status, response in problem_responses(*_PROBLEMS).items()}
+    # Invalid messages have errors of JSON-RPC, and query parameters are ignored.
+    errors = {
+        str(status): response for status, response in problem_responses(*_PROBLEMS).items() if status != 422
+    }
     errors["404"]["content"]["application/json"] = message
     errors["404"]["description"] = "The toolset or the method is unknown."
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

@@ -70,19 +70,25 @@ _LINES: Final = (
 )
 
 
-class ToolCallsEvents(RootModel[str]):
-    """`result` for each call as soon as it has ended: an entry of `results` with its `message`; then `end`
-    with the whole response, or `error` with a problem. As lines of JSON, each is the member of an object.
+_EVENT_TYPES: Final = (
+    "Events of type `result`, for each call as soon as it has ended: an entry of `results` with its "
+    "`message`; then `end` with the whole response, or `error` with a problem."
+)
+
+
+class ToolCallsLines(RootModel[str]):
+    """Lines of JSON: objects with the member `result`, for each call as soon as it has ended: an entry of
+    `results` with its `message`; then one with `end`, the whole response, or `error`, a problem.
     """
 
-    root: str = Field(examples=[_EVENTS])
+    root: str = Field(examples=[_LINES])
 
 
 _COMPONENTS: Final[tuple[type[BaseModel], ...]] = (
     ToolCallsBody,
     ToolCallResult,
     ToolCallsResponse,
-    ToolCallsEvents,
+    ToolCallsLines,
 )
 
 
@@ -129,8 +135,8 @@ def tool_calls_operation(*, toolset: bool) -> dict[str, Any]:
                         "schema": _reference(ToolCallsResponse),
                         "examples": RESPONSE_EXAMPLES,
                     },
-                    "text/event-stream": {"schema": _reference(ToolCallsEvents), "example": _EVENTS},
-                    "application/x-ndjson": {"schema": _reference(ToolCallsEvents), "example": _LINES},
+                    "text/event-stream": {"schema": {"description": _EVENT_TYPES}, "example": _EVENTS},
+                    "application/x-ndjson": {"schema": _reference(ToolCallsLines), "example": _LINES},
                 },
             },
             **{str(status): response for status, response in responses.items()},
@@ -193,7 +199,7 @@ _HEADERS: Final = [
         "Prefer",
         "header",
         "`repair=off|safe|on` (RFC 7240): which repairs arguments get that are not valid.",
-        {"type": "string", "maxLength": 1000, "examples": ["repair=safe"]},
+        {"type": "string", "examples": ["repair=safe"]},
     ),
     _parameter(
         "Idempotency-Key",

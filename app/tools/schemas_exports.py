@@ -12,7 +12,7 @@ from app.search import MAX_QUERY_LENGTH
 from app.tool_schemas.dialects import Format, Strict
 from app.tools.schemas import ToolHits
 
-MAX_NAMES = 1_000
+MAX_NAMES = 200
 MAX_TOOLS = 10_000
 SEARCH_LIMIT = 10
 LIST_LIMIT = 1_000

@@ -290,6 +290,22 @@ def _any_upstream_status_in_a_toolset(provoker: Provoker, request: ContractReque
         )
 
 
+def _unknown_method_and_no_events(provoker: Provoker, request: ContractRequest) -> None:
+    """Send a method that MCP does not have, and one whose events the client does not accept."""
+    version = "2026-07-28"
+    prefix = "io.modelcontextprotocol/"
+    meta = {f"{prefix}protocolVersion": version, f"{prefix}clientCapabilities": {}}
+    for method in ("tools/unknown", "subscriptions/listen"):
+        message = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": {"_meta": meta, "notifications": {}},
+        }
+        headers = {"MCP_Protocol_Version": version, "Mcp_Method": method, "Accept": "application/json"}
+        provoker.client.send(_with_json(request, message).with_headers(**headers))
+
+
 def _with_json(request: ContractRequest, body: object) -> ContractRequest:
     return replace(request, content=json.dumps(body).encode())
 
@@ -308,6 +324,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "explainAccess": _explained_key_of_another,
     "getApprovalResult": _result_before_the_decision,
     "live": _unknown_host,
+    "mcp": _unknown_method_and_no_events,
     "previewProvider": _previewed_name_is_taken,
     "ready": _unknown_host,
     "refreshProvider": _without_source,
@@ -315,6 +332,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "rejectApproval": _decided_already,
     "revokeKey": _own_key,
     "rotateKey": _key_of_another,
+    "toolsetMcp": _unknown_method_and_no_events,
     "updateKey": _expiry_in_the_past,
 }
 """By operation, for statuses that depend on what the operation does."""
