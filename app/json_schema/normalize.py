@@ -5,6 +5,7 @@ The reference clients (utcp 1.2, @utcp/sdk 1.1) reject a whole manual for one bo
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from app.text import MAX_DEPTH, clean_text
 
 Schema = dict[str, Any]
 
+DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
 _SYNONYMS: Final = {
     "int": "integer", "long": "integer", "float": "number", "double": "number", "bool": "boolean",
@@ -57,6 +59,7 @@ _NOT_2020_12: Final = frozenset({
     "$id", "id", "$recursiveRef", "$recursiveAnchor", "$vocabulary", "nullable", "xml", "externalDocs",
     "discriminator", "x-mcp-header",
 })  # fmt: skip
+_ANCHOR: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
 _DROP: Final = object()
 
 
@@ -74,14 +77,15 @@ class _Form:
     renames_definitions: bool = False
 
 
-_STORED: Final = _Form()
+# UTCP clients know no anchors, so a reference never needs one; they stay for clients that show the schema.
+_STORED: Final = _Form(dropped=_DROPPED - {"$anchor"})
 _PUBLISHED: Final = _Form(publish=True)
 _VERBATIM: Final = _Form(dropped=_NOT_2020_12, drops_extensions=False, renames=True)
 
 
 def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]]:
     """Return a schema of any dialect as valid JSON Schema 2020-12 whose references all resolve, and notes on
-    references that were dropped.
+    references that were dropped. `$schema` of 2020-12 at the root, and `$anchor`, stay.
 
     Raises InvalidDocument (with the pointer `at`) for a value that is not a schema, or is nested deeper than
     `MAX_DEPTH`.
@@ -96,7 +100,9 @@ def normalize_schema(raw: Any, *, at: str = "") -> tuple[Schema, tuple[str, ...]
         errors = [FieldError(at, f"At most {MAX_DEPTH} levels.")]
         raise InvalidDocument("The schema is nested too deeply", errors=errors) from None
     base = raw.get("$id") if isinstance(raw, dict) else None
-    lost = drop_dangling(schema, base=base if isinstance(base, str) else "")
+    lost = drop_dangling(schema, base=base if isinstance(base, str) else "", keeps_anchors=False)
+    if isinstance(raw, dict) and raw.get("$schema") == DIALECT:
+        schema = {"$schema": DIALECT, **schema}
     return schema, tuple(f"The reference {ref} cannot be resolved and was dropped." for ref in lost)
 
 
@@ -197,6 +203,8 @@ def _keyword(key: str, value: Any, depth: int, *, form: _Form) -> Any:
         return _KEYWORDS[key](value)
     if value is None or key in form.dropped or (form.drops_extensions and key.startswith("x-")):
         return _DROP
+    if key == "$anchor" and form.drops_extensions:
+        return _anchor(value)
     if key in MAPS:
         if not isinstance(value, dict):
             return _DROP
@@ -243,6 +251,10 @@ def _text(value: Any) -> Any:
     return (
         clean_text(value) if isinstance(value, str) else str(value) if _number(value) is not _DROP else _DROP
     )
+
+
+def _anchor(value: Any) -> Any:
+    return value if isinstance(value, str) and _ANCHOR.fullmatch(value) else _DROP
 
 
 def _string(value: Any) -> Any:

@@ -33,10 +33,11 @@ def resolve(root: Any, reference: str) -> Any:
     return node
 
 
-def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
+def drop_dangling(root: Schema, *, base: str = "", keeps_anchors: bool = True) -> list[str]:
     """Remove, in place, each `$ref` that points to no schema in `root`; return those references.
 
-    A reference to the document's own `$id` (`base`) becomes local. One to an `$anchor` stays.
+    A reference to the document's own `$id` (`base`) becomes local. With `keeps_anchors`
+    one to an `$anchor` stays.
     """
     lost: dict[str, None] = {}
     prefix = base.partition("#")[0]
@@ -47,7 +48,7 @@ def drop_dangling(root: Schema, *, base: str = "") -> list[str]:
             continue
         if prefix and reference.startswith(prefix + "#"):
             reference = node["$ref"] = reference[len(prefix) :]
-        if reference[1:] not in anchors and not _resolves(root, reference):
+        if not (keeps_anchors and reference[1:] in anchors) and not _resolves(root, reference):
             lost[reference] = None
             del node["$ref"]
     return list(lost)

@@ -232,3 +232,19 @@ class TestReferences:
 def test_what_should_hold_schemas_and_does_not_harms_nothing(nothing):
     schema = {"properties": nothing, "$defs": nothing, "items": nothing, "not": {"$ref": "#/$defs/lost"}}
     assert drop_dangling(schema) == ["#/$defs/lost"]
+
+
+def test_the_dialect_at_the_root_and_anchors_stay_and_utcp_manuals_have_neither() -> None:
+    raw = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"a": {"$anchor": "here", "type": "string"}, "b": {"$anchor": "not an anchor"}},
+        "properties": {"x": {"$ref": "#/$defs/a"}, "y": {"$ref": "#here"}, "z": {"$schema": "inner"}},
+    }
+    schema, notes = normalize_schema(raw)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$defs"] == {"a": {"$anchor": "here", "type": "string"}, "b": {}}
+    assert schema["properties"] == {"x": {"$ref": "#/$defs/a"}, "y": {}, "z": {}}
+    assert notes == ("The reference #here cannot be resolved and was dropped.",)
+    published = publishable(schema)
+    assert "$schema" not in published
+    assert published["$defs"] == {"a": {"type": "string"}, "b": {}}
