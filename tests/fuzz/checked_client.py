@@ -70,7 +70,12 @@ class CheckedClient:
             self.findings.append(f"{where}: the status is not documented: {response.body[:300]!r}")
         if response.status < 400 or operation.method == "HEAD":
             return
-        if response.headers.get("content-type") != "application/problem+json":
+        media_type = response.headers.get("content-type", "")
+        if media_type == "application/json" and operation.documents_error_of(response.status, media_type):
+            # An error of JSON-RPC, which has its own members.
+            if not response.json()["error"].keys() >= {"code", "message"}:
+                self.findings.append(f"{where}: the error has no code or message")
+        elif media_type != "application/problem+json":
             self.findings.append(f"{where}: the error has no problem details")
         elif missing := {"type", "title", "status", "detail", "hint"} - response.json().keys():
             self.findings.append(f"{where}: the problem lacks {missing}")

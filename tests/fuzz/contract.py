@@ -66,6 +66,10 @@ class ContractOperation:
         """Return whether a response with this status is documented."""
         return str(status) in self.statuses or "default" in self.statuses
 
+    def documents_error_of(self, status: int, media_type: str) -> bool:
+        """Return whether an error with this status and media type is documented."""
+        return media_type in self.definition["responses"].get(str(status), {}).get("content", {})
+
 
 def operations_of(document: Mapping[str, Any]) -> dict[str, ContractOperation]:
     """Return all operations of an OpenAPI document by their ids, in the order of the document."""
