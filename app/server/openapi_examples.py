@@ -72,7 +72,10 @@ def add_examples(document: dict[str, Any]) -> None:
 def _add_to_request(operation: dict[str, Any], recorded: dict[str, Any]) -> None:
     for parameter in operation.get("parameters", ()):
         if parameter["name"] in recorded.get("parameters", {}):
-            parameter["example"] = recorded["parameters"][parameter["name"]]
+            example = recorded["parameters"][parameter["name"]]
+            # What was sent once is a list of one.
+            is_list = parameter["schema"].get("type") == "array" and not isinstance(example, list)
+            parameter["example"] = [example] if is_list else example
     for media_type, example in recorded.get("request", {}).items():
         _add(operation.get("requestBody", {}).get("content", {}).get(media_type), example)
 
