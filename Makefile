@@ -75,7 +75,7 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 	$(BIN)/python -m benchmarks.corpus.download
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
-	$(BIN)/python -m pytest tests/interop $(ARGS)
+	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
 
 conformance: $(DEV) ## Run the conformance suites of the Model Context Protocol against the gateway
 	$(BIN)/python -m pytest tests/interop/test_mcp_conformance.py $(ARGS)
