@@ -3,6 +3,7 @@
 The address of one of these pages is in `documentation_url` of every problem.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Request, Response
@@ -115,12 +116,12 @@ def _media(schema: type[BaseModel], markdown: str) -> dict[int | str, dict[str, 
 async def list_problem_types(request: Request, accept: Accept = None) -> Response:
     """Return what each problem type means, by status."""
     found = problem_types()
-    match _preferred(accept):
-        case "text/html":
-            return HTMLResponse(problems_html(found, _root(request)), headers=_HTML_HEADERS)
-        case "text/markdown":
-            return _markdown(problems_markdown(found))
-    return JSONResponse({"items": [one.as_json() for one in found]}, headers=_HEADERS)
+    return _represented(
+        accept,
+        html=lambda: problems_html(found, _root(request)),
+        markdown=lambda: problems_markdown(found),
+        value=lambda: {"items": [one.as_json() for one in found]},
+    )
 
 
 @router.get(
@@ -143,12 +144,12 @@ async def get_problem_type(
     found = types.get(slug)
     if found is None:
         raise not_found("There is no problem type of this name.", closest(slug, types, limit=3))
-    match _preferred(accept):
-        case "text/html":
-            return HTMLResponse(problem_html(found, _root(request)), headers=_HTML_HEADERS)
-        case "text/markdown":
-            return _markdown(problem_markdown(found))
-    return JSONResponse(found.as_json(), headers=_HEADERS)
+    return _represented(
+        accept,
+        html=lambda: problem_html(found, _root(request)),
+        markdown=lambda: problem_markdown(found),
+        value=found.as_json,
+    )
 
 
 @router.get(
@@ -161,12 +162,12 @@ async def get_problem_type(
 async def list_scopes(request: Request, accept: Accept = None) -> Response:
     """Return what each scope allows, and which operations need it."""
     found = scope_descriptions(request.app.openapi())
-    match _preferred(accept):
-        case "text/html":
-            return HTMLResponse(scopes_html(found, _root(request)), headers=_HTML_HEADERS)
-        case "text/markdown":
-            return _markdown(scopes_markdown(found))
-    return JSONResponse({"items": [one.as_json() for one in found]}, headers=_HEADERS)
+    return _represented(
+        accept,
+        html=lambda: scopes_html(found, _root(request)),
+        markdown=lambda: scopes_markdown(found),
+        value=lambda: {"items": [one.as_json() for one in found]},
+    )
 
 
 @router.get(
@@ -188,12 +189,12 @@ async def get_scope(
     found = scopes.get(scope)
     if found is None:
         raise not_found("There is no scope of this name.", closest(scope, SCOPES, limit=3))
-    match _preferred(accept):
-        case "text/html":
-            return HTMLResponse(scope_html(found, _root(request)), headers=_HTML_HEADERS)
-        case "text/markdown":
-            return _markdown(scope_markdown(found))
-    return JSONResponse(found.as_json(), headers=_HEADERS)
+    return _represented(
+        accept,
+        html=lambda: scope_html(found, _root(request)),
+        markdown=lambda: scope_markdown(found),
+        value=found.as_json,
+    )
 
 
 def install(app: FastAPI) -> None:
@@ -201,12 +202,16 @@ def install(app: FastAPI) -> None:
     app.include_router(router)
 
 
-def _preferred(accept: str | None) -> str:
-    return preferred(accept or "*/*", (_JSON, _HTML, _MARKDOWN))
-
-
-def _markdown(text: str) -> Response:
-    return PlainTextResponse(text, headers=_HEADERS, media_type=_MARKDOWN)
+def _represented(
+    accept: str | None, *, html: Callable[[], str], markdown: Callable[[], str], value: Callable[[], Any]
+) -> Response:
+    """Return the representation that the client prefers; JSON of `value` where it does not say."""
+    match preferred(accept or "*/*", (_JSON, _HTML, _MARKDOWN)):
+        case "text/html":
+            return HTMLResponse(html(), headers=_HTML_HEADERS)
+        case "text/markdown":
+            return PlainTextResponse(markdown(), headers=_HEADERS, media_type=_MARKDOWN)
+    return JSONResponse(value(), headers=_HEADERS)
 
 
 def _root(request: Request) -> str:
