@@ -148,7 +148,7 @@ TOOLSET_CALL_ROUTE = Route(
 def _check_preview(call: CallRequest) -> None:
     """Raise Forbidden where a preview would show preset arguments to a key that may not read them."""
     principal = call.principal
-    is_restricted = (principal.providers, principal.tags, principal.toolset) != (None, None, None)
+    is_restricted = principal.is_restricted or principal.toolset is not None
     if call.presets and (is_restricted or not principal.has_scope("providers:read")):
         raise Forbidden(
             "A preview of this call would show arguments that the toolset sets.",

@@ -258,7 +258,7 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
             "Call the tool with POST /toolsets/{name}/tools/{tool}/call, or change `toolsets` with PATCH "
             "/keys/{key_id}.",
         )
-    if principal.providers is None and principal.tags is None:
+    if not principal.is_restricted:
         return Check("restrictions", True, "The key is not restricted to providers or tags.")
     if principal.may_use(found.provider, found.registrar_tags):
         return Check("restrictions", True, "The tool is within the restrictions of the key.")

@@ -117,7 +117,7 @@ def permissions_of(principal: Principal) -> RegistrationPermissions:
     """Return the permissions that the scopes and restrictions of the API key grant."""
     return RegistrationPermissions(
         may_write_credentials=principal.has_scope(_SCOPE),
-        may_use_shared_secrets=principal.providers is None and principal.tags is None,
+        may_use_shared_secrets=not principal.is_restricted,
     )
 
 

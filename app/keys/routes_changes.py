@@ -43,11 +43,10 @@ class ChangeStreamView:
     async def select(self, rows: Sequence[Event]) -> Sequence[Event]:
         """See `StreamView`: a key restricted to providers or tags sees only its own events."""
         principal = self._principal
-        is_restricted = principal.providers is not None or principal.tags is not None
         return [
             row
             for row in rows
-            if not (is_restricted and row.actor != principal.key_id)
+            if not (principal.is_restricted and row.actor != principal.key_id)
             and all(getattr(row, column) == value for column, value in self._filters.items())
         ]
 

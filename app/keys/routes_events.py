@@ -34,7 +34,7 @@ async def list_audit_events(
     A key restricted to providers or tags sees only its own events.
     """
     actor = query.actor
-    if principal.providers is not None or principal.tags is not None:
+    if principal.is_restricted:
         if actor not in (None, principal.key_id):
             links.set(None)
             return EventPage.of(Page([], None, 0), [])

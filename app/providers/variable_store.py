@@ -116,7 +116,7 @@ class VariableStore:
     ) -> UUID | None:
         if provider is not None:
             return (await self.registry.visible_provider(session, provider, principal=principal)).id
-        if writes and (principal.providers is not None or principal.tags is not None):
+        if writes and principal.is_restricted:
             raise Forbidden(
                 "The API key is limited to certain providers; all providers share these variables."
             )
@@ -171,7 +171,7 @@ def _visible(principal: Principal) -> ColumnElement[bool]:
 
     The namespace is UTCP's prefix (`utcp.variables.candidates`): `my__gw_KEY` belongs to `my_gw`.
     """
-    if principal.providers is None and principal.tags is None:
+    if not principal.is_restricted:
         return true()
     plain = func.regexp_replace(col(Provider.name), r"[^A-Za-z0-9_]", "_", "g")
     prefix = func.replace(plain, "_", "__") + "_"

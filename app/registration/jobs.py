@@ -59,8 +59,7 @@ class ImportJobs:
         async with self.database.read_session() as session:
             row = await session.get(ImportJobRow, import_id)
         is_own = row is not None and row.owner.rpartition("/")[2] == principal.key_id
-        unlimited = principal.providers is None and principal.tags is None
-        if row is None or not (is_own or (unlimited and principal.has_scope("admin"))):
+        if row is None or not (is_own or (not principal.is_restricted and principal.has_scope("admin"))):
             raise NotFound(f"There is no import {import_id}.")
         if row.state == "running" and self._is_dead(row):
             died = Unavailable("The worker that ran this import has ended. Ask for it again.")

@@ -76,6 +76,13 @@ class Principal:
         """The providers that the key itself is restricted to, whether or not it is limited to toolsets."""
         return self.providers if self.toolsets is None else self.toolset_providers
 
+    @property
+    def is_restricted(self) -> bool:
+        """Whether there are restrictions to providers or tags. A key that is limited to toolsets may use no
+        providers, except at the addresses of these.
+        """
+        return self.providers is not None or self.tags is not None
+
     def has_scope(self, scope: str) -> bool:
         """Return whether the scope is held; `admin` holds all."""
         return scope in self.scopes or ADMIN in self.scopes

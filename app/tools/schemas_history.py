@@ -63,8 +63,7 @@ class ToolHistoryItem(BaseModel):
     @classmethod
     def of(cls, row: ToolHistoryEntry, *, principal: Principal) -> Self:
         """Return the item of a stored entry, as the principal may see it."""
-        restricted = principal.providers is not None or principal.tags is not None
-        hidden = restricted and row.actor != principal.key_id
+        hidden = principal.is_restricted and row.actor != principal.key_id
         return cls(
             id=row.id,
             at=row.at,

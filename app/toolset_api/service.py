@@ -57,7 +57,7 @@ class ToolsetService:
         cursor.
         """
         statement = select(ToolsetRow).where(col(ToolsetRow.tenant_id) == TENANT)
-        if _is_restricted(principal):
+        if principal.is_restricted:
             visible = await self.collections.visible_toolsets(principal)
             statement = statement.where(col(ToolsetRow.name).in_([one.name for one in visible]))
         if query.q is not None:
@@ -76,7 +76,7 @@ class ToolsetService:
         tools = await collection.tools()
         if row is None:
             raise await self.collections.unknown_toolset(name, principal)
-        sees_definition = principal.has_scope("providers:read") and not _is_restricted(principal)
+        sees_definition = principal.has_scope("providers:read") and not principal.is_restricted
         problems: list[ToolsetProblem] = []
         definition = None
         if sees_definition:
@@ -159,13 +159,9 @@ def stored_definition(row: ToolsetRow) -> ToolsetDefinition:
     return ToolsetDefinition.model_validate(members)
 
 
-def _is_restricted(principal: Principal) -> bool:
-    return any(one is not None for one in (principal.providers, principal.tags, principal.toolsets))
-
-
 def _require_unrestricted(principal: Principal) -> None:
     """Raise Forbidden for a restricted key: a toolset has effects for keys that see more than it does."""
-    if _is_restricted(principal):
+    if principal.is_restricted:
         raise Forbidden(
             "Your key is restricted to providers, tags or toolsets: it may not change toolsets.",
             hint="Use a key without restrictions that has the scope `providers:write`.",

@@ -113,7 +113,7 @@ class ToolCollections:
             raise await self.unknown_toolset(name, principal)
         members = await found.members(await self.directory.snapshot())
         view = members.view(within)
-        if _is_restricted(within) and not view.listing.tools:
+        if within.is_restricted and not view.listing.tools:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(found, members, view, self._search, within)
 
@@ -127,7 +127,7 @@ class ToolCollections:
             if within is None:
                 continue
             if (
-                _is_restricted(within)
+                within.is_restricted
                 and not (await toolsets[name].members(snapshot)).view(within).listing.tools
             ):
                 continue
@@ -165,10 +165,6 @@ async def with_names_here(error: NotFound, collection: ToolCollection) -> NotFou
         with suppress(NotFound):
             names.append((await collection.get(name)).name)
     return not_found(error.detail, list(dict.fromkeys(names))) if names else NotFound(error.detail)
-
-
-def _is_restricted(principal: Principal) -> bool:
-    return principal.providers is not None or principal.tags is not None
 
 
 class _ToolsetCollection:
