@@ -10,9 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
+CLIENT := .venvs/client-python
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients contract-lint browser \
-	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data examples configuration reference changelog clean
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients client-python client-models contract-lint browser \
+	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -73,6 +74,7 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 	$(BIN)/python -m tests.interop.suites.sources
 	$(BIN)/python -m tests.clients.generators
 	$(BIN)/python -m benchmarks.corpus.download
+	$(MAKE) $(CLIENT)/.ready
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
@@ -87,6 +89,15 @@ client-suites: $(DEV) ## Run the own tests of the released UTCP clients through 
 
 clients: $(DEV) ## Generate clients from openapi/gateway.json with four generators, compile and use them (Node.js needed)
 	$(BIN)/python -m pytest tests/clients $(ARGS)
+
+client-python: $(DEV) $(CLIENT)/.ready ## Check and test the Python client library in an environment of its own (ARGS for pytest)
+	$(BIN)/ruff check packages/python
+	$(BIN)/ruff format --check packages/python
+	cd packages/python && ../../$(CLIENT)/bin/python -m mypy
+	cd packages/python && ../../$(CLIENT)/bin/python -m pytest $(ARGS)
+
+client-models: $(CLIENT)/.ready ## Write the models of the Python client library anew, from openapi/gateway.json
+	$(CLIENT)/bin/python packages/python/scripts/generate_models.py packages/python/src/utcp_gateway_client/gateway/models.py
 
 contract-lint: $(DEV) ## Let Spectral and Redocly judge openapi/gateway.json (Node.js needed); part of clients
 	$(BIN)/python -m pytest tests/clients/test_contract_linters.py $(ARGS)
@@ -143,6 +154,19 @@ $(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml
 $(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
 	$(call install,run)
 	@touch $(RUN)
+
+# The client library without the gateway, from its own locked list.
+$(CLIENT)/pyvenv.cfg:
+	@requirements/venv.sh $(CLIENT)
+
+$(CLIENT)/.ready: $(CLIENT)/pyvenv.cfg packages/python/requirements.txt packages/python/pyproject.toml
+	@echo "Installing packages/python/requirements.txt into $(CLIENT)"
+	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packages/python/requirements.txt
+	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/python
+	@touch $@
+
+ubp-messages: $(DEV) ## Write app/ubp/v1 anew, from app/ubp/proto
+	$(BIN)/python -m scripts.ubp_messages
 
 configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from app/settings
 	$(BIN)/python -m scripts.configuration

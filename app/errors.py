@@ -97,6 +97,8 @@ class GatewayError(Exception):
     status: ClassVar[int] = 500
     slug: ClassVar[str] = "internal-error"
     title: ClassVar[str] = "Internal error"
+    agent_hint: ClassVar[str] = ""
+    """The hint for models and their users in place of `hint`, where that is about requests over HTTP."""
     hint: str = "Report `error_id` to the operator of the gateway, whose log has the details under it."
     retryable: bool = False
 
@@ -417,6 +419,7 @@ class LoopDetected(GatewayError):
 class DeadlineExceeded(GatewayError):
     status, slug, title = 504, "deadline-exceeded", "The deadline passed before the call was sent"
     hint = "Send the call again, with a larger X-Timeout-Ms if it has one."
+    agent_hint = "Call the tool again."
     retryable = True
 
 
@@ -465,6 +468,8 @@ class UpstreamError(GatewayError):
 
     response_begun: bool = False
     """Whether a part of the response was used: the adapter resumes such a call itself, or nobody does."""
+    counts_for_breaker: ClassVar[bool] = True
+    """Whether the circuit breaker of the origin counts it; not where the next call knows by itself."""
 
     def __init__(
         self, detail: str = "", *, response: UpstreamErrorResponse | None = None, request_sent: bool = True
@@ -492,6 +497,10 @@ class UpstreamTimeout(UpstreamError):
     hint = (
         "Allow more time by X-Timeout-Ms or the provider's `limits`; where `retryable` is false, first find "
         "out whether the upstream has processed the call."
+    )
+    agent_hint = (
+        "Whoever manages the provider can allow more time by its `limits`; where `retryable` is false, first "
+        "find out whether the upstream has processed the call."
     )
 
 

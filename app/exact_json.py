@@ -95,6 +95,11 @@ def dumps(value: Any, option: int | None = None) -> bytes:
     return orjson.dumps(value, default=_decimal, option=option)
 
 
+def on_one_line(text: bytes) -> bytes:
+    """Return JSON text without its line breaks, which stand only between tokens: for formats of lines."""
+    return text.replace(b"\n", b"").replace(b"\r", b"") if b"\n" in text or b"\r" in text else text
+
+
 def without_decimals(value: Any) -> Any:
     """Return the value itself where it has no decimals, else a copy with doubles in their place."""
     try:

@@ -8,12 +8,12 @@ from typing import Any, Final, Protocol
 import structlog
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
 
 from app import (
     approvals_api,
     call_api,
     discovery,
+    executors,
     explain,
     keys,
     mcp_server,
@@ -37,6 +37,7 @@ from app.server import (
 from app.server.admission import Admission
 from app.server.call_route import FastRoute, FastRoutes, GatewayApp
 from app.server.connections import ConnectionTable, ServerLimits
+from app.server.cors import McpCorsMiddleware
 from app.server.head_requests import HeadRequests
 from app.server.key_expiry import HEADER as KEY_EXPIRY
 from app.server.key_expiry import KeyExpiryHeader
@@ -48,6 +49,7 @@ from app.server.problems import (
     problem_response,
 )
 from app.server.problems import install as install_problems
+from app.server.websocket_protocol import PATHS_STATE
 from app.services import Services, open_services
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
@@ -73,6 +75,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     toolset_api,
     mcp_server,
     tool_calls,
+    executors,
     health,
     reference_pages,
 )
@@ -129,8 +132,8 @@ def lifespan(
     """Return the lifespan of an application with these settings.
 
     It puts into `request.state` the `services` that all edges share, the `manuals` and `toolset_manuals` of
-    discovery, the server `mcp`, the `probes` of health, and the `connections` of clients, which the HTTP
-    server counts and bounds.
+    discovery, the servers `mcp` and `ubp`, the paths of WebSockets, the `probes` of health, and the
+    `connections` of clients, which the HTTP server counts and bounds.
     """
 
     @asynccontextmanager
@@ -144,6 +147,9 @@ def lifespan(
             gc_tuning.freeze_startup_objects()
             admission.start()
             stack.callback(admission.stop)
+            ubp = executors.open_server(services)
+            with _start_failure(app):
+                await stack.enter_async_context(executors.serve_grpc(ubp))
             services.readiness.open = True
             if settings.providers_file is not None:
                 services.converter.spawn(_import_providers(settings.providers_file, services))
@@ -151,6 +157,8 @@ def lifespan(
                 "services": services,
                 "manuals": discovery.open_manuals(services),
                 "mcp": mcp_server.open_server(services),
+                "ubp": ubp,
+                PATHS_STATE: frozenset({executors.PATH}),
                 "toolset_manuals": discovery.open_toolset_manuals(services),
                 "probes": health.HealthProbes(services.database, services.redis),
                 "connections": connections,
@@ -178,7 +186,7 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
         middleware.insert(
             0,
             Middleware(
-                CORSMiddleware,
+                McpCorsMiddleware,
                 allow_origins=settings.cors_origins,
                 allow_methods=["*"],
                 allow_headers=CORS_ALLOWED_HEADERS,

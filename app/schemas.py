@@ -12,12 +12,14 @@ from pydantic import (
     ConfigDict,
     Field,
     Strict,
+    field_validator,
     model_validator,
 )
 
 from app.pagination import Page
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.security.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
+from app.text import input_path
 
 PATTERN_MESSAGES = {
     PROVIDER_NAME: "The name of a provider has at most 50 letters, digits, `-` and `_`, and begins with a "
@@ -64,6 +66,9 @@ class StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
+InputName = Annotated[str, Field(min_length=1, max_length=500, pattern=_NO_NUL), AfterValidator(_storable)]
+
+
 class RateLimitInput(StrictModel):
     """How often tools may be called; further calls are rejected with 429."""
 
@@ -80,8 +85,12 @@ class RateLimitInput(StrictModel):
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
 
 
+HeaderToken = Annotated[str, Field(max_length=100, pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]
+"""The name of a header, or a part of one (RFC 9110, section 5.6.2, "token")."""
+
+
 class AnnotationsInput(StrictModel):
-    """What agents are told about the effects of a tool. A member that is null or omitted is what the method
+    """What agents are told about a tool. A hint about its effects that is null or omitted is what the method
     of HTTP tells.
     """
 
@@ -97,6 +106,26 @@ class AnnotationsInput(StrictModel):
     open_world: Annotated[bool, Field(strict=True)] | None = Field(
         None, description="It deals with more than a fixed set of things."
     )
+    header_inputs: dict[InputName, HeaderToken] | None = Field(
+        None,
+        max_length=20,
+        description="Inputs that clients of MCP 2026-07-28 repeat in a header, which proxies can route by: "
+        "`Mcp-Param-<token>` by the name of an input, or by JSON pointer (`/body/account`). Of type string, "
+        "integer or boolean; tokens differ in more than case.",
+        examples=[{"tenant": "Tenant"}],
+    )
+
+    @field_validator("header_inputs")
+    @classmethod
+    def _check_header_inputs(cls, given: dict[str, str] | None) -> dict[str, str] | None:
+        tokens: dict[str, str] = {}
+        paths: dict[tuple[str, ...], str] = {}
+        for name, token in (given or {}).items():
+            if tokens.setdefault(token.lower(), name) != name:
+                raise ValueError(f"must not have one token for {tokens[token.lower()]} and {name}")
+            if paths.setdefault(input_path(name), name) != name:
+                raise ValueError(f"must name the input {name} once")
+        return given
 
 
 JsonPointer = Annotated[str, Field(max_length=500, pattern=r"^(/[^\u0000]*)?$")]
@@ -226,6 +255,7 @@ _DESCRIPTIONS = {
     409: "In conflict with the stored state",
     412: "Changed since it was read",
     413: "Too large",
+    414: "The URL is too long",
     415: "Media type not supported",
     422: "The input is not valid",
     424: "A required credential is not stored",
@@ -286,3 +316,11 @@ def _require_rfc3339(value: object) -> object:
 Rfc3339DateTime = Annotated[
     AwareDatetime, BeforeValidator(_require_rfc3339, json_schema_input_type=AwareDatetime)
 ]
+
+
+class TokenHolder(BaseModel):
+    """For whom an access token was issued."""
+
+    issuer: str = Field(description="Claim `iss`.", examples=["https://login.example"])
+    subject: str = Field(description="Claim `sub`.", examples=["user-7"])
+    client: str | None = Field(description="Claim `client_id` or `azp`; null without it.")

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from pydantic import SecretStr
 from redis.asyncio import Redis
@@ -35,6 +36,8 @@ from app.calls.streams import StreamRegistry
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed
 from app.catalog.loader import PlanLoader
+from app.command_routing import CommandRouter
+from app.command_routing.relay import WorkerRelay
 from app.credentials.refresh_tokens import IssuedRefreshTokens
 from app.database import Database
 from app.models import CallRecord, Event
@@ -49,6 +52,7 @@ from app.redis_client import RedisClient, connect
 from app.registration.change_approvals import ChangeApprovalHandler
 from app.registration.converter import Converter
 from app.registration.fetch import Fetcher
+from app.registration.output_deviations import OutputDeviations
 from app.registration.service import RegistrationService
 from app.registration.source_reader import SourceReader
 from app.resilience import Origins
@@ -65,6 +69,8 @@ from app.telemetry.tracing import open_tracer
 from app.tool_results import ContinuationStore
 from app.toolsets import ToolCollections
 from app.toolsets.exports import ToolExporter
+
+_RELAY_TIMEOUT: Final = 5.0
 
 
 @dataclass(slots=True)
@@ -93,6 +99,7 @@ class Services:
     tracer: Tracer | None
     engine: Engine
     adapters: Adapters
+    commands: CommandRouter
     tokens: TokenCache
     resolver: CredentialResolver
     origins: Origins
@@ -112,6 +119,7 @@ class Services:
     event_feed: RecordFeed[Event]
     converter: Converter
     registration: RegistrationService
+    output_deviations: OutputDeviations
     approvals: ApprovalService
     identity: str
     stopping: asyncio.Event
@@ -139,6 +147,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         ):
             await service.start()
             stack.push_async_callback(service.aclose)
+        stack.push_async_callback(services.output_deviations.aclose)
         yield services
 
 
@@ -171,11 +180,19 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         redis_client,
     )
     stack.push_async_callback(tokens.aclose)
-    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings))
+    commands = CommandRouter()
+    # A client of its own: it waits for entries for up to a second, where other commands have a tenth of one.
+    relay_redis = connect(_dsn(settings.redis_url), timeout=_RELAY_TIMEOUT)
+    stack.push_async_callback(relay_redis.aclose)
+    commands.use(WorkerRelay(relay_redis, vault, commands))
+    stack.push_async_callback(commands.aclose)
+    adapters = Adapters(AdapterContext(engine, engine.network, masker, settings, commands))
     stack.push_async_callback(adapters.aclose)
     listen = settings.database_listen_url or settings.database_url
     feed = ChangeFeed(database, listen_dsn=_dsn(listen), poll_seconds=settings.feed_poll_seconds)
     origins = Origins(engine.timers)
+    # An executor that has connected again is not what has failed before.
+    commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
     search = SearchIndex(database, base_url=settings.base_url)
@@ -248,6 +265,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         tracer=tracer,
         engine=engine,
         adapters=adapters,
+        commands=commands,
         tokens=tokens,
         resolver=resolver,
         origins=origins,
@@ -255,7 +273,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         catalog=catalog,
         search=search,
         collections=collections,
-        continuations=ContinuationStore(redis_client, vault),
+        continuations=ContinuationStore(redis_client, vault, collections),
         exporter=ToolExporter(base_url=settings.base_url),
         keys=keys,
         access_tokens=_access_tokens(settings, engine, stack),
@@ -274,7 +292,8 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         event_feed=event_feed,
         converter=converter,
         registration=registration,
-        approvals=_approvals(settings, approval_store, calls, registration),
+        output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
+        approvals=_approvals(settings, approval_store, calls, registration, collections),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
@@ -282,11 +301,22 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
 
 
 def _approvals(
-    settings: Settings, store: CallApprovalStore, calls: CallServices, registration: RegistrationService
+    settings: Settings,
+    store: CallApprovalStore,
+    calls: CallServices,
+    registration: RegistrationService,
+    collections: ToolCollections,
 ) -> ApprovalService:
     """Return the approvals, with the one list of what handles each kind."""
     changes = ChangeApprovalHandler(registration, store.counts)
-    call = CallApprovalHandler(store.database, store, calls, settings.default_key_rate_limit())
+    call = CallApprovalHandler(
+        store.database,
+        store,
+        calls,
+        settings.default_key_rate_limit(),
+        toolsets=collections,
+        issuer=settings.oauth_issuer,
+    )
     retention = ApprovalRetention(
         settings.approval_result_seconds,
         settings.idempotency_retention_seconds,

@@ -18,12 +18,16 @@ MAX_DEPTH: Final = 100
 # orjson's limit is 1,024 levels.
 _PARSER_DEPTH: Final = 1_000
 
-# C0 (but tab and line feed), DEL and C1, soft hyphen, zero-width and bidi controls, invisible operators, BOM,
-# annotation anchors, lone surrogates, the tag block and the supplementary variation selectors.
-_HIDDEN: Final = re.compile(
-    "[\x01-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+HIDDEN: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0\ufff0-\ufffb\ud800-\udfff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+"""Characters that people do not see and models read (OWASP MCP03).
+
+Controls but tab and line feed, zero-width characters, fillers, soft hyphens, bidirectional controls,
+invisible operators, tag characters, variation selectors but that of emoji (U+FE0F), and lone surrogates.
+"""
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 
@@ -31,6 +35,16 @@ _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 def pointer(base: str, *keys: str | int) -> str:
     """Return the JSON pointer `base` extended by keys or indices, escaped as in RFC 6901 section 3."""
     return base + "".join("/" + str(key).replace("~", "~0").replace("/", "~1") for key in keys)
+
+
+def pointer_parts(pointer: str) -> list[str]:
+    """Return the keys of a JSON pointer that begins with a slash (RFC 6901 section 4)."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
+def input_path(name: str) -> tuple[str, ...]:
+    """Return the property names that lead to an input: `name` is that of one, or a JSON pointer."""
+    return tuple(pointer_parts(name)) if name.startswith("/") else (name,)
 
 
 def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
@@ -42,7 +56,7 @@ def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
         return value
     if "\x00" in value:
         raise InvalidDocument("The text contains a NUL character", errors=[FieldError(at, "Remove U+0000.")])
-    cleaned = _HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
+    cleaned = HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
 
 

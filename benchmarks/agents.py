@@ -60,7 +60,15 @@ def requests_without_calls(loaded: LoadedGateway) -> dict[str, Request]:
         "tools/list in the mode search": rpc(
             "tools/list", {}, headers, path="/mcp/search", expect="find_tools"
         ),
+        "a rejected GET": Request(
+            "/mcp", {**headers, "Accept": "text/event-stream"}, expect="Only POST", method="GET", status=405
+        ),
     }
+
+
+def echoed() -> Request:
+    """Return the request for the server that only parses and writes JSON: the body of `server/discover`."""
+    return rpc("server/discover", {}, {"Authorization": "Bearer none"}, path="/", expect=MODERN)
 
 
 def full_list(loaded: LoadedGateway) -> Request:
@@ -98,6 +106,14 @@ def key_of(loaded: LoadedGateway) -> dict[str, str]:
 def agent_names(loaded: LoadedGateway) -> list[str]:
     """Return the names of the called tools as agents have them."""
     return [path.split("/")[2].replace(".", "_") for path in loaded.tools]
+
+
+@contextmanager
+def echo(folder: Path) -> Iterator[ServerProcess]:
+    """Run the server that only parses and writes JSON. Raises NotStarted."""
+    port = free_port()
+    with start_server(["-m", "benchmarks.echo", str(port)], port=port, folder=folder) as server:
+        yield server
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The load generator: HTTP/1.1 keep-alive connections, in a process of its own so that its cost is separate.
 
-The first line of standard input is {"port", "requests": [{"target", "headers", "body"}], "expect"}. A header
-value @a-different-number@ is replaced by a new number in each call. Each further line is an order, and when
-it is done one line of JSON is printed:
+The first line of standard input is {"port", "requests": [{"method", "target", "headers", "body"}], "expect",
+"status"}; a GET has no body. A header value @a-different-number@ is replaced by a new number in each call.
+Each further line is an order, and when it is done one line of JSON is printed:
 
 {"calls", "connections"}: a closed loop, where each connection sends as soon as it has its response; prints
 {"seconds"}.
@@ -28,7 +28,7 @@ _UNIQUE = b"@a-different-number@"
 
 
 class UnexpectedResponse(Exception):
-    """Raised for a response that was not 200, or not the expected one."""
+    """Raised for a response that is not the expected one."""
 
 
 class Load:
@@ -37,6 +37,7 @@ class Load:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._port = int(plan["port"])
         self._expect = plan["expect"].encode()
+        self._status = b"http/1.1 %d " % plan["status"]
         self._requests = [_request(one) for one in plan["requests"]]
         self._unique = time.time_ns()
 
@@ -99,7 +100,7 @@ class Load:
             request = request.replace(_UNIQUE, b"%0*d" % (len(_UNIQUE), self._unique))
         writer.write(request)
         head, body = await _read_response(reader)
-        if not head.startswith(b"http/1.1 200") or self._expect not in body:
+        if not head.startswith(self._status) or self._expect not in body:
             raise UnexpectedResponse(f"{head.decode()}{body[:2000].decode(errors='replace')}")
 
 
@@ -117,12 +118,15 @@ async def _read_response(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 def _request(one: dict[str, Any]) -> bytes:
-    body = orjson.dumps(one["body"])
+    has_body = one["method"] != "GET"
+    body = orjson.dumps(one["body"]) if has_body else b""
     lines = [
-        f"POST {one['target']} HTTP/1.1",
+        f"{one['method']} {one['target']} HTTP/1.1",
         *(f"{name}: {value}" for name, value in one["headers"].items()),
+        "Host: 127.0.0.1",
     ]
-    lines += ["Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {len(body)}"]
+    if has_body:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 

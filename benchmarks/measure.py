@@ -29,13 +29,16 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A POST that is repeated."""
+    """A request that is repeated: a POST with JSON, or a GET without a body."""
 
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = field(default_factory=lambda: ARGUMENTS)
     expect: str = RESPONSE_MARKER
     """Contained in each response."""
+    method: str = "POST"
+    status: int = 200
+    """The status of each response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +93,11 @@ def driver(port: int, requests: Sequence[Request]) -> Iterator[Driver]:
     plan = {
         "port": port,
         "requests": [
-            {"target": one.target, "headers": dict(one.headers), "body": one.body} for one in requests
+            {"method": one.method, "target": one.target, "headers": dict(one.headers), "body": one.body}
+            for one in requests
         ],
         "expect": requests[0].expect,
+        "status": requests[0].status,
     }
     command = [sys.executable, "-m", "benchmarks.load"]
     with subprocess.Popen(

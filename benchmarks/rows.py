@@ -206,6 +206,8 @@ def _calls(loaded: LoadedGateway) -> list[Request]:
 
 def _agents(context: RowContext) -> Iterator[Row]:
     """The interfaces for agents beside the REST call of the same tools in the same process."""
+    echo = context.stack.enter_context(agents.echo(context.folder))
+    yield Row("echo of JSON, which checks nothing", echo, [agents.echoed()])
     loaded = _loaded(context, 10)
     yield Row("utcp-gateway, REST call", loaded.server, _calls(loaded))
     modern, legacy = agents.mcp_calls(loaded, expect=RESPONSE_MARKER)

@@ -16,3 +16,5 @@ compile run.txt --extra embedded --extra otlp --extra protocols -c requirements/
 # holds what sends traces and what speaks every protocol but WebRTC, whose libraries are larger than all others.
 compile server.txt --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml
 compile build.txt -c requirements/dev.txt requirements/build.in
+# The client library has an environment of its own, with all its extras: .venvs/client-python.
+compile ../packages/python/requirements.txt --extra all --extra test -c requirements/dev.txt packages/python/pyproject.toml requirements/build.in

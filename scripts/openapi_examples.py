@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from websockets.sync.client import ClientConnection, connect
+
 from app.cli.sample import sample_api
 from app.errors import PROBLEM_TYPE
 from tests.harness.gateway import RunningGateway, serve
@@ -226,6 +228,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_approvals(recorder, key)
         _record_problems(recorder, key)
         _record_reference(recorder)
+        _record_executors(recorder)
         _record_removals(recorder)
         return recorder.recording()
 
@@ -509,6 +512,61 @@ def _record_approvals(recorder: Recorder, key: str) -> None:
     recorder.send("approveApproval", 409, path=outdated)
     plain = {"enabled": None, "requires_approval": None}
     recorder.send("updateTool", 200, path=path, body=plain, is_example=False)
+
+
+def _record_executors(recorder: Recorder) -> None:
+    """Record a command of an executor that connects meanwhile."""
+    with _orders_executor(recorder.gateway):
+        (connected,) = recorder.send("listExecutors", 200, query={"sort": "executor"}).json()["items"]
+        recorder.replacements[connected["id"]] = "019a00000000700080000000000000e1"
+        arguments = {"order_id": 123}
+        command = {"commandId": "c-1", "commandName": "get_order_status", "arguments": arguments}
+        answer = recorder.send("runCommand", 200, body=command).json()
+    if answer["status"] != "SUCCESS":
+        message = f"runCommand: {answer}"
+        raise RuntimeError(message)
+    recorder.send("deleteProvider", 204, path={"name": "orders"}, is_example=False)
+
+
+@contextmanager
+def _orders_executor(gateway: RunningGateway) -> Iterator[None]:
+    """Connect an executor, of which order 123 is shipped."""
+    order_id = {"name": "order_id", "type": "integer", "description": "Its number.", "required": True}
+    tool = {
+        "name": "get_order_status",
+        "description": "Return the status of an order.",
+        "parameters": [order_id],
+    }
+    registration = {
+        "commandName": "agent.register_tools",
+        "arguments": {"tools": [tool]},
+        "metadata": {"role": "executor", "executor": "orders"},
+    }
+    url = f"{gateway.url.replace('http', 'ws', 1)}/ubp"
+    with connect(url, additional_headers={"Authorization": f"Bearer {gateway.key}"}) as socket:
+        socket.send(json.dumps({"messageId": "m1", "commandRequest": registration}))
+        answer = json.loads(socket.recv(timeout=30))
+        if answer["commandResponse"]["status"] != "SUCCESS":
+            message = f"The executor could not register: {answer}"
+            raise RuntimeError(message)
+        thread = threading.Thread(target=_execute, args=(socket,))
+        thread.start()
+        try:
+            yield
+        finally:
+            socket.close()
+            thread.join()
+
+
+def _execute(socket: ClientConnection) -> None:
+    """Execute commands until the connection ends."""
+    shipped = {"@type": "type.googleapis.com/google.protobuf.Value", "value": "Shipped"}
+    for text in socket:
+        message = json.loads(text)
+        request = message.get("commandRequest")
+        if request is not None:
+            response = {"commandId": request["commandId"], "status": "SUCCESS", "result": shipped}
+            socket.send(json.dumps({"messageId": f"r-{message['messageId']}", "commandResponse": response}))
 
 
 def _record_problems(recorder: Recorder, key: str) -> None:

@@ -86,12 +86,12 @@ class Seed:
         self._providers()
         imported = self._import()
         self._overrides()
-        self._toolset()
+        toolset = self._toolset()
         keys = self._keys()
         calls = self._calls()
         approval = self._call_that_waits(keys["agent_key"])
         self._pending_changes()
-        return {**imported, **keys, **calls, **approval}
+        return {**imported, **toolset, **keys, **calls, **approval}
 
     def _variables(self) -> None:
         self._send("PUT", "/variables/REGION", 201, {"value": "eu", "secret": False})
@@ -179,13 +179,27 @@ class Seed:
         }
         return {"stored_on": f"{datetime.now(UTC):%Y-%m-%d}", "calls": calls, "order": order}
 
-    def _toolset(self) -> None:
-        """Store a toolset with a rename, a preset argument, and a former name."""
-        for name in ("report", "get_weather"):
+    def _toolset(self) -> Json:
+        """Store a toolset with a rename, a preset argument, and a former name, and a key limited to it."""
+        former, present = "report", "get_weather"
+        for name in (former, present):
             change = {"name": name, "presets": {"city": "Oslo"}}
             definition = {"tools": ["mixed.weather"], "changes": {"mixed.weather": change}}
-            status = 201 if name == "report" else 200
+            status = 201 if name == former else 200
             self._send("PUT", "/toolsets/travel", status, {"title": "Travel", "definition": definition})
+        limited = {"name": "traveller", "scopes": ["tools:read", "tools:call"], "toolsets": ["travel"]}
+        key = self._send("POST", "/keys", 201, limited).json()["key"]
+        called = self._send("POST", f"/toolsets/travel/tools/{present}/call", 200, {})
+        toolset = {
+            "name": "travel",
+            "title": "Travel",
+            "tool": present,
+            "canonical_name": "mixed.weather",
+            "former_name": former,
+            "preset": "city",
+            "body": _body(called),
+        }
+        return {"toolset_key": key, "toolset": toolset}
 
     def _call_that_waits(self, agent_key: str) -> Json:
         """Let the agent call a tool that requires approval at that time."""

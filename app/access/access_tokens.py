@@ -11,20 +11,21 @@ import time
 from base64 import urlsafe_b64decode
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
 from joserfc import jws
-from joserfc.errors import JoseError
+from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwt import JWTClaimsRegistry, decode
 
 from app.access.challenges import resource_path
 from app.access.issuer_keys import IssuerKeys
 from app.errors import Unauthenticated
 from app.models import TENANT
-from app.security.principal import Principal
+from app.security.principal import Principal, TokenIdentity
 from app.settings import Settings
 
 MAX_TOKEN_LENGTH: Final = 8_192
@@ -33,6 +34,10 @@ MAX_TOKEN_LENGTH: Final = 8_192
 _CAPACITY: Final = 10_000
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
 _NOT_VALID: Final = "The access token is not valid."
+
+
+class TokenExpired(Unauthenticated):
+    """The access token is genuine, and has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,8 @@ class AccessTokens:
     async def verify(self, text: str, path: str) -> Principal:
         """Return the principal of a token for the resource to which the path of a request belongs.
 
-        Raise Unauthenticated for any other text, and Unavailable without the issuer's keys.
+        Raise TokenExpired for one that has expired, Unauthenticated for any other text, and Unavailable
+        without the issuer's keys.
         """
         resource = self._settings.base_url + resource_path(path, self._settings)
         material = f"{resource}\n{text}".encode("utf-8", "surrogatepass")
@@ -123,7 +129,8 @@ class AccessTokens:
         except (JoseError, ValueError, TypeError) as error:
             claim = getattr(error, "claim", None)
             reason = _REASONS.get(claim or "exp", "One of its claims is not valid.")
-            raise Unauthenticated(f"{_NOT_VALID} {reason}") from None
+            kind = TokenExpired if isinstance(error, ExpiredTokenError) else Unauthenticated
+            raise kind(f"{_NOT_VALID} {reason}") from None
         return claims
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
@@ -133,18 +140,36 @@ class AccessTokens:
         subject = claims.get("sub") or client
         if not isinstance(subject, str):
             raise Unauthenticated(f"{_NOT_VALID} It has no subject.")
-        owner = blake2b(f"{settings.oauth_issuer}\n{subject}".encode(), digest_size=12).hexdigest()
+        identity = TokenIdentity(
+            settings.oauth_issuer or "", subject, client if isinstance(client, str) else None
+        )
         names = _names(claims.get("scope")) | _names(claims.get("scp"))
         principal = Principal(
-            key_id=f"oauth:{owner}",
+            key_id=principal_id(identity),
             name="access token",
             tenant_id=TENANT,
             scopes=frozenset(self._scopes[name] for name in names if name in self._scopes),
             providers=_restriction(claims, settings.oauth_providers_claim),
             tags=_restriction(claims, settings.oauth_tags_claim),
             rate_limit=settings.default_key_rate_limit(),
+            # All clients of a subject share its limit.
+            rate_limit_id=principal_id(replace(identity, client=None)),
+            expires_at=_moment(claims["exp"]),
+            issued_at=_moment(claims.get("iat")) or datetime.now(UTC),
+            token=identity,
         )
         return principal.limited_to_toolsets(_restriction(claims, settings.oauth_toolsets_claim))
+
+
+def principal_id(identity: TokenIdentity) -> str:
+    """Return the id of the principal of a token: a digest of issuer, subject and client, which records have
+    in place of these.
+    """
+    text = f"{identity.issuer}\n{identity.subject}".encode()
+    if identity.client is not None:
+        # As JSON, so that no subject with a line end has the id of another subject with a client.
+        text = orjson.dumps([identity.issuer, identity.subject, identity.client])
+    return f"oauth:{blake2b(text, digest_size=12).hexdigest()}"
 
 
 _REASONS: Final[Mapping[str, str]] = {
@@ -174,6 +199,16 @@ def _names(value: Any) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset(value.split())
     return frozenset(one for one in value if isinstance(one, str)) if isinstance(value, list) else frozenset()
+
+
+def _moment(seconds: Any) -> datetime | None:
+    """Return a NumericDate (RFC 7519 section 2) as UTC; None for another value."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        return None
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _restriction(claims: Mapping[str, Any], claim: str | None) -> frozenset[str] | None:

@@ -19,7 +19,7 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens
+from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens, TokenExpired
 from app.access.challenges import request_path
 from app.access.verifier import KeyVerifier
 from app.errors import Unauthenticated, scopes_missing
@@ -117,11 +117,18 @@ async def _verify(
     connection: HTTPConnection, services: AccessServices, text: str, *, is_call: bool
 ) -> Principal:
     """Return the principal of an access token, or of an API key that is not cached."""
+    client = connection.scope.get("client")
+    host = client[0] if client else ""
     tokens = services.access_tokens
     if tokens is not None and tokens.has_form(text):
-        return await tokens.verify(text, request_path(connection.scope))
-    client = connection.scope.get("client")
-    return await services.keys.verify(text, host=client[0] if client else "", is_call=is_call)
+        try:
+            return await tokens.verify(text, request_path(connection.scope))
+        except TokenExpired:
+            # As for keys: an expired one is no attempt to guess.
+            raise
+        except Unauthenticated as error:
+            raise await services.keys.rejected_token(error, host=host) from None
+    return await services.keys.verify(text, host=host, is_call=is_call)
 
 
 class Requires(SecurityBase):

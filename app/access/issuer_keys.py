@@ -13,6 +13,7 @@ from joserfc.jwk import KeySet
 from app.errors import GatewayError, Unavailable
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
+from app.security.loopback import is_loopback
 
 _log = structlog.get_logger(__name__)
 
@@ -116,7 +117,8 @@ class IssuerKeys:
             metadata = await self._get(url, optional=True)
             if metadata.get("issuer") == self._issuer and isinstance(metadata.get("jwks_uri"), str):
                 keys_url: str = metadata["jwks_uri"]
-                if parts.scheme == "https" and not keys_url.startswith("https://"):
+                is_local = parts.scheme == "http" and is_loopback(keys_url)
+                if not keys_url.startswith("https://") and not is_local:
                     raise ValueError
                 return keys_url
         raise ValueError
@@ -141,10 +143,20 @@ class IssuerKeys:
 
 
 def _key_set(document: dict[str, Any]) -> KeySet:
-    """Return the public keys of a JSON Web Key Set; raise ValueError or JoseError for another document."""
+    """Return the public keys of a JSON Web Key Set; raise ValueError for another document.
+
+    Keys that cannot be used are left out (RFC 7517 section 5): one of a new kind must not lock out clients.
+    """
     keys = document.get("keys")
     if not isinstance(keys, list) or len(keys) > _MAX_KEYS:
         raise ValueError
-    # A symmetric key that everybody can read must verify nothing.
-    public = [key for key in keys if isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP")]
-    return KeySet.import_key_set({"keys": public})
+    found = []
+    for key in keys:
+        # A symmetric key that everybody can read must verify nothing.
+        if not isinstance(key, dict) or key.get("kty") not in ("RSA", "EC", "OKP"):
+            continue
+        try:
+            found += KeySet.import_key_set({"keys": [key]}).keys
+        except (JoseError, ValueError, TypeError, KeyError):
+            _log.warning("a key of the issuer cannot be used")
+    return KeySet(found)

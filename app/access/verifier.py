@@ -75,6 +75,7 @@ _LOADING = LoopMessages(
 _NO_DIGEST = bytes(32)
 _NOT_VALID = "The API key is not valid."
 _TOO_MANY = "The API key is not valid, and too many invalid keys were sent from your address."
+_TOO_MANY_TOKENS = "The access token is not valid, and too many invalid ones were sent from your address."
 
 
 @dataclass(slots=True)
@@ -214,6 +215,17 @@ class KeyVerifier:
             raise Unauthenticated("The API key has expired.")
         self._used[key_id] = at
         return known.principal
+
+    async def rejected_token(self, error: Unauthenticated, *, host: str) -> Unauthenticated:
+        """Count an invalid access token of the client at `host`, and return the error to raise: beyond the
+        limit of invalid keys, after the same delay, one with Retry-After.
+
+        Raise Overloaded where too many requests wait.
+        """
+        if self._failures.try_consume(host):
+            return error
+        await self._delay("", self._rejection_delay())
+        return self._too_many(host, _TOO_MANY_TOKENS)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Remove changed keys from the cache and add the ids of new ones; a subscriber of the change feed."""
@@ -387,9 +399,9 @@ class KeyVerifier:
             self._cache_result(key_id, found, read_at)
         return found
 
-    def _too_many(self, host: str) -> Unauthenticated:
+    def _too_many(self, host: str, detail: str = _TOO_MANY) -> Unauthenticated:
         self.rejected += 1
-        return Unauthenticated(_TOO_MANY, retry_after=self._failures.retry_after(host))
+        return Unauthenticated(detail, retry_after=self._failures.retry_after(host))
 
     def _rejection_delay(self) -> float:
         """Return how many seconds a client beyond its limit waits for its response."""

@@ -1,8 +1,13 @@
-"""Making a call that was approved: at most once, by the key that requested it, with the stored arguments."""
+"""Making a call that was approved: at most once, by the key that requested it, with the stored arguments.
+
+What holds then decides, and not what held when it was requested: the key, its restrictions, the tool and, for
+a call by the address of a toolset, whether the tool is a member whose hidden inputs have the same values.
+"""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 import structlog
@@ -10,14 +15,17 @@ from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app import exact_json
 from app.access.repository import find_key, is_expired
 from app.access.verifier import principal_of
 from app.approvals.call_store import CallApprovalStore
 from app.approvals.kinds import ApprovalState, Decision
 from app.approvals.records import approval_json, decide, record_approval_event
+from app.approvals.token_requesters import stored_principal
 from app.background import TaskSet
 from app.calls import CallOutcome, CallRequest, CallServices, execute
 from app.calls.approvals import ApprovedCall
+from app.calls.presets import preset_values, without_presets
 from app.database import Database
 from app.errors import (
     ApprovalOutdated,
@@ -40,6 +48,16 @@ _STOP_SECONDS: Final = 30.0
 _OUTDATED: Final = (ApprovalOutdated, Forbidden, InvalidArguments, NotFound, Unauthenticated)
 
 
+class ToolsetPresets(Protocol):
+    """Knows the members of toolsets."""
+
+    async def presets(self, toolset: str, tool: str, *, principal: Principal) -> Mapping[str, Any]:
+        """Return the arguments that a toolset sets for a member, by JSON pointer; `tool` is its canonical
+        name. Raise NotFound where the principal may not use the toolset or the tool is no member, and
+        Unavailable.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class _Made:
     """How a call ended: `result` is what is sealed for the key that requested it."""
@@ -54,7 +72,8 @@ class _Made:
 class CallApprovalHandler:
     """Makes approved calls; handles the kind `call`.
 
-    `default_rate_limit` is that of keys without one. `running` are the calls in progress: they go on when the
+    `default_rate_limit` is that of keys without one. `issuer` is that of the access tokens that are accepted,
+    None where none are. `running` are the calls in progress: they go on when the
     client that approved them disconnects.
     """
 
@@ -62,6 +81,8 @@ class CallApprovalHandler:
     store: CallApprovalStore
     calls: CallServices
     default_rate_limit: RateLimit | None
+    toolsets: ToolsetPresets
+    issuer: str | None
     running: TaskSet = field(default_factory=TaskSet)
 
     async def approve(self, approval: Approval, decision: Decision) -> Approval:
@@ -123,13 +144,17 @@ class CallApprovalHandler:
 
     async def _make(self, row: Approval) -> _Made:
         stored = self.store.open_request(row)
-        principal = await self._requester(row, stored.get("toolset"))
+        principal = await self._requester(row, stored)
+        await self._check_toolset(row, stored, principal)
+        presets = preset_values(stored["arguments"], stored.get("presets") or ())
         request = CallRequest(
             principal,
             row.subject_name,
             INTERFACE,
             interface="approval",
-            arguments=stored["arguments"],
+            toolset=stored.get("toolset") or "",
+            presets=presets,
+            arguments=without_presets(stored["arguments"], presets),
             idempotency_key=stored["idempotency_key"],
             cdn_loop=stored["cdn_loop"].encode("latin-1"),
             approved=ApprovedCall(row.fingerprint or b""),
@@ -140,10 +165,16 @@ class CallApprovalHandler:
             return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
         return await self._read(outcome)
 
-    async def _requester(self, row: Approval, toolset: str | None) -> Principal:
+    async def _requester(self, row: Approval, stored: dict[str, Any]) -> Principal:
         """Return the principal of the key that requested a call, as the key is now; for a key that is limited
-        to toolsets, at the addresses of the one by which it did.
+        to toolsets, at the addresses of the one by which it did. For an access token, return what it
+        permitted, as long as its issuer is accepted.
         """
+        token = stored.get("token")
+        if token is not None:
+            if self.issuer is None or token["issuer"] != self.issuer:
+                raise Unauthenticated("Access tokens of its issuer are not accepted any more.")
+            return stored_principal(row.requested_by, token)
         async with self.database.read_session() as session:
             key = await find_key(session, row.requested_by)
         if key is None or key.revoked_at is not None:
@@ -153,10 +184,33 @@ class CallApprovalHandler:
         principal = principal_of(key, self.default_rate_limit)
         if not principal.has_scope("tools:call"):
             raise Forbidden(f"The key {row.requested_by}, which requested it, may not call tools any more.")
+        toolset = stored.get("toolset")
         within = principal if toolset is None else principal.within_toolset(toolset)
         if within is None:
             raise Forbidden(f"The key {row.requested_by} may not use the toolset {toolset} any more.")
         return within
+
+    async def _check_toolset(self, row: Approval, stored: dict[str, Any], principal: Principal) -> None:
+        """Raise ApprovalOutdated where the toolset by whose address a call came has changed since, so that
+        the call would not be made like this now.
+        """
+        toolset = stored.get("toolset")
+        if toolset is None:
+            return
+        try:
+            presets = await self.toolsets.presets(toolset, row.subject_name, principal=principal)
+        except NotFound:
+            raise ApprovalOutdated(
+                f"The tool {row.subject_name} is no longer in the toolset {toolset}, by which the call was "
+                "requested, or the requester may no longer use it there."
+            ) from None
+        # Calls that were stored before presets were stored with them.
+        before = stored.get("presets")
+        if before is not None and _canonical(before) != _canonical(presets):
+            raise ApprovalOutdated(
+                f"The arguments that the toolset {toolset} sets for {row.subject_name} have changed since "
+                "the call was requested."
+            )
 
     async def _read(self, outcome: CallOutcome) -> _Made:
         """Return the whole result of a call; an error where it is larger than may be stored, or breaks
@@ -188,6 +242,12 @@ class CallApprovalHandler:
             await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
         head = {"upstream_status": result.status, "media_type": result.media_type}
         return _Made("executed", orjson.dumps(head) + b"\n" + body, outcome.call_id)
+
+
+def _canonical(presets: Mapping[str, Any]) -> bytes:
+    # Read again, because numbers that were stored are compared with numbers that were not.
+    text = exact_json.dumps(dict(presets))
+    return exact_json.dumps(exact_json.loads(text), orjson.OPT_SORT_KEYS)
 
 
 def public_failure(error: GatewayError) -> dict[str, Any]:

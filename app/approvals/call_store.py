@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app import exact_json
-from app.approvals.argument_masking import masked_arguments
 from app.approvals.kinds import ApprovalCounts
 from app.approvals.records import approval_json, record_approval_event
+from app.approvals.token_requesters import stored_rights
 from app.calls.approvals import WaitingCall
+from app.calls.argument_masking import masked_arguments
 from app.calls.presets import without_presets
 from app.database import Database
 from app.errors import IdempotencyMismatch, InvalidArguments, RateLimited
@@ -27,10 +28,11 @@ from app.security.vault import SealBroken, Vault
 from app.uuid7 import uuid7
 
 _RETRY_AFTER: Final = "60"
-# The calls of the keys that the key succeeds by rotation count, too: any key may rotate itself.
+# The calls of the keys that the key succeeds by rotation count, too: any key may rotate itself. The principal
+# of an access token has no row.
 _COUNT_WAITING: Final = sql(
     "WITH RECURSIVE chain(key_id, previous) AS ("
-    " SELECT key_id, rotated_from FROM keys WHERE key_id = :key"
+    " SELECT CAST(:key AS text), (SELECT rotated_from FROM keys WHERE key_id = :key)"
     " UNION SELECT keys.key_id, keys.rotated_from FROM keys JOIN chain ON keys.key_id = chain.previous)"
     " SELECT count(*) FROM approvals JOIN chain ON approvals.requested_by = chain.key_id"
     " WHERE approvals.tenant_id = :tenant AND approvals.state = 'pending' AND approvals.kind = 'call'"
@@ -69,15 +71,15 @@ class CallApprovalStore:
                 )
             is_new = stored.id == row.id
             if is_new:
-                await record_approval_event(session, stored, "requested", actor=call.key_id)
+                await record_approval_event(session, stored, "requested", actor=call.principal.key_id)
             public = approval_json(stored)
         if is_new:
             self.counts["call", "pending"] += 1
         return public
 
     def open_request(self, row: Approval) -> dict[str, Any]:
-        """Return the members `arguments`, `idempotency_key`, `cdn_loop` and `toolset` of a stored call; calls
-        that were stored by release 0.2 have no `toolset`.
+        """Return the members `arguments`, `idempotency_key`, `cdn_loop`, `toolset`, `presets` and `token` of
+        a stored call; calls that were stored by release 0.2 have none of the last three.
         """
         found: dict[str, Any] = exact_json.loads(
             self.vault.open(row.sealed_request or b"", context=_context(row.id, "request"))
@@ -113,11 +115,14 @@ class CallApprovalStore:
     def _row(self, call: WaitingCall) -> Approval:
         approval_id = uuid7()
         plan = call.plan
+        token = call.principal.token
         members = {
             "arguments": call.arguments,
             "idempotency_key": call.idempotency_key,
             "cdn_loop": call.cdn_loop.decode("latin-1"),
             "toolset": call.toolset,
+            "presets": dict(call.presets),
+            "token": stored_rights(call.principal),
         }
         masked: Any = masked_arguments(call.arguments, plan.inputs, self.masker)
         kind = "arguments"
@@ -129,13 +134,14 @@ class CallApprovalStore:
             digest = self.vault.digest("approval-key", call.idempotency_key.encode())
         return Approval(
             id=approval_id,
-            tenant_id=call.tenant_id,
+            tenant_id=call.principal.tenant_id,
             kind="call",
             subject_type="tool",
             subject_name=plan.name,
             provider=plan.provider,
             provider_id=plan.provider_id,
-            requested_by=call.key_id,
+            requested_by=call.principal.key_id,
+            detail={} if token is None else {"requester": token.as_json()},
             expires_at=now() + timedelta(seconds=self.seconds),
             sealed_request=self.vault.seal(
                 exact_json.dumps(members), context=_context(approval_id, "request")
@@ -167,7 +173,7 @@ class CallApprovalStore:
         return row if stored is None else stored
 
     async def _require_room(self, session: AsyncSession, call: WaitingCall) -> None:
-        values = {"key": call.key_id, "tenant": call.tenant_id}
+        values = {"key": call.principal.key_id, "tenant": call.principal.tenant_id}
         if int((await session.execute(_COUNT_WAITING, values)).scalar_one()) >= self.max_pending:
             raise RateLimited(
                 f"{self.max_pending} calls of this API key wait for approval: wait until they are decided.",

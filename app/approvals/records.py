@@ -213,6 +213,7 @@ def approval_json(row: Approval) -> dict[str, Any]:
         "state": state,
         "subject": {"type": row.subject_type, "name": row.subject_name, "provider": row.provider},
         "requested_by": row.requested_by,
+        "requester": row.detail.get("requester"),
         "requested_at": row.requested_at,
         "expires_at": row.expires_at,
         "decided_by": row.decided_by,

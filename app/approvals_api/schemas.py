@@ -17,7 +17,7 @@ from app.outbound.charsets import charset_of, decode_text
 from app.outbound.framing import is_json
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
-from app.schemas import PageModel, StrictModel, Text
+from app.schemas import PageModel, StrictModel, Text, TokenHolder
 
 
 class ApprovalSubject(BaseModel):
@@ -51,7 +51,13 @@ class ApprovalSummary(BaseModel):
         "`expired`."
     )
     subject: ApprovalSubject
-    requested_by: str = Field(description="Id of the key that requested it.", examples=["AgentKey2346"])
+    requested_by: str = Field(
+        description="Id of the key that requested it; `oauth:` and a digest for an access token.",
+        examples=["AgentKey2346"],
+    )
+    requester: TokenHolder | None = Field(
+        None, description="Who requested a call with an access token; null for API keys."
+    )
     requested_at: datetime
     expires_at: datetime = Field(description="When it expires, unless it is decided before.")
     decided_by: str | None = Field(description="Id of the key that decided.")

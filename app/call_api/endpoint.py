@@ -7,7 +7,7 @@ three dependencies 169 us. It calls the same `authorise()` as every other route,
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
 from app.errors import Forbidden, GatewayError
+from app.protocols.base import Result
 from app.security.principal import Principal, RepairMode
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
@@ -67,7 +68,9 @@ async def call_toolset_tool(request: Request) -> Response:
     collection = await services.collections.toolset(parameters["name"], principal)
     target = collection.target(parameters["tool"])
     repair = collection.options.argument_repair
-    return await _call(request, target, collection.principal, TOOLSET_CALL_ROUTE, repair=repair)
+    return await _call(
+        request, target, collection.principal, TOOLSET_CALL_ROUTE, repair=repair, toolset=parameters["name"]
+    )
 
 
 async def _call(
@@ -77,6 +80,7 @@ async def _call(
     route: Route,
     *,
     repair: RepairMode | None = None,
+    toolset: str = "",
 ) -> Response:
     """Call the target with the arguments of the request, and return the response."""
     scope = request.scope
@@ -88,6 +92,7 @@ async def _call(
         principal,
         target.tool,
         route.path,
+        toolset=toolset,
         presets=target.presets,
         argument_repair=repair,
         accepts_events=bool(accept.events),
@@ -115,16 +120,22 @@ async def _call(
         return _accepted(outcome, outcome.approval, root_path=scope.get("root_path", ""))
     if outcome.result is None:
         return _raise_failure(request, outcome, outcome.error or GatewayError())
+    result = outcome.result
     try:
-        make: Callable[[], Awaitable[Response]] = partial(
-            respond, outcome.result, accept=accept, outcome=outcome, streams=services.streams
-        )
-        if wanted is not None and can_be_budgeted(outcome.result):
-            make = partial(
-                respond_within, *wanted, result=outcome.result, outcome=outcome, services=services,
+        making: Awaitable[Response]
+        if wanted is not None and can_be_budgeted(result):
+            making = respond_within(
+                *wanted,
+                result=result,
+                outcome=outcome,
+                services=services,
                 root_path=scope.get("root_path", ""),
-            )  # fmt: skip
-        response = await _watched(request, outcome, services.streams, make)
+            )
+        else:
+            making = respond(result, accept=accept, outcome=outcome, streams=services.streams)
+        if result.stream is not None or result.events is not None:
+            making = _watched(request, outcome, result, services.streams, making)
+        response = await making
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
         return _raise_failure(request, outcome, error)
     if outcome.rate_limit_state is not None:
@@ -167,18 +178,19 @@ async def _describe(call: CallRequest, services: Services) -> BytesResponse:
 
 
 async def _watched(
-    request: Request, outcome: CallOutcome, streams: StreamRegistry, make: Callable[[], Awaitable[Response]]
+    request: Request,
+    outcome: CallOutcome,
+    result: Result,
+    streams: StreamRegistry,
+    making: Awaitable[Response],
 ) -> Response:
-    """Return the response that `make` makes of the result; where that fails, close the result and record the
+    """Return the response that is made of a result; where that fails, close the result and record the
     failure.
     """
-    result = outcome.result
-    if result is None or (result.stream is None and result.events is None):
-        return await make()
     try:
         with DisconnectWatch(partial(until_disconnected, request.receive), streams.clock) as watch:
             watch.begin()
-            return await make()
+            return await making
     except BaseException as error:
         await result.aclose()
         await outcome.fail(error)

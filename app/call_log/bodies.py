@@ -5,7 +5,7 @@ may read them, and each read is recorded as an event.
 """
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -31,6 +31,8 @@ class CapturedBody:
     truncated: bool
     text: str | None = None
     base64: str | None = None
+    presets: "CapturedBody | None" = None
+    """Of arguments: those that a toolset set, by JSON pointer; the body has those of the client."""
 
 
 class BodyRecorder:
@@ -49,13 +51,16 @@ class BodyRecorder:
         """Seal the bodies into `entry`, the record of their call, where the policy includes its outcome."""
         if self._policy == "errors" and entry.outcome == "ok":
             return
-        entry.arguments = self._sealed(bodies.arguments, entry, "arguments")
+        arguments = bodies.arguments.as_body()
+        if bodies.presets.size:
+            arguments = replace(arguments, presets=bodies.presets.as_body())
+        entry.arguments = self._sealed(arguments, entry, "arguments")
         if bodies.result.size:
-            entry.result = self._sealed(bodies.result, entry, "result")
+            entry.result = self._sealed(bodies.result.as_body(), entry, "result")
 
-    def _sealed(self, piece: "BodyBuffer", entry: CallLogEntry, field: BodyField) -> bytes:
+    def _sealed(self, body: CapturedBody, entry: CallLogEntry, field: BodyField) -> bytes:
         context = _context(entry.tenant_id, entry.id, field)
-        return self._vault.seal(orjson.dumps(piece.as_body()), context=context)
+        return self._vault.seal(orjson.dumps(body), context=context)
 
 
 class BodyBuffer:
@@ -97,10 +102,11 @@ class BodyBuffer:
 class BodyBuffers:
     """The buffers for the bodies of one call."""
 
-    __slots__ = ("arguments", "result")
+    __slots__ = ("arguments", "presets", "result")
 
     def __init__(self, max_bytes: int) -> None:
         self.arguments = BodyBuffer(max_bytes)
+        self.presets = BodyBuffer(max_bytes)
         self.result = BodyBuffer(max_bytes)
 
 
@@ -109,7 +115,8 @@ def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: 
     field.
     """
     found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
-    return CapturedBody(**found)
+    presets = found.pop("presets", None)
+    return CapturedBody(**found, presets=None if presets is None else CapturedBody(**presets))
 
 
 def _context(tenant: UUID, call_id: UUID, field: BodyField) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
-Interface = Literal["rest", "utcp", "mcp", "tool-calls", "approval"]
+Interface = Literal["rest", "utcp", "mcp", "tool-calls", "ubp", "approval"]
 """The interface of the gateway by which a call came; `utcp` where a manual's call template was followed,
 `approval` where it was made once another key had approved it.
 """
@@ -23,8 +23,9 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
 
     `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and storing one repeatedly has
     no further effect. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in
-    milliseconds, `at` is aware UTC. `deadline`, aware UTC, is set where the call is recorded before it is
-    made: in a durable mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
+    milliseconds, `at` is aware UTC. `toolset` is the name of the toolset by whose address the call came, ""
+    without one. `deadline`, aware UTC, is set where the call is recorded before it is made: in a durable
+    mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
     """
 
     id: UUID
@@ -42,6 +43,7 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     attempts: int = 0
     safe: bool | None = None
     interface: Interface = "rest"
+    toolset: str = ""
     deadline: datetime | None = None
     arguments: bytes | None = None
     result: bytes | None = None

@@ -33,6 +33,7 @@ class CallFilters:
     key_id: str | None = None
     outcome: str | None = None
     interface: str | None = None
+    toolset: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     call_id: UUID | None = None
@@ -124,6 +125,7 @@ def matches(row: CallRecord, filters: CallFilters, *, tools: Collection[str] | N
         (filters.provider, row.provider),
         (filters.key_id, row.key_id),
         (filters.interface, row.interface),
+        (filters.toolset, row.toolset),
         (filters.status, row.status),
         (filters.upstream_status, row.upstream_status),
         (filters.safe, row.safe),
@@ -153,7 +155,7 @@ def _without_bodies() -> tuple[Any, Any]:
 
 def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:
     query = query.where(col(CallRecord.tenant_id) == tenant)
-    for column in ("tool", "provider", "key_id", "interface", "status", "upstream_status", "safe"):
+    for column in ("tool", "provider", "key_id", "interface", "toolset", "status", "upstream_status", "safe"):
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)

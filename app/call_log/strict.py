@@ -13,7 +13,7 @@ from asyncpg.exceptions import PostgresError
 
 from app.call_log.batch_writer import BatchCallLog
 from app.call_log.entries import RUNNING, CallLogEntry
-from app.call_log.store import STATEMENT, column_values
+from app.call_log.store import STATEMENT, records_json
 from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
 from app.errors import CallLogUnavailable, Overloaded
 
@@ -101,7 +101,7 @@ class StrictCallLog:
 
     async def _store(self, entries: list[CallLogEntry]) -> bool:
         try:
-            await self._connection.run(STATEMENT, *column_values(entries).values())
+            await self._connection.run(STATEMENT, records_json(entries))
         except DatabaseUnavailable:
             return False
         except PostgresError:

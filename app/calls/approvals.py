@@ -2,12 +2,14 @@
 call brings.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
 from app.catalog.plan import Plan
 from app.errors import Conflict
+from app.security.principal import Principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,19 +21,20 @@ class ApprovedCall:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """What `execute` hands to `CallApprovals`: a call whose arguments are valid and whose key may make it."""
+    """What `execute` hands to `CallApprovals`: a call whose arguments are valid and whose principal may make
+    it.
+    """
 
     call_id: UUID
-    key_id: str
-    tenant_id: UUID
+    principal: Principal
     plan: Plan
     arguments: dict[str, Any] = field(repr=False)
     idempotency_key: str | None = None
     cdn_loop: bytes = b""
     toolset: str | None = None
-    """The toolset by whose address a key that is limited to toolsets made the call."""
-    presets: frozenset[str] = frozenset()
-    """JSON pointers to the arguments that a toolset has set: only who decides sees them."""
+    """The toolset by whose address the call came; None for the registry."""
+    presets: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The arguments that the toolset has set, by JSON pointer: only who decides sees them."""
 
 
 class CallApprovals(Protocol):

@@ -1,7 +1,6 @@
 """The state of one call while it is executed (`CallContext`), and its outcome (`CallOutcome`)."""
 
 import asyncio
-from collections.abc import Collection
 from typing import Any, Final
 
 from app.calls.rate_limiter import RateLimitState
@@ -14,6 +13,7 @@ from app.json_schema.repair import Repair
 from app.protocols.base import Result
 from app.resilience import classify_error
 from app.security.principal import Principal, RepairMode
+from app.security.response_masking import ResponseMasker
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""
@@ -48,6 +48,7 @@ class CallContext:
         "is_repeatable",
         "permit",
         "plan",
+        "preset_masker",
         "rate_limit_state",
         "recorder",
         "repairs",
@@ -73,6 +74,7 @@ class CallContext:
         self.replayed = False
         self.has_violations = False
         self.repairs: tuple[Repair, ...] = ()
+        self.preset_masker: ResponseMasker | None = None
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the
@@ -125,8 +127,10 @@ class CallContext:
             self._end(CANCELLED, CLIENT_CLOSED_REQUEST, upstream_status, response_bytes)
 
     def report_failure(self, error: UpstreamError) -> None:
-        """Report a failed attempt to the upstream's breaker, unless the client's own deadline caused it."""
-        if not self.permit:
+        """Report a failed attempt to the upstream's breaker, unless the client's own deadline caused it, or
+        the error does not count.
+        """
+        if not self.permit or not error.counts_for_breaker:
             return
         upstream = self.plan.upstream
         deadline = self.client_deadline
@@ -193,10 +197,10 @@ class CallOutcome:
         return "" if plan is None else plan.provider
 
     @property
-    def registrar_tags(self) -> Collection[str]:
-        """The tags that a registrar gave the tool; none where no tool was found."""
+    def tool(self) -> str:
+        """The canonical name of the tool; "" where no tool was found."""
         plan: Plan | None = getattr(self._context, "plan", None)
-        return () if plan is None else plan.registrar_tags
+        return "" if plan is None else plan.name
 
     @property
     def principal(self) -> Principal:

@@ -21,12 +21,13 @@ from app import exact_json
 from app.call_log.bodies import BodyRecorder
 from app.call_log.entries import CallLog
 from app.calls.approvals import CallApprovals, NoCallApprovals, WaitingCall
+from app.calls.argument_masking import secret_values
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
-from app.calls.presets import with_presets, without_preset_hints
+from app.calls.presets import applicable_presets, with_presets, without_preset_hints, without_presets
 from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
 from app.calls.repairs import repair_mode, repaired_arguments
@@ -55,6 +56,7 @@ from app.protocols.base import Result
 from app.resource_names import TOOL_NAME
 from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
+from app.security.response_masking import ResponseMasker
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
 
@@ -177,7 +179,7 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan)
     if request.presets:
-        _add_presets(request)
+        _add_presets(request, plan)
     try:
         plan.validate(request.arguments)
     except InvalidArguments as error:
@@ -202,7 +204,9 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan, recorder)
     if request.presets:
-        _add_presets(request, recorder)
+        _add_presets(request, plan)
+        recorder.add_presets(request.presets)
+        context.preset_masker = _preset_masker(request, plan)
     try:
         if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
             await asyncio.to_thread(plan.validate, request.arguments)
@@ -238,7 +242,9 @@ async def _repair(context: CallContext) -> bool:
     if repaired is None:
         return False
     request.arguments, context.repairs = repaired.value, repaired.repairs
-    recorder.replace_arguments(exact_json.dumps(repaired.value))
+    # The presets are recorded apart from what the client gave.
+    given = without_presets(repaired.value, request.presets) if request.presets else repaired.value
+    recorder.replace_arguments(exact_json.dumps(given))
     return True
 
 
@@ -246,14 +252,13 @@ def _waiting(context: CallContext) -> WaitingCall:
     request = context.request
     return WaitingCall(
         context.recorder.id,
-        request.principal.key_id,
-        request.principal.tenant_id,
+        request.principal,
         context.plan,
         request.arguments,
         request.idempotency_key,
         request.cdn_loop,
-        request.principal.toolset,
-        frozenset(request.presets),
+        request.toolset or None,
+        request.presets,
     )
 
 
@@ -300,16 +305,20 @@ def _as_json(arguments: Any) -> bytes:
         raise InvalidArguments("The arguments are nested too deeply.") from None
 
 
-def _add_presets(request: CallRequest, recorder: CallRecorder | None = None) -> None:
-    """Add the arguments that the toolset sets, and record them where bodies are recorded; raise
-    InvalidArguments.
-    """
+def _add_presets(request: CallRequest, plan: Plan) -> None:
+    """Add the arguments that the toolset sets, of those that the tool has; raise InvalidArguments."""
+    request.presets = applicable_presets(request.presets, plan.inputs)
     try:
         request.arguments = with_presets(request.arguments, request.presets)
     except InvalidArguments as error:
         raise _located(error, request) from None
-    if recorder is not None and recorder.bodies is not None:
-        recorder.replace_arguments(exact_json.dumps(request.arguments))
+
+
+def _preset_masker(request: CallRequest, plan: Plan) -> ResponseMasker | None:
+    """Return the masker of preset arguments that are secrets by the tool's inputs; None where none is."""
+    if not plan.mask_responses:
+        return None
+    return ResponseMasker.for_values(secret_values(with_presets({}, request.presets), plan.inputs))
 
 
 def _located(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
@@ -359,7 +368,9 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
     """
     context.set_deadlines(services.clock.loop.time(), events=events)
     plan = context.plan
-    sending = _send(context, services) if plan.cache_rule is None or events else _cached(context, services)
+    # A cached response may be that of a client that may read what is a secret preset here.
+    is_cached = plan.cache_rule is not None and not events and context.preset_masker is None
+    sending = _cached(context, services) if is_cached else _send(context, services)
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
     return checked_response(sending, context)

@@ -111,7 +111,7 @@ class CallExplainer:
         Raise NotFound for a tool that the viewer may not see, whether or not it exists; Unavailable.
         """
         scopes = _scopes(principal)
-        if not (viewer.has_scope(_READ_SCOPE) or viewer.has_scope(CALL_SCOPE)):
+        if not may_look_up(viewer):
             detail = "Not checked: the requesting key has neither `tools:read` nor `tools:call`."
             others: tuple[CheckName, ...] = (
                 "restrictions", "definition", "variables", "tool-enabled", "provider-enabled", "rate-limit",
@@ -235,6 +235,11 @@ class CallExplainer:
             detail = f"The network policy of the gateway does not allow {denied.place}."
             hint = f"The operator of the gateway can allow it with {denied.setting}={denied.entry}."
         return Check("destination", False, detail, hint)
+
+
+def may_look_up(viewer: Principal) -> bool:
+    """Return whether a key may learn anything about a tool: it may read tools, or call them."""
+    return viewer.has_scope(_READ_SCOPE) or viewer.has_scope(CALL_SCOPE)
 
 
 def _scopes(principal: Principal) -> Check:

@@ -23,6 +23,8 @@ from app.protocols.base import BODY_METADATA_HEADERS, Call, FollowsLinks, Result
 
 PAGES_HEADER: Final = "X-Pages"
 _MAX_BYTES: Final = 16 << 20
+_INLINE_BYTES: Final = 64 << 10
+"""Bytes of a page up to which it is parsed in the event loop; larger ones are parsed in a thread."""
 _LINK: Final = re.compile(r"<([^<>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s\";,]*))?)*)")
 _REL_NEXT: Final = re.compile(
     r";\s*rel\s*=\s*(?:\"(?:[^\"]*\s)?next(?:\s[^\"]*)?\"|next\s*(?:;|$))", re.IGNORECASE
@@ -90,13 +92,17 @@ class _Pages:
     async def all_of(self, first: Result) -> Result:
         """Return one result with the items of all pages; the first page where it is not as described."""
         option = self._option
-        body = await first.read()
-        page = value = _parsed(body)
+        limit = min(_MAX_BYTES, self._call.limits.response_bytes)
+        if not await first.read_up_to(limit):
+            # It is passed on as it comes, and not held in memory.
+            first.headers.append((PAGES_HEADER, "1;more"))
+            return first
+        body = first.body or b""
+        page = value = await _parsed(body)
         items = _at(value, option.items)
         if not isinstance(items, list):
             return first
         merged, bodies, size, count = list(items), {body}, len(body), 1
-        limit = min(_MAX_BYTES, self._call.limits.response_bytes)
         headers: Mapping[str, str] = first.upstream_headers
         while (
             (has_more := self._advance(page, items, headers)) and count < option.max_pages and size <= limit
@@ -106,7 +112,7 @@ class _Pages:
                 body = await _whole(response)
             except GatewayError:
                 break
-            page, headers = _parsed(body), response.upstream_headers
+            page, headers = await _parsed(body), response.upstream_headers
             items = _at(page, option.items)
             if not isinstance(items, list) or body in bodies:
                 has_more = not isinstance(items, list)
@@ -115,8 +121,13 @@ class _Pages:
             merged += items
             size += len(body)
             count += 1 if items else 0
+        whole = _with(value, option.items, merged)
         try:
-            first.body = exact_json.dumps(_with(value, option.items, merged))
+            first.body = (
+                exact_json.dumps(whole)
+                if size <= _INLINE_BYTES
+                else await asyncio.to_thread(exact_json.dumps, whole)
+            )
         except orjson.JSONEncodeError:
             # Nested more deeply than can be written.
             return first
@@ -173,9 +184,11 @@ def _is_json(result: Result) -> bool:
     return is_json(media) and not result.is_content_coded and result.status != 304
 
 
-def _parsed(body: bytes) -> Any:
+async def _parsed(body: bytes) -> Any:
     """Return the value of JSON with all digits of its numbers, None for what is not JSON."""
     try:
+        if len(body) > _INLINE_BYTES:
+            return await asyncio.to_thread(exact_json.loads_exactly, body)
         return exact_json.loads_exactly(body)
     except (ValueError, RecursionError):
         return None

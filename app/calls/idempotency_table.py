@@ -17,7 +17,7 @@ from asyncpg.exceptions import PostgresError
 
 from app.background import TaskSet
 from app.call_log.entries import CallLogEntry
-from app.call_log.store import column_values, insert_statement, recording_statement
+from app.call_log.store import insert_statement, recording_statement, records_json
 from app.database.group_commit import CommitConnection, CommitQueue, DatabaseUnavailable
 from app.deadlines import Deadline, timer_queue
 from app.errors import Unavailable
@@ -254,7 +254,7 @@ class IdempotencyTable:
         )
         records = [one.record for one in requests if one.record is not None]
         if records:
-            rows = await self._acquiring.run(_ACQUIRE_AND_RECORD, *values, *column_values(records).values())
+            rows = await self._acquiring.run(_ACQUIRE_AND_RECORD, *values, records_json(records))
         else:
             rows = await self._acquiring.run(_ACQUIRE, *values)
         return {row[0] for row in rows}
@@ -304,7 +304,7 @@ class IdempotencyTable:
         )
         records = [one.record for one in batch if one.record is not None]
         if records:
-            await self._completing.run(_COMPLETE_AND_RECORD, *values, *column_values(records).values())
+            await self._completing.run(_COMPLETE_AND_RECORD, *values, records_json(records))
         else:
             await self._completing.run(_END, *values)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from app.errors import GatewayError
 from app.outbound.charsets import charset_of
-from app.outbound.framing import StreamEvent, is_json, is_textual
+from app.outbound.framing import UTF8_JSON_TYPES, StreamEvent, is_json, is_textual
 from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Result
 from app.security.response_masking import ResponseMasker, mask_error
 
@@ -40,9 +40,6 @@ _BINARY_NAMES: Final = frozenset(
 )  # fmt: skip
 # Structured syntax suffixes (RFC 6839 and the registry of IANA).
 _BINARY_SUFFIXES: Final = ("+zip", "+gzip", "+zstd", "+cbor", "+cbor-seq", "+der", "+wbxml", "+fastinfoset")
-_UTF8: Final = frozenset(
-    {"application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"}
-)
 _WIDE: Final = ("utf-16", "utf-32", "utf16", "utf32")
 # A megabyte is masked in about a millisecond; then the event loop runs other tasks.
 _CHUNK: Final = 1 << 20
@@ -101,7 +98,7 @@ def _is_clean(result: Result, masker: ResponseMasker) -> bool:
         body is None
         or len(body) > _SMALL_BYTES
         or result.events is not None
-        or result.media_type not in _UTF8
+        or result.media_type not in UTF8_JSON_TYPES
     ):
         return False
     headers = result.headers
@@ -114,7 +111,7 @@ def _mask_headers(result: Result, masker: ResponseMasker) -> None:
     if headers and (changed := masker.mask_headers(headers)) is not headers:
         result.headers = changed
         _note_masked(result, "headers")
-    if result.media_type and result.media_type not in _UTF8:
+    if result.media_type and result.media_type not in UTF8_JSON_TYPES:
         media_type = masker.mask_text(result.media_type)
         if media_type is not result.media_type:
             result.media_type = media_type
@@ -241,7 +238,7 @@ def _mask_event(event: StreamEvent, result: Result, masker: ResponseMasker) -> N
 
 def _masker_for(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
     """Return the masker for a body of this type that begins with these bytes; None for a binary body."""
-    if media_type in _UTF8 and b"\x00" not in beginning[:4]:
+    if media_type in UTF8_JSON_TYPES and b"\x00" not in beginning[:4]:
         return masker
     media = _essence(media_type)
     if _is_binary(media):

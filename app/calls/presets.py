@@ -6,11 +6,37 @@ from typing import Any, Final
 
 from app.errors import FieldError, InvalidArguments
 from app.json_schema.error_messages import arguments_error, suggestion
+from app.json_schema.input_lookup import may_have_input
+from app.text import pointer_parts
 
 _INVALID_PRESET: Final = (
     "The toolset sets this argument to a value that the tool does not take: whoever manages the toolset has "
     "to change it."
 )
+
+
+def applicable_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the presets for which the tool has an input. A source may have lost one since they were set: the
+    toolset reports that, and the call is made without it.
+    """
+    missing = {one for one in presets if not may_have_input(inputs, pointer_parts(one))}
+    if not missing:
+        return presets
+    return {one: value for one, value in presets.items() if one not in missing}
+
+
+def preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
+    """Return the values of arguments at JSON pointers, by these."""
+    found: dict[str, Any] = {}
+    for one in pointers:
+        value = arguments
+        for name in pointer_parts(one):
+            if not isinstance(value, dict) or name not in value:
+                break
+            value = value[name]
+        else:
+            found[one] = value
+    return found
 
 
 def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
@@ -68,11 +94,6 @@ def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> Inv
         else:
             errors.append(one)
     return arguments_error(errors) if errors else error
-
-
-def pointer_parts(pointer: str) -> list[str]:
-    """Return the names in a JSON pointer (RFC 6901)."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def _set(target: dict[str, Any], pointer: str, value: Any) -> FieldError | None:

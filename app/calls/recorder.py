@@ -2,11 +2,13 @@
 
 import time
 from asyncio import Future
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.call_log.bodies import BodyBuffers, BodyRecorder
 from app.call_log.entries import RUNNING, CallLog, CallLogEntry
 from app.calls.request import CallRequest
@@ -123,6 +125,11 @@ class CallRecorder:
             self.bodies.arguments.clear()
         self.add_arguments(body)
 
+    def add_presets(self, presets: Mapping[str, Any]) -> None:
+        """Record the arguments that a toolset sets, by JSON pointer, apart from those of the client."""
+        if self.bodies is not None:
+            self.bodies.presets.add(exact_json.dumps(dict(presets)))
+
     def add_result(self, piece: bytes) -> None:
         """Add a piece of the response to its recorded body, where bodies are recorded."""
         if self.bodies is not None:
@@ -219,6 +226,7 @@ class CallRecorder:
             attempts=self.attempts,
             safe=plan.safe if plan is not None else None,
             interface=request.interface,
+            toolset=request.toolset,
             deadline=self._deadline,
         )
         if self.bodies is not None and self._body_recorder is not None:

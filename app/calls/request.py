@@ -8,7 +8,9 @@ from app.call_log.entries import Interface
 from app.calls.approvals import ApprovedCall
 from app.calls.text_arguments import TextArguments
 from app.decoding.rule import ResponsePreferences
+from app.protocols.base import ProgressListener
 from app.security.principal import Principal, RepairMode
+from app.ubp.model import Command, Event
 
 
 class ClientDisconnected(ConnectionError):
@@ -31,6 +33,8 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """The template of the HTTP route by which the call came: a name for traces."""
     interface: Interface = "rest"
     """The interface by which the call came, for its record."""
+    toolset: str = ""
+    """The name of the toolset by whose address the call came, "" without one, for its record."""
     presets: Mapping[str, Any] = field(default_factory=dict)
     """Arguments that a toolset sets: they are added before validation, and the client may not give them."""
     arguments: Any = None
@@ -59,5 +63,13 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """The repair of arguments that the toolset of the call allows; None: the default of the interface."""
     repair_preference: RepairMode | None = None
     """The repair that the client asks for with this call, which precedes all other settings."""
+    command: Command | None = None
+    """The command of UBP that the call is made by: an executor gets it as it is, unless its arguments were
+    changed.
+    """
+    on_progress: ProgressListener | None = None
+    """Gets the progress that the upstream reports while the response is awaited, secrets masked."""
+    on_command_event: Callable[[Event], None] | None = None
+    """Called with each event that an executor sends while it executes the command; it must not block."""
     disconnected: Callable[[], Awaitable[None]] | None = None
     """Returns once the client has disconnected; it is first awaited 0.1 s after `read`."""

@@ -19,6 +19,7 @@ from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
 from app.calls.following import followed
 from app.calls.masking import await_and_mask
+from app.calls.progress import MaskedProgress
 from app.calls.recorder import CANCELLED
 from app.catalog.plan import Plan
 from app.errors import (
@@ -61,11 +62,21 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
     call = prepare_call(
         plan, context.request.arguments, credentials, call_id=recorder.call_id, deadline=context.deadline
     )
+    if context.preset_masker is not None:
+        masker = call.masker
+        call.masker = context.preset_masker if masker is None else masker.combined_with(context.preset_masker)
     call.headers = context.headers
+    call.tenant_id = context.request.principal.tenant_id
+    call.provider = plan.provider
+    if not context.request.presets and not context.repairs:
+        call.command = context.request.command
+    call.on_command_event = context.request.on_command_event
     call.has_large_arguments = recorder.request_bytes > LARGE_ARGUMENTS_BYTES
     if context.events_deadline is not None:
         call.stream_deadline = context.events_deadline
         call.headers += _ACCEPT_EVENTS
+    if context.request.on_progress is not None:
+        call.on_progress = MaskedProgress(context.request.on_progress, call)
     began = time.perf_counter()
     recorder.attempts = 1
     try:
@@ -152,7 +163,7 @@ async def _traced(call: Call[Any], context: CallContext, trace: CallTrace) -> Re
     span = trace.attempt(plan.adapter.method(plan.target), plan.origin, number=context.recorder.attempts)
     status, error = None, CANCELLED
     try:
-        traced = replace(call, headers=(*call.headers, *span.headers))
+        traced = _copied(call, headers=(*call.headers, *span.headers))
         try:
             result = await plan.adapter.call(traced)
         finally:
@@ -222,7 +233,15 @@ async def _with_new_tokens(
     if masker is not None:
         # The upstream has also received the previous token.
         masker = masker.combined_with(credentials.masker)
-    return replace(call, credentials=credentials, masker=masker)
+    return _copied(call, credentials=credentials, masker=masker)
+
+
+def _copied(call: Call[Any], **changes: Any) -> Call[Any]:
+    """Return a copy of a call, whose reports of progress are masked as the copy says."""
+    copy = replace(call, **changes)
+    if isinstance(call.on_progress, MaskedProgress):
+        copy.on_progress = call.on_progress.of_call(copy)
+    return copy
 
 
 def _backoff(

@@ -97,7 +97,7 @@ class Plan:
         """Raise InvalidArguments with every error found; InvalidInput where the tool's own schema is
         unusable.
         """
-        self._compiled().check(arguments)
+        (self._validator or self._compiled()).check(arguments)
 
     def repair(self, arguments: Any, *, only_types: bool) -> Repaired | None:
         """Return arguments that are not valid, repaired; None where that is not possible."""

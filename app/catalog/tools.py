@@ -85,11 +85,13 @@ class ToolView:
     """The steps by which a large tool was slimmed for models."""
     provider_enabled: bool = True
     annotations: dict[str, Any] | None = None
-    """What an operator has set about its effects: read_only, destructive, idempotent and open_world."""
+    """What an operator has set: read_only, destructive, idempotent, open_world and header_inputs."""
     publish_output_schema: bool = False
     """Whether agents see the schema of its responses."""
     response_options: dict[str, Any] | None = None
     """What an operator has set about its responses: all_pages and poll."""
+    output_schema_withdrawn_at: datetime | None = None
+    """When the gateway withdrew that schema because responses deviated from it; None where it did not."""
 
 
 def is_custom() -> ColumnElement[bool]:
@@ -144,6 +146,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         col(Override.annotations).label("annotations"),
         col(Override.response_options).label("response_options"),
         func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),
+        col(Override.output_schema_withdrawn_at).label("output_schema_withdrawn_at"),
         col(Tool.version).label("version"),
         col(Tool.call_template).label("call_template"),
         col(Tool.security).label("security"),
@@ -183,6 +186,7 @@ def tool_view(row: Any) -> ToolView:
         annotations=row.annotations,
         response_options=row.response_options,
         publish_output_schema=row.publish_output_schema,
+        output_schema_withdrawn_at=row.output_schema_withdrawn_at,
         version=row.version,
         call_template=row.call_template,
         security=compile_security(row.security),

@@ -43,6 +43,9 @@ InterfaceOption = Annotated[
     str | None,
     typer.Option("--interface", help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
 ]
+ToolsetOption = Annotated[
+    str | None, typer.Option("--toolset", help="Only calls by the addresses of this toolset.")
+]
 SafeOption = Annotated[
     bool | None,
     typer.Option("--safe/--effects", help="Only calls of tools without (or with) effects."),
@@ -62,6 +65,7 @@ class CallFilter:
     key_id: str | None
     outcome: str | None
     interface: str | None
+    toolset: str | None
     status: int | None
     upstream_status: int | None
     safe: bool | None
@@ -77,6 +81,7 @@ def list_calls(
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
     interface: InterfaceOption = None,
+    toolset: ToolsetOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -95,7 +100,7 @@ def list_calls(
 ) -> None:
     """List the records of calls, newest first."""
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, status, upstream_status, safe, min_duration_ms
+        tool, provider, key_id, outcome, interface, toolset, status, upstream_status, safe, min_duration_ms
     )
     times = {
         "since": None if since is None else parse_time(since, option="--since", ago=True),
@@ -114,6 +119,7 @@ def tail_calls(
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
     interface: InterfaceOption = None,
+    toolset: ToolsetOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -125,7 +131,7 @@ def tail_calls(
     """
     session = ctx.obj
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, status, upstream_status, safe, min_duration_ms
+        tool, provider, key_id, outcome, interface, toolset, status, upstream_status, safe, min_duration_ms
     )
     try:
         records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)

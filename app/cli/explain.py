@@ -17,13 +17,16 @@ def explain(
         str | None,
         typer.Option("--key-id", metavar="ID", help="Of another key, as `keys list` shows it."),
     ] = None,
+    toolset: Annotated[
+        str | None, typer.Option("--toolset", help="Of a call by the address of this toolset.")
+    ] = None,
 ) -> None:
     """Explain whether a key may call a tool now, and why or why not.
 
     The checks are in the order of a call, which is not made: a call fails at the first one that says NO.
     """
     session = ctx.obj
-    found = session.gateway.get("/explain", query={"tool": tool, "key": key_id}).json()
+    found = session.gateway.get("/explain", query={"tool": tool, "key": key_id, "toolset": toolset}).json()
     if session.output.is_structured:
         session.output.document(found)
         return

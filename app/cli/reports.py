@@ -26,9 +26,12 @@ def finish_import(session: ClientSession, result: Json, *, strict: bool = False)
         output.document(result)
     elif entries is not None:
         _show_entries(output, entries)
+        for one in result.get("toolsets") or ():
+            why = " ".join(sentences(one["problem"])) if one.get("problem") else ""
+            output.note(f"toolset {one['name']}: {one['outcome']} {why}".rstrip())
     else:
         show_import(output, result)
-    failed = [entry["outcome"] == "failed" for entry in entries or ()]
+    failed = [entry["outcome"] == "failed" for entry in (*(entries or ()), *(result.get("toolsets") or ()))]
     if failed and all(failed):
         raise typer.Exit(ExitCode.FAILED)
     if any(failed) or (strict and _has_skipped(result)):

@@ -36,7 +36,10 @@ def server_config(application: Any, settings: Settings, **options: Any) -> uvico
     defaults: dict[str, Any] = {
         "loop": "uvloop",
         "http": HttpProtocol,
+        # HttpProtocol gives connections to its own protocol for WebSockets.
         "ws": "none",
+        "ws_max_size": settings.max_request_bytes,
+        "ws_per_message_deflate": False,
         "workers": settings.workers,
         "log_config": None,
         "access_log": False,
@@ -105,6 +108,9 @@ class GatewayServer(uvicorn.Server):
         # A load balancer may be sending a request on a connection that it has just opened or kept alive; it
         # would not send it again elsewhere.
         await self._wait(_LAST_REQUEST_SECONDS, while_busy=True)
+        executors = self._executors()
+        if executors is not None:
+            executors.draining.set()
         for connection in list(state.connections):
             connection.shutdown()
         await self._end_calls()
@@ -138,6 +144,17 @@ class GatewayServer(uvicorn.Server):
         lifespan = getattr(self, "lifespan", None)
         return None if lifespan is None else lifespan.state.get("services")
 
+    def _executors(self) -> Any:
+        """The server of agents and executors; None before the lifespan has begun."""
+        lifespan = getattr(self, "lifespan", None)
+        return None if lifespan is None else lifespan.state.get("ubp")
+
+    def _is_busy(self) -> bool:
+        """Return whether there are connections, requests, or streams of gRPC."""
+        executors = self._executors()
+        state = self.server_state
+        return bool(state.connections or state.tasks or (executors is not None and executors.streams))
+
     def _set_not_ready(self) -> None:
         services = self._services()
         if services is not None:
@@ -145,13 +162,10 @@ class GatewayServer(uvicorn.Server):
 
     async def _wait(self, seconds: float, *, while_busy: bool = False) -> None:
         """Wait so long, but no longer than to a second signal or (`while_busy`) the end of the last call."""
-        state = self.server_state
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 # uvicorn has no event for either.
-                while not self.force_exit and (  # noqa: ASYNC110
-                    not while_busy or state.connections or state.tasks
-                ):
+                while not self.force_exit and (not while_busy or self._is_busy()):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_SECONDS)
 
     async def _end_calls(self) -> None:

@@ -18,6 +18,8 @@ class Group(StrEnum):
     PROVIDER = "provider"
     KEY = "key"
     OUTCOME = "outcome"
+    INTERFACE = "interface"
+    TOOLSET = "toolset"
 
 
 class Interval(StrEnum):
@@ -32,7 +34,8 @@ class Interval(StrEnum):
 class StatsFilter:
     """Which calls to count, and how; the fields are query parameters of `GET /stats`."""
 
-    group: str
+    group: str | None
+    by: str | None
     interval: str
     since: str | None
     until: str | None
@@ -41,8 +44,11 @@ class StatsFilter:
     provider: str | None
     key_id: str | None
     outcome: str | None
+    interface: str | None
+    toolset: str | None
 
 
+_ORIGINS = (Group.INTERFACE, Group.TOOLSET)
 _COUNTS = ("calls", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "response_bytes")
 _HEADINGS = ("CALLS", "ERRORS", "MEAN MS", "P50", "P95", "P99", "MAX", "BYTES")
 
@@ -67,15 +73,21 @@ def stats(
         str | None, typer.Option("--key-id", help="Only calls with the key of this id.")
     ] = None,
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
+    interface: Annotated[
+        str | None,
+        typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
+    ] = None,
+    toolset: Annotated[str | None, typer.Option(help="Only calls by the addresses of this toolset.")] = None,
     points: Annotated[bool, typer.Option("--points", help="Show a row for each interval, too.")] = False,
 ) -> None:
-    """Count calls by tool, provider, key or outcome, with errors, durations and bytes of responses.
+    """Count calls by tool, provider, key, outcome, interface or toolset, with errors, durations and bytes.
 
     By default of the last 24 hours (--interval minute: 1 hour, day: 30 days).
     """
     session = ctx.obj
     chosen = StatsFilter(
-        group=group.value,
+        group=None if group in _ORIGINS else group.value,
+        by=group.value if group in _ORIGINS else None,
         interval=interval.value,
         since=None if since is None else parse_time(since, option="--since", ago=True),
         until=None if until is None else parse_time(until, option="--until", ago=True),
@@ -84,6 +96,8 @@ def stats(
         provider=provider,
         key_id=key_id,
         outcome=outcome,
+        interface=interface,
+        toolset=toolset,
     )
     found = session.gateway.get("/stats", query=asdict(chosen)).json()
     if session.output.is_structured:
@@ -94,7 +108,8 @@ def stats(
 
 
 def _rows(found: Mapping[str, Any], *, points: bool) -> Iterator[tuple[object, ...]]:
-    series = [(one.get("key_name") or one["value"] or "(no such tool)", one) for one in found["series"]]
+    nameless = "(no toolset)" if found.get("by") == Group.TOOLSET else "(no such tool)"
+    series = [(one.get("key_name") or one["value"] or nameless, one) for one in found["series"]]
     if found["other"] is not None:
         series.append((f"({found['other']['values']} others)", found["other"]))
     if not series:

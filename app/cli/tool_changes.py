@@ -18,10 +18,12 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import url_path
+from app.cli.values import read_json, url_path
 
 commands = typer.Typer()
-_REVERTIBLE: Final = ("description", "tags", "enabled", "annotations", "publish_output_schema")
+_REVERTIBLE: Final = (
+    "description", "tags", "enabled", "annotations", "publish_output_schema", "response_options"
+)  # fmt: skip
 _REVERTIBLE_TEXT: Final = f"{', '.join(_REVERTIBLE[:-1])} or {_REVERTIBLE[-1]}"
 
 NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
@@ -86,11 +88,27 @@ def edit(
         bool | None,
         typer.Option("--destructive/--not-destructive", help="Tell agents if calls may delete or overwrite."),
     ] = None,
+    header_input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header-input",
+            metavar="INPUT=TOKEN",
+            help="Let MCP clients repeat an input in the header Mcp-Param-TOKEN; may be repeated.",
+        ),
+    ] = None,
     publish_output_schema: Annotated[
         bool | None,
         typer.Option(
             "--publish-output-schema/--no-publish-output-schema",
             help="Whether agents see the schema of its responses.",
+        ),
+    ] = None,
+    response_options: Annotated[
+        str | None,
+        typer.Option(
+            "--response-options",
+            metavar="JSON",
+            help="How responses are completed: all pages, polling; JSON, '@FILE' or '-' as in the API.",
         ),
     ] = None,
     revert: Annotated[
@@ -116,11 +134,17 @@ def edit(
         body["tags"] = tag or []
     if requires_approval is not None:
         body["requires_approval"] = requires_approval
-    hints = {"read_only": read_only, "destructive": destructive}
-    if any(value is not None for value in hints.values()):
-        body["annotations"] = {hint: value for hint, value in hints.items() if value is not None}
+    annotations = {
+        "read_only": read_only,
+        "destructive": destructive,
+        "header_inputs": _header_inputs(header_input) if header_input else None,
+    }
+    if any(value is not None for value in annotations.values()):
+        body["annotations"] = {name: value for name, value in annotations.items() if value is not None}
     if publish_output_schema is not None:
         body["publish_output_schema"] = publish_output_schema
+    if response_options is not None:
+        body["response_options"] = read_json(response_options, option="--response-options")
     if not body:
         raise InputError("Give what is to change, e.g. --description, --tag, --read-only or --revert.")
     headers = {} if if_match is None else {"If-Match": if_match}
@@ -129,7 +153,15 @@ def edit(
     if session.output.is_structured:
         session.output.document(changed)
         return
-    shown = ("name", "description", "tags", "enabled", "requires_approval", "publish_output_schema")
+    shown = (
+        "name",
+        "description",
+        "tags",
+        "enabled",
+        "requires_approval",
+        "publish_output_schema",
+        "response_options",
+    )
     session.output.fields(
         [
             *((field.replace("_", " "), changed.get(field)) for field in shown),
@@ -138,9 +170,27 @@ def edit(
     )
 
 
+def _header_inputs(given: list[str]) -> dict[str, str]:
+    """Return the tokens by input of INPUT=TOKEN; raise InputError for what has no equals sign."""
+    found: dict[str, str] = {}
+    for one in given:
+        # A token has no equals sign (RFC 9110 section 5.6.2), but the name of an input may.
+        name, separator, token = one.rpartition("=")
+        if not separator:
+            raise InputError("--header-input takes INPUT=TOKEN, e.g. tenant=Tenant.")
+        found[name] = token
+    return found
+
+
 def annotation_fields(annotations: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Return what agents are told about the effects of a tool, as rows of a name and a value."""
-    return [(name.replace("_", " "), value) for name, value in annotations.items()]
+    """Return what agents are told about a tool, as rows of a name and a value."""
+    return [
+        (
+            name.replace("_", " "),
+            " ".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, Mapping) else value,
+        )
+        for name, value in annotations.items()
+    ]
 
 
 @commands.command("history", cls=GatewayCommand)

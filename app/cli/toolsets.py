@@ -1,8 +1,9 @@
 """`utcp-gateway toolsets`: named views of the registry for agents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
+import orjson
 import typer
 
 from app.cli.errors import InputError, ProblemResponse
@@ -74,6 +75,38 @@ def set_toolset(
     read_only: Annotated[
         bool | None, typer.Option("--read-only/--all-effects", help="Only tools that change nothing.")
     ] = None,
+    search: Annotated[
+        list[str] | None,
+        typer.Option("--search", help="All tools that have each word of this text; may be repeated."),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", help="Which tools an MCP client lists: all, search or auto.")
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option("--pin", help="A tool that is listed in each mode; may be repeated.")
+    ] = None,
+    argument_repair: Annotated[
+        str | None, typer.Option("--argument-repair", help="Repair of arguments: off, safe or on.")
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=1_000, help="The budget of a result in bytes.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=250, help="The budget of a result in tokens.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option("--rename", metavar="TOOL=NAME", help="The name that agents see; may be repeated."),
+    ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--preset",
+            metavar="TOOL:INPUT=JSON",
+            help="The value of an input, by its name or JSON pointer; text where it is no JSON; may be "
+            "repeated.",
+        ),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", help="A file with the whole definition as JSON; '-': standard input."),
@@ -82,7 +115,7 @@ def set_toolset(
 ) -> None:
     """Create a toolset, or change it; what is not given stays as it is.
 
-    Names, titles, descriptions and preset arguments of its tools are set by --file.
+    Titles and descriptions of its tools are set by --file.
     """
     session = ctx.obj
     found = _found(session, name)
@@ -90,8 +123,16 @@ def set_toolset(
     definition: dict[str, Any] = dict((found or {}).get("definition") or {})
     if file is not None:
         definition = read_json(read_text(file), option="--file")
-    given = {"tools": tool, "providers": provider, "tags": tag, "exclude": exclude, "read_only": read_only}
+    given = {
+        "tools": tool, "providers": provider, "tags": tag, "exclude": exclude, "read_only": read_only,
+        "search": search, "mode": mode, "pinned": pin, "argument_repair": argument_repair,
+    }  # fmt: skip
     definition |= {member: value for member, value in given.items() if value is not None}
+    budget = {"max_bytes": max_bytes, "max_tokens": max_tokens}
+    budget = {member: value for member, value in budget.items() if value is not None}
+    if budget:
+        definition["result_budget"] = (definition.get("result_budget") or {}) | budget
+    _change_tools(definition, rename or (), preset or ())
     texts = {"title": title, "description": description}
     body |= {member: text for member, text in texts.items() if text is not None}
     if not definition and found is None:
@@ -161,6 +202,30 @@ def import_toolsets(
         session.output.document({"imported": [one["name"] for one in toolsets]})
         return
     session.output.note(f"Imported {len(toolsets)} toolsets.")
+
+
+def _change_tools(definition: dict[str, Any], renames: Iterable[str], presets: Iterable[str]) -> None:
+    """Set names and preset inputs of tools in a definition; raise InputError for what is not of the form."""
+    changes = {tool: dict(change) for tool, change in (definition.get("changes") or {}).items()}
+    for written in renames:
+        tool, mark, name = written.partition("=")
+        if not mark or not tool or not name:
+            raise InputError(f"--rename {written!r}: write TOOL=NAME.")
+        changes.setdefault(tool, {})["name"] = name
+    for written in presets:
+        target, mark, text = written.partition("=")
+        tool, colon, name = target.partition(":")
+        if not mark or not colon or not tool or not name:
+            raise InputError(f"--preset {written!r}: write TOOL:INPUT=VALUE.")
+        at = name if name.startswith("/") else f"/{name.replace('~', '~0').replace('/', '~1')}"
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            value = text
+        change = changes.setdefault(tool, {})
+        change["presets"] = (change.get("presets") or {}) | {at: value}
+    if changes:
+        definition["changes"] = changes
 
 
 def _found(session: ClientSession, name: str) -> Mapping[str, Any] | None:

@@ -1,9 +1,7 @@
 """Origins (RFC 6454): `scheme://host[:port]` in lower case, without the port that the scheme implies."""
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from app.errors import InvalidInput
 from app.protocols.origins import is_content, parts_of, template_origin
@@ -68,17 +66,3 @@ def origins_of(urls: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct origins of the URLs that have one, in order of first appearance."""
     found = (origin_of(url) for url in urls)
     return tuple(dict.fromkeys(origin for origin in found if origin is not None))
-
-
-def is_loopback(url: str) -> bool:
-    """Return whether the URL's host is `localhost`, below it, or a loopback address."""
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

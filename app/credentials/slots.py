@@ -14,9 +14,10 @@ from app.credentials.model import (
     SlotAssignment,
     slot_names,
 )
-from app.credentials.origins import is_loopback, origin_of
+from app.credentials.origins import origin_of
 from app.errors import FieldError, InvalidInput
 from app.security.credentials import TOKEN_KINDS
+from app.security.loopback import is_loopback
 from app.text import pointer
 
 Fingerprint = Callable[[CredentialDraft], str]

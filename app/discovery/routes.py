@@ -28,7 +28,8 @@ from app.utcp.render import STREAMING_PROTOCOL, ManualVersion
 
 router = APIRouter()
 
-_PROTOCOL_NAMES: Final = "|".join(sorted(PROTOCOLS))
+# No client of UTCP calls what only the gateway has a connection to.
+_PROTOCOL_NAMES: Final = "|".join(sorted(name for name, one in PROTOCOLS.items() if not one.is_connected))
 # At most this many search results go into a manual.
 _MAX_MATCHES: Final = 1_000
 _MIN_GZIP_BYTES: Final = 1_000
@@ -52,6 +53,14 @@ Protocols = Annotated[
         pattern=f"^({_PROTOCOL_NAMES})(,({_PROTOCOL_NAMES}))*$",
         description="Protocols by which the client calls tools. With mode=direct: only tools of these; "
         "default: those of UTCP's HTTP plugin. Else tools are called by `http`, and those that stream by "
+        "`streamable_http`, if this is named.",
+    ),
+]
+ToolsetProtocols = Annotated[
+    str | None,
+    Query(
+        pattern=f"^({_PROTOCOL_NAMES})(,({_PROTOCOL_NAMES}))*$",
+        description="Protocols by which the client calls tools: by `http`, and those that stream by "
         "`streamable_http`, if this is named.",
     ),
 ]
@@ -202,12 +211,15 @@ async def get_toolset_manual(
     version: Version = None,
     tag: TagFilter = None,
     q: SearchQuery = None,
+    protocol: ToolsetProtocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Return the UTCP manual of a toolset's tools that this key may call; each points to its call URL in the
     toolset, by the name that it has there.
     """
-    query = await _manual_query(request, principal, version, tag, q, if_none_match=if_none_match)
+    query = await _manual_query(
+        request, principal, version, tag, q, protocol=protocol, if_none_match=if_none_match
+    )
     collection = await services_of(request).collections.toolset(name, principal)
     manuals: ToolsetManuals = request.state.toolset_manuals
     manual = await manuals.manual(
@@ -215,6 +227,7 @@ async def get_toolset_manual(
         query.version,
         text=q if q is not None and q.strip() else None,
         tag=tag,
+        streaming=query.streaming,
         compressed=query.takes_gzip,
     )
     return _response(manual, query)

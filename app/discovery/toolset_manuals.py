@@ -19,6 +19,8 @@ _COMPOSE_INLINE_MAX: Final = 20
 _log = structlog.get_logger(__name__)
 
 _Bodies = dict[str, tuple[str, bytes | None]]
+_Form = tuple[str, ManualVersion, bool]
+"""The name of a toolset, the version, and whether tools that stream are called by `streamable_http`."""
 
 
 class ToolsetManuals:
@@ -29,7 +31,7 @@ class ToolsetManuals:
     def __init__(self, *, base_url: str, identity: str = "") -> None:
         self._base_url = base_url
         self._identity = identity
-        self._bodies: OrderedDict[tuple[str, ManualVersion], _Bodies] = OrderedDict()
+        self._bodies: OrderedDict[_Form, _Bodies] = OrderedDict()
         self._manuals: OrderedDict[Any, Representation] = OrderedDict()
 
     async def manual(
@@ -39,10 +41,11 @@ class ToolsetManuals:
         *,
         text: str | None = None,
         tag: str | None = None,
+        streaming: bool = False,
         compressed: bool = False,
     ) -> Representation:
         """Return the manual of a toolset's tools that the principal may call; with `text`, of those that a
-        search finds. Raises Unavailable.
+        search finds. With `streaming`, tools that stream are called by `streamable_http`. Raises Unavailable.
         """
         listing = await collection.listing()
         tools = listing.tools
@@ -54,34 +57,34 @@ class ToolsetManuals:
             tools = tuple(tool for tool in tools if tool.name in matching)
         chosen = listing if tools is listing.tools else Listing.of(tools)
         name = collection.toolset or ""
-        key = (name, version, chosen.stamp)
+        form = (name, version, streaming)
+        key = (*form, chosen.stamp)
         manual = self._manuals.get(key)
         if manual is None:
             if len(tools) <= _COMPOSE_INLINE_MAX:
-                manual = self._compose(name, version, chosen)
+                manual = self._compose(form, chosen)
             else:
-                manual = await asyncio.to_thread(self._compose, name, version, chosen)
+                manual = await asyncio.to_thread(self._compose, form, chosen)
             _store(self._manuals, key, manual)
         if compressed and not manual.is_compressed:
             await asyncio.to_thread(manual.compressed)
         return manual
 
-    def _compose(self, toolset: str, version: ManualVersion, listing: Listing) -> Representation:
-        known = self._bodies.get((toolset, version), {})
+    def _compose(self, form: _Form, listing: Listing) -> Representation:
+        known = self._bodies.get(form, {})
         fresh: _Bodies = {}
         for tool in listing.tools:
             stored = known.get(tool.name)
             is_current = stored is not None and stored[0] == tool.stamp
-            fresh[tool.name] = (
-                stored if stored and is_current else (tool.stamp, self._body(tool, toolset, version))
-            )
-        _store(self._bodies, (toolset, version), known | fresh if len(known) <= 2 * len(fresh) else fresh)
+            fresh[tool.name] = stored if stored and is_current else (tool.stamp, self._body(tool, form))
+        _store(self._bodies, form, known | fresh if len(known) <= 2 * len(fresh) else fresh)
         bodies = [body for _, body in fresh.values() if body is not None]
-        content = render_manual(version, bodies)
+        content = render_manual(form[1], bodies)
         etag = hashlib.sha256(content).hexdigest()[:32]
         return Representation(content, etag, len(bodies), left_out=len(fresh) - len(bodies))
 
-    def _body(self, tool: AgentTool, toolset: str, version: ManualVersion) -> bytes | None:
+    def _body(self, tool: AgentTool, form: _Form) -> bytes | None:
+        toolset, version, streaming = form
         gateways = (*tool.gateways, self._identity) if self._identity else ()
         entry = ManualToolEntry(
             name=tool.name,
@@ -92,6 +95,8 @@ class ToolsetManuals:
             call_url=f"{self._base_url}/toolsets/{toolset}/tools/{tool.name}/call",
             provider=tool.provider,
             gateways=gateways,
+            as_stream=streaming and tool.streams,
+            chunk_size=tool.chunk_size if streaming and tool.streams else None,
         )
         try:
             return render_entry(entry, version)

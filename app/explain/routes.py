@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.access import requires_key
 from app.access.repository import KeyState, find_visible, state_of
-from app.calls.explanation import CallExplainer, Check
+from app.calls.explanation import CallExplainer, Check, may_look_up
 from app.dependencies import UsesServices
 from app.errors import NotFound, scopes_missing
 from app.explain.schemas import ExplanationView
@@ -16,6 +16,7 @@ from app.schemas import problem_responses
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 from app.services import Services
+from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter(tags=["keys"])
 
@@ -36,6 +37,14 @@ KeyQuery = Annotated[
         "`keys:manage`.",
     ),
 ]
+ToolsetQuery = Annotated[
+    str | None,
+    Query(
+        pattern=TOOLSET_NAME,
+        description="A toolset by whose address the tool is called; `tool` may then be its name there.",
+        examples=["support"],
+    ),
+]
 _STATES: Final[dict[KeyState, str]] = {
     "active": "The key is valid.",
     "expired": "The key has expired.",
@@ -50,11 +59,17 @@ _STATES: Final[dict[KeyState, str]] = {
     responses=problem_responses(404),
 )
 async def explain_access(
-    principal: AnyKey, services: UsesServices, *, tool: ToolQuery, key: KeyQuery = None
+    principal: AnyKey,
+    services: UsesServices,
+    *,
+    tool: ToolQuery,
+    key: KeyQuery = None,
+    toolset: ToolsetQuery = None,
 ) -> ExplanationView:
     """Explain whether a key may see and call a tool now, by the same rules as a call, which is not made.
 
-    404 for a key or a tool that the requesting key may not see. Any valid key may ask about itself.
+    With `toolset`, of a call by the address of this toolset. 404 for a key, a tool or a toolset that the
+    requesting key may not see. Any valid key may ask about itself.
     """
     subject = principal
     before = [Check("key-state", True, _STATES["active"])]
@@ -63,7 +78,13 @@ async def explain_access(
         subject = services.keys.principal_of(row)
         before = [_key_state(row)]
     explainer = CallExplainer(services.calls, services.database, services.engine.network)
-    explanation = await explainer.explain(tool, principal=subject, viewer=principal)
+    viewer = principal
+    if toolset is not None and may_look_up(principal):
+        collection = await services.collections.toolset(toolset, principal)
+        tool, viewer = collection.target(tool).tool, collection.principal
+        # A key that is limited to other toolsets does not pass the check of its restrictions.
+        subject = subject.within_toolset(toolset) or subject
+    explanation = await explainer.explain(tool, principal=subject, viewer=viewer)
     return ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
 
 

@@ -123,7 +123,11 @@ class ArgumentPlan:
         size = 0
         for name, value in arguments.items():
             if name not in self._outside_url:
-                size += len(name) + _min_url_bytes(value)
+                size += len(name)
+                if isinstance(value, str):
+                    size += len(value)
+                elif isinstance(value, (dict, list)):
+                    size += _min_url_bytes(value)
         if size > MAX_URL_BYTES:
             self._reject_size(arguments)
 

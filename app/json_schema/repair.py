@@ -17,8 +17,9 @@ from typing import Any, Final, NoReturn
 
 import orjson
 
-from app.exact_json import BeyondDouble, parse_float
+from app.exact_json import BeyondDouble, dumps, parse_float
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
+from app.json_schema.examples import type_name
 from app.text import pointer
 
 _MAX_DEPTH: Final = 50
@@ -67,9 +68,11 @@ def repair(
     run = _Run(search, only_types, time.thread_time() + seconds)
     try:
         repaired, repairs = run.repaired("", search.schema, value, "", 0)
-    except (_GaveUp, LookupError, ValueError, RecursionError):
-        return None
-    if not repairs or not search.valid("", repaired):
+        if not repairs or not search.valid("", repaired):
+            return None
+        # JSON in a text may be nested more deeply than can be written.
+        dumps(repaired)
+    except (_GaveUp, LookupError, ValueError, RecursionError, orjson.JSONEncodeError):
         return None
     return Repaired(repaired, tuple(repairs))
 
@@ -329,23 +332,7 @@ def _types(schema: Mapping[str, Any]) -> frozenset[str]:
     if isinstance(kinds, list):
         return frozenset(one for one in kinds if isinstance(one, str))
     options = [*_listed(schema, "enum"), *([schema["const"]] if "const" in schema else [])]
-    return frozenset(_type_of(one) for one in options)
-
-
-def _type_of(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            return "number"
+    return frozenset(type_name(one) for one in options)
 
 
 def _allows(schema: Mapping[str, Any], kind: str) -> bool:

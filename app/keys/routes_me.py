@@ -12,7 +12,13 @@ from app.catalog.tools import count_visible
 from app.dependencies import UsesServices
 from app.errors import Unauthenticated
 from app.keys.schemas import KeyView
-from app.keys.schemas_me import GrantedScope, MeView, RateLimitUsage, VisibleView
+from app.keys.schemas_me import (
+    GrantedScope,
+    MeView,
+    RateLimitUsage,
+    VisibleView,
+    described_token,
+)
 from app.schemas import problem_responses
 from app.security.principal import Principal
 
@@ -29,17 +35,23 @@ AnyKey = Annotated[Principal, Depends(requires_key)]
     responses={status: one for status, one in problem_responses().items() if status != 403},
 )
 async def get_me(principal: AnyKey, services: UsesServices) -> MeView:
-    """Get the API key of the request: its rights and what they mean, what is left of its rate limit, when it
-    expires, how much it may see, and warnings. Any valid key may read this about itself.
+    """Get the API key of the request, or the access token: its rights and what they mean, what is left of its
+    rate limit, when it expires, how much it may see, and warnings. Any valid key may read this about itself.
     """
     settings = services.settings
     async with services.database.read_session() as session:
-        row = await repository.find_visible(session, principal.key_id, principal=principal)
-        if row is None:
-            raise Unauthenticated("The API key was revoked a moment ago.")
-        policy = KeyWarningPolicy.from_settings(settings)
-        (warnings,) = await read_key_warnings(session, [row], policy, viewer=_viewer(principal))
+        if principal.token is None:
+            row = await repository.find_visible(session, principal.key_id, principal=principal)
+            if row is None:
+                raise Unauthenticated("The API key was revoked a moment ago.")
+            policy = KeyWarningPolicy.from_settings(settings)
+            (warnings,) = await read_key_warnings(session, [row], policy, viewer=_viewer(principal))
+            described = KeyView.of(row, warnings).model_dump()
+        else:
+            described = described_token(principal)
         providers, tools = await count_visible(session, principal)
+    if principal.toolsets is not None:
+        providers, tools = await services.collections.count_visible(principal)
     limit = None
     if principal.rate_limit is not None:
         state = await services.calls.rate_limiter.read(
@@ -49,10 +61,10 @@ async def get_me(principal: AnyKey, services: UsesServices) -> MeView:
     sees_tools = principal.has_scope("tools:read") or principal.has_scope("tools:call")
     sees_providers = principal.has_scope("tools:read") or principal.has_scope("providers:read")
     return MeView(
-        **KeyView.of(row, warnings).model_dump(),
+        **described,
         tenant_id=principal.tenant_id,
         is_admin=principal.has_scope("admin"),
-        scope_descriptions=GrantedScope.list_of(row.scopes, base_url=settings.public_base_url or ""),
+        scope_descriptions=GrantedScope.list_of(described["scopes"], base_url=settings.public_base_url or ""),
         rate_limit_usage=limit,
         visible=VisibleView(providers=providers if sees_providers else 0, tools=tools if sees_tools else 0),
     )

@@ -1,13 +1,16 @@
 """The response of `GET /me`: what a key may do, and how much of it is left."""
 
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field
 
 from app.errors import SCOPES_PATH
 from app.keys.schemas import KeyView
+from app.schemas import TokenHolder
 from app.security.gcra import RateLimitState
+from app.security.keys import derived_id
+from app.security.principal import Principal
 from app.security.scopes import DESCRIPTIONS, SCOPES, Scope
 
 
@@ -54,20 +57,63 @@ class VisibleView(BaseModel):
     """How much a key may see."""
 
     providers: int = Field(
-        description="Providers within its restrictions; 0 without `providers:read` and `tools:read`.", ge=0
+        description="Providers within its restrictions; 0 without `providers:read` and `tools:read`. Of a "
+        "key that is limited to toolsets: those of the tools in them.",
+        ge=0,
     )
     tools: int = Field(
         description="Tools within its restrictions, disabled ones included; 0 without `tools:read` and "
-        "`tools:call`.",
+        "`tools:call`. Of a key that is limited to toolsets: the enabled ones in them.",
         ge=0,
     )
 
 
-class MeView(KeyView):
-    """The key of the request, and what it may do."""
+class TokenView(TokenHolder):
+    """For whom the access token of the request was issued."""
 
+    principal: str = Field(
+        description="`oauth:` and a digest of issuer, subject and client: the `key_id` of its calls.",
+        examples=["oauth:6f1d0b2c4e8a7b3c5d9e0f1a"],
+    )
+
+
+class MeView(KeyView):
+    """The key of the request, or its access token, and what it may do. Of a token, `id` is derived from its
+    principal, and `created_at` is when it was issued, or first used where it does not say.
+    """
+
+    access_token: TokenView | None = Field(
+        None, description="For whom the access token was issued; null for an API key."
+    )
     tenant_id: UUID
     is_admin: bool = Field(description="Whether it has `admin`, which includes every other scope.")
     scope_descriptions: list[GrantedScope] = Field(description="What its `scopes` allow.")
     rate_limit_usage: RateLimitUsage | None = Field(description="null where no rate limit applies.")
     visible: VisibleView
+
+
+def described_token(principal: Principal) -> dict[str, Any]:
+    """Return the members of a `MeView` that describe the access token of a principal in place of a key."""
+    token = principal.token
+    own = principal.own_providers
+    return {
+        "id": derived_id(principal.key_id),
+        "access_token": None if token is None else {**token.as_json(), "principal": principal.key_id},
+        "name": principal.name,
+        "owner": "",
+        "purpose": "",
+        "scopes": [one for one in SCOPES if one in principal.scopes],
+        "providers": None if own is None else sorted(own),
+        "tags": None if principal.tags is None else sorted(principal.tags),
+        "toolsets": None if principal.toolsets is None else sorted(principal.toolsets),
+        "rate_limit": None,
+        "argument_repair": None,
+        "state": "active",
+        "created_at": principal.issued_at,
+        "expires_at": principal.expires_at,
+        "revoked_at": None,
+        "last_used_at": None,
+        "rotated_from": None,
+        "successor_id": None,
+        "warnings": [],
+    }

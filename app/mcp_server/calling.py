@@ -1,6 +1,6 @@
 """`tools/call`: a call of the gateway's one execution, and its result as MCP has it."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse
 from app.telemetry.unexpected import log_unexpected_error
 from app.tool_results import ModelResult, ResultBudget, read_result
-from app.toolsets import AgentTool, ToolCollection, with_names_here
+from app.toolsets import AgentTool, CallTarget, with_names_here
 
 IDEMPOTENCY_META: Final = f"{OWN_PREFIX}idempotencyKey"
 """The member of `_meta` that takes the place of the header Idempotency-Key."""
@@ -44,20 +44,20 @@ async def call_tool(exchange: Exchange) -> Response:
     stream.arm()
     call = ToolCall(exchange, stream)
     try:
-        result = await call.run(name, arguments)
+        try:
+            result = await call.run(name, arguments)
+        finally:
+            if stream.disarm():
+                await stream.end()
     except ClientDisconnected:
-        await stream.disarm()
         # Only the status is used, for the metrics.
         return BytesResponse(b"", [], status_code=_DISCONNECTED)
     except Exception as error:
-        await stream.disarm()
         if not stream.has_begun:
             raise
         return stream.finish(_late_error(error).envelope(exchange.rpc.id))
-    except BaseException:
-        await stream.disarm()
-        raise
-    await stream.disarm()
+    if stream.wants_progress:
+        await stream.send_rest()
     message = result_envelope(exchange.rpc.id, result)
     if stream.has_begun:
         return stream.finish(message)
@@ -94,52 +94,60 @@ class ToolCall:
                 base_url=self._exchange.services.settings.base_url,
             )
             return result if isinstance(result, bytes) else self._render(result, None)
-        rendered, arguments = await self._rendered(collection, name, arguments)
-        return await self._call(name, arguments, rendered, is_direct=True)
-
-    async def _rendered(
-        self, collection: ToolCollection, name: str, arguments: dict[str, Any]
-    ) -> tuple[RenderedTool | None, dict[str, Any]]:
-        """Return the tool as it is listed, and the arguments as the tool takes them.
-
-        Raise RpcError where headers do not mirror the arguments.
-        """
         try:
             tool = await collection.get(name)
         except NotFound:
             # The call gives the reason, and is recorded.
-            return None, arguments
+            return await self._call(await self._target(name), arguments, None, name=name)
         rendered = self._exchange.server.lists.tool(tool)
         if rendered.mirrored and self._exchange.rpc.is_modern:
             check_mirrored(rendered.mirrored, self._exchange.head, arguments)
-        return rendered, _unwrapped(rendered, arguments)
+        return await self._call(tool, _unwrapped(rendered, arguments), rendered, name=name)
 
-    async def _call_found(self, tool: AgentTool, arguments: dict[str, Any]) -> bytes:
-        """Return the result of a tool that a meta-tool calls."""
-        rendered = self._exchange.server.lists.tool(tool)
-        return await self._call(tool.name, arguments, None if rendered.json is None else rendered)
+    async def _target(self, name: str) -> CallTarget:
+        """Return what a call by a name executes; raise RpcError where a toolset does not have it."""
+        try:
+            return self._exchange.collection.target(name)
+        except NotFound as error:
+            raise await self._unknown_tool(name, error) from None
+
+    async def _call_found(
+        self, tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget | None
+    ) -> bytes:
+        """Return the result of a tool that a meta-tool calls, within the budget."""
+        rendered: RenderedTool | None = self._exchange.server.lists.tool(tool)
+        budget = budget or self._budget()
+        if rendered is not None and (rendered.json is None or budget.fields or budget.format):
+            # Parts of a result, and tables, are not what an output schema describes.
+            rendered = None
+        return await self._call(tool, arguments, rendered, budget=budget)
 
     async def _call(
         self,
-        name: str,
+        target: AgentTool | CallTarget,
         arguments: dict[str, Any],
         rendered: RenderedTool | None,
         *,
-        is_direct: bool = False,
+        name: str | None = None,
+        budget: ResultBudget | None = None,
     ) -> bytes:
+        """Return the result of a call. `name` is that in the request, None where a meta-tool calls: a tool of
+        this name that is unknown is an error of the protocol.
+        """
         exchange = self._exchange
-        try:
-            request = self._request(name, arguments)
-        except NotFound as error:
-            raise await self._unknown_tool(name, error) from None
-        outcome = await execute(request, exchange.services.calls)
-        if isinstance(outcome.error, ClientDisconnected):
-            raise outcome.error
-        if is_direct and isinstance(outcome.error, NotFound):
-            raise await self._unknown_tool(name, outcome.error)
+        outcome = await execute(self._request(target, arguments), exchange.services.calls)
+        if outcome.error is not None:
+            if isinstance(outcome.error, ClientDisconnected):
+                raise outcome.error
+            if name is not None and isinstance(outcome.error, NotFound):
+                raise await self._unknown_tool(name, outcome.error)
         self._add_headers(outcome)
-        result = await self._read(outcome, self._budget())
-        return self._render(result, rendered)
+        result = await self._read(outcome, budget or self._budget())
+        on_deviation = None
+        if isinstance(target, AgentTool) and not outcome.replayed:
+            deviations = exchange.services.output_deviations
+            on_deviation = partial(deviations.report, target.id, target.outputs_json)
+        return self._render(result, rendered, on_deviation)
 
     def _budget(self) -> ResultBudget:
         """Return how large a result may be: as the toolset says, else as the setting does."""
@@ -147,10 +155,10 @@ class ToolCall:
         max_bytes = options.max_bytes or self._exchange.services.settings.mcp_result_max
         return _budget_of(max_bytes, options.max_tokens)
 
-    async def _read(self, outcome: CallOutcome, budget: ResultBudget) -> ModelResult:
+    def _read(self, outcome: CallOutcome, budget: ResultBudget) -> Awaitable[ModelResult]:
+        """Return what reads the result of a call; a modern client that disconnects meanwhile ends it."""
         exchange = self._exchange
-        read = partial(
-            read_result,
+        reading = read_result(
             outcome,
             budget=budget,
             continuations=exchange.services.continuations,
@@ -159,28 +167,33 @@ class ToolCall:
         )
         result = outcome.result
         if result is None or (result.stream is None and result.events is None) or not exchange.rpc.is_modern:
-            return await read()
+            return reading
+        return self._watched(reading)
+
+    async def _watched(self, reading: Awaitable[ModelResult]) -> ModelResult:
+        exchange = self._exchange
         with DisconnectWatch(
             partial(until_disconnected, exchange.request.receive), exchange.services.streams.clock
         ) as watch:
             watch.begin()
-            return await read()
+            return await reading
 
-    def _request(self, name: str, arguments: dict[str, Any]) -> CallRequest:
+    def _request(self, target: AgentTool | CallTarget, arguments: dict[str, Any]) -> CallRequest:
         exchange = self._exchange
         head = exchange.head
-        target = exchange.collection.target(name)
         return CallRequest(
             exchange.collection.principal,
             target.tool,
             exchange.route,
             interface="mcp",
+            toolset=exchange.collection.toolset or "",
             presets=target.presets,
             argument_repair=exchange.collection.options.argument_repair,
             arguments=arguments,
             idempotency_key=_idempotency_key(head, exchange.rpc.meta),
             cdn_loop=head.get(b"cdn-loop", b""),
             trace_headers=head if b"traceparent" in head else _trace_headers(exchange.rpc.meta),
+            on_progress=self._stream.on_progress if self._stream.wants_progress else None,
             # The end of a connection is the cancellation of a modern client, but not of a legacy one.
             disconnected=(
                 partial(until_disconnected, exchange.request.receive) if exchange.rpc.is_modern else None
@@ -198,10 +211,17 @@ class ToolCall:
             limits = outcome.rate_limit_state.headers()
             self.headers += [(name.lower().encode(), value.encode()) for name, value in limits.items()]
 
-    def _render(self, result: ModelResult, rendered: RenderedTool | None) -> bytes:
+    def _render(
+        self,
+        result: ModelResult,
+        rendered: RenderedTool | None,
+        on_deviation: Callable[[], None] | None = None,
+    ) -> bytes:
         settings = self._exchange.services.settings
         is_modern = self._exchange.rpc.is_modern
-        url = f"{settings.base_url}/calls/{result.call_id}" if settings.mcp_embed_binaries else None
+        url = None
+        if (result.media or result.parts) and settings.mcp_embed_binaries:
+            url = f"{settings.base_url}/calls/{result.call_id}"
         return call_result(
             result,
             rendered,
@@ -209,6 +229,7 @@ class ToolCall:
             structured_max=settings.mcp_structured_max,
             resource_url=url,
             server_info=MODERN_META if is_modern else None,
+            on_deviation=on_deviation,
         )
 
 

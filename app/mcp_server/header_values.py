@@ -9,12 +9,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from app.mcp_server.jsonrpc import HEADER_MISMATCH, RpcError
+from app.tool_schemas.header_inputs import KEYWORD, KINDS
 
 PARAMETER_PREFIX: Final = b"mcp-param-"
-_KEYWORD: Final = "x-mcp-header"
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _ENCODED: Final = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
-_KINDS: Final = ("string", "integer", "boolean")
 _BLANKS: Final = b" \t"
 
 
@@ -36,7 +35,7 @@ def decode_value(value: bytes) -> str:
     the canonical one of UTF-8.
     """
     text = text_of(value)
-    found = _ENCODED.fullmatch(text)
+    found = _ENCODED.fullmatch(text) if text.startswith("=?") else None
     if found is None:
         return text
     try:
@@ -63,8 +62,8 @@ def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Mirror
     for name, member in properties.items():
         if not isinstance(member, Mapping):
             continue
-        token = member.get(_KEYWORD)
-        if isinstance(token, str) and _TOKEN.fullmatch(token) and member.get("type") in _KINDS:
+        token = member.get(KEYWORD)
+        if isinstance(token, str) and _TOKEN.fullmatch(token) and member.get("type") in KINDS:
             yield MirroredArgument(token.lower(), (*path, name))
         yield from _marked(member, (*path, name))
 

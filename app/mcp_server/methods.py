@@ -23,7 +23,8 @@ from app.mcp_server.server import MODERN_META, SERVER_INFO
 from app.mcp_server.subscriptions import ListenResponse
 
 TTL_MS: Final = 60_000
-"""For how long clients may cache lists; a subscription tells them earlier."""
+"""For how long clients may cache lists; a subscription tells them earlier. While a provider that the key may
+see is imported for the first time, they may not cache the list of tools."""
 _CACHE: Final[dict[str, Any]] = {"ttlMs": TTL_MS, "cacheScope": "private"}
 _LEGACY_CAPABILITIES: Final = {"tools": {"listChanged": False}, "resources": {}, "prompts": {}}
 _MODERN_CAPABILITIES: Final = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
@@ -32,12 +33,14 @@ _EVENTS: Final = (b"text/event-stream", b"text/*", b"*/*")
 Method = Callable[[Exchange], Awaitable[Response]]
 
 
-async def dispatch(exchange: Exchange) -> Response:
-    """Return the response to a request; raise RpcError, and Forbidden where the key lacks a scope."""
+def dispatch(exchange: Exchange) -> Awaitable[Response]:
+    """Return the response to a request; raise RpcError, and, when awaited, Forbidden where the key lacks a
+    scope.
+    """
     found = (_MODERN if exchange.rpc.is_modern else _LEGACY).get(exchange.rpc.method)
     if found is None:
         raise RpcError(METHOD_NOT_FOUND, "There is no such method in this protocol version.")
-    return await found(exchange)
+    return found(exchange)
 
 
 def instructions(exchange: Exchange) -> str:
@@ -87,7 +90,10 @@ async def _list_tools(exchange: Exchange) -> Response:
     result: dict[str, Any] = {"tools": orjson.Fragment(page.tools)}
     if page.next_cursor is not None:
         result["nextCursor"] = page.next_cursor
-    return exchange.respond(result | _CACHE if exchange.rpc.is_modern else result)
+    if exchange.rpc.is_modern:
+        is_growing = await exchange.server.first_imports.any_for(exchange.collection.principal)
+        result |= _CACHE | ({"ttlMs": 0} if is_growing else {})
+    return exchange.respond(result)
 
 
 def _empty(member: str) -> Method:

@@ -3,17 +3,20 @@ result, so that an error until then has its own HTTP status.
 """
 
 import asyncio
-from typing import Final
+import math
+from typing import Any, Final
 
 import orjson
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from app import exact_json
 from app.background import cancel_tasks
 from app.calls.streams import StreamRegistry
 from app.deadlines import Timer
 from app.errors import ClientTimeout
 from app.mcp_server.jsonrpc import Id
+from app.mcp_server.progress_queue import ProgressQueue
 from app.outbound.framing import StreamEvent
 from app.streaming.connection import Headers, ResponseWriter
 
@@ -25,22 +28,27 @@ EVENT_HEADERS: Final[Headers] = [
     (b"x-accel-buffering", b"no"),
 ]
 KEEP_ALIVE: Final = b": keep-alive\r\n\r\n"
-_MAX_MESSAGE: Final = 500
+_MAX_EVENT: Final = 64 << 10
 
 
 def event(message: bytes) -> bytes:
     """Return a JSON-RPC message as a server-sent event."""
-    return b"event: message\r\ndata: %b\r\n\r\n" % message
+    # A result has JSON of upstreams as it came.
+    return b"event: message\r\ndata: %b\r\n\r\n" % exact_json.on_one_line(message)
 
 
 class ResponseStream:
     """The response to one request. `token` is that of its notifications of progress, None for none."""
 
     __slots__ = (
+        "_events",
+        "_is_ended",
+        "_is_sending",
         "_last",
         "_lock",
         "_progress",
         "_request",
+        "_sent_at",
         "_streams",
         "_tasks",
         "_timer",
@@ -54,7 +62,11 @@ class ResponseStream:
         self._request = request
         self._streams = streams
         self._token = token
-        self._progress = 0
+        self._progress = None if token is None else ProgressQueue()
+        self._events = 0
+        self._sent_at = -math.inf
+        self._is_sending = False
+        self._is_ended = False
         self._timer: Timer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._last = b""
@@ -68,20 +80,49 @@ class ResponseStream:
         clock = self._streams.clock
         self._timer = clock.call_at(clock.loop.time() + seconds, self._begin_late)
 
-    async def disarm(self) -> None:
-        """Begin no more, and end the keep-alive comments."""
+    def disarm(self) -> bool:
+        """Begin no more; return whether something is being sent, which `end` ends."""
+        self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._tasks:
-            await cancel_tasks(self._tasks)
+        return bool(self._tasks)
+
+    async def end(self) -> None:
+        """End what is being sent, and wait until the last of it is sent."""
+        await cancel_tasks(self._tasks)
+
+    async def send_rest(self) -> None:
+        """Send the reports of progress that still wait, at once."""
+        try:
+            while self._progress:
+                await self._send_first(self._progress)
+        except (OSError, ClientTimeout):
+            return
+
+    @property
+    def wants_progress(self) -> bool:
+        """Whether the client asked for notifications of progress."""
+        return self._token is not None
+
+    def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Report progress where the client asked for it: a `ProgressListener`, for which a task sends."""
+        if self._progress is None or self._is_ended:
+            return
+        loop = self._streams.clock.loop
+        self._progress.add(progress, total, message, now=loop.time())
+        if self._progress and not self._is_sending:
+            self._is_sending = True
+            self._tasks = [one for one in self._tasks if not one.done()]
+            self._tasks.append(loop.create_task(self._send_progress(self._progress), name="mcp-progress"))
 
     async def on_event(self, upstream_event: StreamEvent) -> None:
         """Report an event of the upstream as progress, where the client asked for it."""
-        if self._token is None:
+        if self._progress is None:
             return
-        await self._begin()
-        text = upstream_event.data[: 4 * _MAX_MESSAGE].decode("utf-8", "replace")[:_MAX_MESSAGE]
-        await self._report(text)
+        self._events += 1
+        data = upstream_event.data
+        text = data.decode("utf-8", "replace") if len(data) <= _MAX_EVENT else None
+        self.on_progress(self._events, None, text)
 
     def finish(self, message: bytes) -> "ResponseStream":
         """Return the response with its last message; only where the stream `has_begun`."""
@@ -99,18 +140,37 @@ class ResponseStream:
         try:
             await self._begin()
             while True:
-                if self._token is None:
+                if self._progress is None:
                     await self._write(KEEP_ALIVE)
-                else:
-                    await self._report("The call is still running.")
+                elif self._streams.clock.loop.time() >= self._sent_at + self._streams.heartbeat:
+                    await self._notify(self._progress.still_running())
                 await asyncio.sleep(self._streams.heartbeat)
         except (OSError, ClientTimeout):
             # The connection is lost: whether that ends the call depends on the era of the client.
             return
 
-    async def _report(self, message: str) -> None:
-        self._progress += 1
-        params = {"progressToken": self._token, "progress": self._progress, "message": message}
+    async def _send_progress(self, queue: ProgressQueue) -> None:
+        """Send reports at the rate of the queue until none waits."""
+        clock = self._streams.clock
+        try:
+            while queue:
+                seconds = queue.seconds(clock.loop.time())
+                if seconds > 0:
+                    await asyncio.sleep(seconds)
+                await self._send_first(queue)
+        except (OSError, ClientTimeout):
+            # As with the keep-alive comments; nothing more can be sent.
+            self._is_ended = True
+        finally:
+            self._is_sending = False
+
+    async def _send_first(self, queue: ProgressQueue) -> None:
+        await self._begin()
+        await self._notify(queue.take())
+
+    async def _notify(self, report: dict[str, Any]) -> None:
+        self._sent_at = self._streams.clock.loop.time()
+        params = {"progressToken": self._token, **report}
         notification = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
         await self._write(event(orjson.dumps(notification)))
 

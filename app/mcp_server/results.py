@@ -1,6 +1,7 @@
 """Results of calls as MCP has them (`CallToolResult`): content blocks, structured content, and errors."""
 
 import base64
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -12,6 +13,11 @@ from app.tool_results import Media, ModelResult, TextResource, describe_media
 
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that models are shown; hosts reject others."""
+_NO_JSON: Final = "The call was made, but its response is not JSON, as the published output schema says."
+_CUT: Final = (
+    "The call was made, but its response was cut, and what is left is not valid for the published output "
+    "schema."
+)
 
 
 def call_result(
@@ -22,23 +28,26 @@ def call_result(
     structured_max: int,
     resource_url: str | None,
     server_info: dict[str, Any] | None = None,
+    on_deviation: Callable[[], None] | None = None,
 ) -> bytes:
     """Return the result of `tools/call` as JSON.
 
     A JSON body of at most `structured_max` bytes is structured content, too: only an object for a legacy
     client, which rejects others. Where an output schema is published, the body must be valid for it: if not,
-    the result is an error that has the body, because clients raise for such a result. `resource_url` is the
-    URL of binary content; None leaves out all but images and sounds. `server_info` is that of a modern
-    result.
+    the result is an error that has the body, because clients raise for such a result. `on_deviation` is
+    called where the whole body is not valid for a schema that is published now. `resource_url` is the URL of
+    binary content; None leaves out all but images and sounds. `server_info` is that of a modern result.
     """
     texts = [result.text]
     is_error = result.is_error
     structured: Any = None
-    if rendered is not None and rendered.outputs is not None and not is_error:
+    if rendered is not None and rendered.validates_results() and not is_error:
         structured, deviation = _validated(result, rendered)
         if deviation:
             is_error = True
             texts = [deviation, result.text]
+            if on_deviation is not None and rendered.withdrawn_at is None and not result.is_cut:
+                on_deviation()
     elif result.body is not None and not is_error and len(result.body) <= structured_max:
         structured = _fragment(result.body, is_modern=is_modern)
     value: dict[str, Any] = {"content": _content(result, texts, resource_url), "isError": is_error}
@@ -55,6 +64,8 @@ def call_result(
 
 def _content(result: ModelResult, texts: list[str], url: str | None) -> list[Any]:
     """Return the content: that of an MCP server in its order, then the notes; else texts, media."""
+    if not result.media and not result.parts:
+        return [{"type": "text", "text": text} for text in texts]
     parts: list[Any] = [*texts, *result.media]
     if result.parts:
         parts = [*result.parts, *([f"Note: {note}" for note in result.notes])]
@@ -99,7 +110,7 @@ def _fragment(body: bytes, *, is_modern: bool) -> Any:
 
 
 def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
-    """Return the structured content for a published output schema, or a sentence about why there is none."""
+    """Return the structured content for an output schema, or a sentence about why there is none."""
     outputs, validator = rendered.outputs, rendered.validator()
     if outputs is None or validator is None:
         return None, ""
@@ -107,10 +118,12 @@ def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
         value = outputs.wrap(exact_json.loads(result.body or b""))
         exact_json.dumps(value)
     except (ValueError, TypeError, RecursionError):
-        return None, "The call was made, but its response is not JSON, as the published output schema says."
+        return None, _CUT if result.is_cut else _NO_JSON
     violations = validator.violations(exact_json.without_decimals(value), max_pointers=3)
     if violations.count == 0:
         return value, ""
+    if result.is_cut:
+        return None, _CUT
     where = ", ".join(one or "the root" for one in violations.pointers)
     return None, f"The call was made, but its response deviates from the published output schema at {where}."
 

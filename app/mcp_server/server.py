@@ -10,6 +10,7 @@ from app.mcp_server.jsonrpc import SERVER_INFO_KEY
 from app.mcp_server.origin_check import OriginCheck
 from app.mcp_server.subscriptions import ListSubscriptions
 from app.mcp_server.tool_lists import ToolLists
+from app.registration.first_imports import FirstImports
 from app.services import Services
 
 SERVER_INFO: Final[dict[str, Any]] = {"name": "utcp-gateway", "version": version("utcp-gateway")}
@@ -19,15 +20,17 @@ MODERN_META: Final[dict[str, Any]] = {SERVER_INFO_KEY: SERVER_INFO}
 @dataclass(frozen=True, slots=True)
 class McpServer:
     """The MCP server of a worker. `origins` admits requests, `lists` renders tools, `subscriptions` has the
-    open streams of changes.
+    open streams of changes, `first_imports` knows which providers are being imported.
     """
 
     origins: OriginCheck
     lists: ToolLists
     subscriptions: ListSubscriptions
+    first_imports: FirstImports
 
     async def on_changes(self, changes: Sequence[ChangeNotice]) -> None:
         """Tell the open streams; a subscriber of the change feed."""
+        self.first_imports.on_changes(changes)
         self.subscriptions.on_changes(changes)
 
 
@@ -40,6 +43,7 @@ def open_server(services: Services) -> McpServer:
         ListSubscriptions(
             max_streams=settings.mcp_max_streams, max_streams_per_key=settings.mcp_max_streams_per_key
         ),
+        FirstImports(services.database),
     )
     services.feed.subscribe(server.on_changes)
     return server

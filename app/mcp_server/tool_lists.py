@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,9 @@ import orjson
 from app.json_schema.validator import OutputValidator
 from app.mcp_server.header_values import MirroredArgument, mirrored_arguments
 from app.mcp_server.jsonrpc import INVALID_PARAMS, RpcError
-from app.meta_tools import META_TOOL_NAMES, meta_tools, read_more_tool
+from app.meta_tools import listed_tools, read_more_tool
+from app.models import now
+from app.tool_schemas.header_inputs import with_header_inputs
 from app.tool_schemas.sanitize import (
     Sanitized,
     UnusableSchema,
@@ -28,20 +31,21 @@ from app.tool_schemas.sanitize import (
     sanitize_inputs,
     sanitize_outputs,
 )
-from app.toolsets import AgentTool, Listing, ToolCollection
+from app.toolsets import AgentTool, ToolCollection
 from app.toolsets.collections import ListMode
 from app.toolsets.mcp_tool import mcp_tool
 
-AUTO_TOOLS: Final = 40
-"""Up to this many tools are listed in the mode `auto`: hosts warn of more, and models choose worse."""
-AUTO_BYTES: Final = 40_000
-"""Up to this many bytes of definitions are listed in the mode `auto`: some 10,000 tokens."""
 _MAX_RENDERED: Final = 50_000
 _MAX_PAGES: Final = 64
 _MAX_PAGE_BYTES: Final = 32 << 20
 _INLINE: Final = 50
+_INLINE_BYTES: Final = 256 << 10
+"""Bytes of schemas up to which tools are rendered in the event loop."""
 _DIGEST_BYTES: Final = 12
-_RESERVED: Final = frozenset(META_TOOL_NAMES)
+VALIDATED_AFTER_WITHDRAWAL: Final = timedelta(hours=24)
+"""The time for which results are still compared with an output schema that was withdrawn: a client validates
+by the list that it has, and may have it for as long as it is connected.
+"""
 
 
 @dataclass(slots=True)
@@ -51,12 +55,22 @@ class RenderedTool:
     json: bytes | None = field(repr=False)
     inputs: Sanitized | None = field(repr=False)
     outputs: Sanitized | None = field(repr=False)
-    """The published output schema; None where none is published."""
+    """The output schema that is published, or was until it was withdrawn; None where none is."""
     mirrored: tuple[MirroredArgument, ...]
+    withdrawn_at: datetime | None = None
+    """When the output schema was withdrawn; None while it is published."""
     _validator: OutputValidator | None = field(default=None, repr=False)
 
+    def validates_results(self) -> bool:
+        """Return whether clients may compare results with the output schema: while it is published, and
+        afterwards as long as they may still have the list that has it.
+        """
+        if self.outputs is None:
+            return False
+        return self.withdrawn_at is None or now() < self.withdrawn_at + VALIDATED_AFTER_WITHDRAWAL
+
     def validator(self) -> OutputValidator | None:
-        """Return the validator of the published output schema."""
+        """Return the validator of the output schema."""
         if self._validator is None and self.outputs is not None:
             self._validator = OutputValidator(self.outputs.schema)
         return self._validator
@@ -69,21 +83,27 @@ def render(tool: AgentTool) -> RenderedTool:
     except UnusableSchema:
         return RenderedTool(None, None, None, ())
     outputs = _outputs(tool)
+    listed = with_header_inputs(inputs.schema, tool.header_inputs)
     described = mcp_tool(
         tool,
         description=description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
-        inputs=inputs.schema,
-        outputs=None if outputs is None else outputs.schema,
+        inputs=listed,
+        outputs=outputs.schema if outputs is not None and tool.publishes_outputs else None,
     )
     try:
         text = orjson.dumps(described)
     except (TypeError, orjson.JSONEncodeError):
         return RenderedTool(None, None, None, ())
-    return RenderedTool(text, inputs, outputs, mirrored_arguments(inputs.schema))
+    withdrawn_at = tool.outputs_withdrawn_at
+    return RenderedTool(text, inputs, outputs, mirrored_arguments(listed), withdrawn_at=withdrawn_at)
+
+
+def _has_outputs(tool: AgentTool) -> bool:
+    return tool.publishes_outputs or tool.outputs_withdrawn_at is not None
 
 
 def _outputs(tool: AgentTool) -> Sanitized | None:
-    if not tool.publishes_outputs or tool.outputs_json in (b"", b"{}"):
+    if not _has_outputs(tool) or tool.outputs_json in (b"", b"{}"):
         return None
     try:
         return sanitize_outputs(tool.outputs)
@@ -154,7 +174,7 @@ class ToolLists:
         key = (listing.stamp, mode, options.mode, options.pinned, can_call)
         found = self._lists.get(key)
         if found is None:
-            tools = await self._chosen(listing, mode if mode != "auto" else options.mode, options.pinned)
+            tools = listed_tools(listing, mode, options)
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
@@ -163,32 +183,29 @@ class ToolLists:
                 self._lists.popitem(last=False)
         return found
 
-    async def _chosen(self, listing: Listing, mode: ListMode, pinned: Sequence[str]) -> Sequence[AgentTool]:
-        """Return the tools that are listed: all, or the meta-tools and the pinned ones."""
-        tools = [tool for tool in listing.tools if tool.name not in _RESERVED]
-        if mode == "all" or (mode == "auto" and await self._is_small(tools)):
-            return tools
-        return [*(tool for tool in tools if tool.name in pinned), *meta_tools(listing)]
-
-    async def _is_small(self, tools: Sequence[AgentTool]) -> bool:
-        if len(tools) > AUTO_TOOLS:
-            return False
-        return sum(len(self.tool(tool).json or b"") for tool in tools) <= AUTO_BYTES
-
     async def _make_page(self, listed: _List, start: int) -> ToolPage:
         tools = listed.tools[start : start + self._page_size]
-        if sum(tool.stamp not in self._rendered for tool in tools) > _INLINE:
-            await asyncio.to_thread(lambda: [self.tool(tool) for tool in tools])
+        await self._render_large(tools)
         rendered = (self.tool(tool).json for tool in tools)
         body = b"[" + b",".join(one for one in rendered if one is not None) + b"]"
         is_last = start + len(tools) >= len(listed.tools)
         return ToolPage(body, None if is_last else _cursor(listed.digest, tools[-1].name))
+
+    async def _render_large(self, tools: Sequence[AgentTool]) -> None:
+        """Render the tools that are not rendered yet in a thread, where they are many or large."""
+        missing = [tool for tool in tools if tool.stamp not in self._rendered]
+        if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > _INLINE_BYTES:
+            await asyncio.to_thread(lambda: [self.tool(tool) for tool in missing])
 
     def _store(self, key: Any, page: ToolPage) -> None:
         self._pages[key] = page
         self._page_bytes += len(page.tools)
         while len(self._pages) > _MAX_PAGES or (self._page_bytes > _MAX_PAGE_BYTES and len(self._pages) > 1):
             self._page_bytes -= len(self._pages.popitem(last=False)[1].tools)
+
+
+def _schema_bytes(tool: AgentTool) -> int:
+    return len(tool.inputs_json) + (len(tool.outputs_json) if _has_outputs(tool) else 0)
 
 
 def _listed(tools: Sequence[AgentTool]) -> _List:

@@ -1,7 +1,18 @@
 """Meta-tools: tools that find, describe and call the other tools of a collection, for large catalogues."""
 
-from app.meta_tools.calls import CallTool, call_meta_tool
-from app.meta_tools.definitions import META_TOOL_NAMES, meta_tools, read_more_tool
+from app.meta_tools.calls import CallTool, call_meta_tool, find_called_tool
+from app.meta_tools.definitions import META_TOOL_NAMES, meta_tool, meta_tools, read_more_tool
+from app.meta_tools.listed import listed_tools
 from app.meta_tools.signature import signature
 
-__all__ = ["META_TOOL_NAMES", "CallTool", "call_meta_tool", "meta_tools", "read_more_tool", "signature"]
+__all__ = [
+    "META_TOOL_NAMES",
+    "CallTool",
+    "call_meta_tool",
+    "find_called_tool",
+    "listed_tools",
+    "meta_tool",
+    "meta_tools",
+    "read_more_tool",
+    "signature",
+]

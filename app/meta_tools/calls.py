@@ -1,13 +1,21 @@
 """Calls of meta-tools. What they call is called by the interface that they came through, like any tool."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import orjson
 
 from app.errors import GatewayError, NotFound, not_found, scopes_missing
 from app.meta_tools.definitions import META_TOOL_NAMES
-from app.meta_tools.inputs import DescribeArguments, FindArguments, ReadMoreArguments, parse, parse_call
+from app.meta_tools.inputs import (
+    DescribeArguments,
+    FindArguments,
+    InnerCall,
+    ReadMoreArguments,
+    parse,
+    parse_call,
+)
 from app.meta_tools.signature import signature
 from app.search import Filters
 from app.security.scopes import Scope
@@ -21,8 +29,10 @@ from app.tool_results import (
 from app.toolsets import AgentTool, ToolCollection, with_names_here
 
 Result = TypeVar("Result")
-CallTool = Callable[[AgentTool, dict[str, Any]], Awaitable[Result]]
-"""Calls a tool of the collection with these arguments, and returns what the interface makes of the result."""
+CallTool = Callable[[AgentTool, dict[str, Any], ResultBudget | None], Awaitable[Result]]
+"""Calls a tool of the collection with these arguments, and returns what the interface makes of the result
+within the budget.
+"""
 
 _MAX_SEARCHED: Final = 50
 """Matches of a search at most, which is also the maximum of `/tools/search`: so many are counted."""
@@ -67,16 +77,41 @@ async def call_meta_tool(
             if continuations is None:
                 raise not_found("The continuation is unknown.")
             return await read_continuation(
-                wanted_rest, principal=collection.principal, continuations=continuations, budget=budget
+                wanted_rest,
+                principal=collection.principal,
+                continuations=continuations,
+                # The parts were chosen when the result was cut.
+                budget=None if budget is None else replace(budget, fields=()),
             )
-        wanted, inner = parse_call(arguments)
-        tool = await _tool(wanted, collection)
+        inner = parse_call(arguments)
+        tool = await _tool(inner.name, collection)
     except GatewayError as error:
         return error_result(error, base_url=base_url)
     if name == "call_read_tool" and not tool.read_only:
         text = f"{tool.name} is not marked as read-only, and was not called. Call it with call_tool."
         return ModelResult(text, is_error=True, error={"status": 422, "detail": text})
-    return await call(tool, inner)
+    if inner.fields or inner.result_format is not None:
+        budget = budget or ResultBudget()
+        fields = tuple(inner.fields) or budget.fields
+        budget = replace(budget, fields=fields, format=inner.result_format or budget.format)
+    return await call(tool, inner.arguments, budget)
+
+
+async def find_called_tool(
+    name: str, arguments: Any, collection: ToolCollection
+) -> tuple[AgentTool, InnerCall] | None:
+    """Return the tool that a call of the meta-tool `name` calls, and the call.
+
+    None for meta-tools that call none, and where the call is an error before that.
+    """
+    if name not in ("call_read_tool", "call_tool"):
+        return None
+    try:
+        inner = parse_call(arguments)
+        tool = await collection.get(inner.name)
+    except GatewayError:
+        return None
+    return None if name == "call_read_tool" and not tool.read_only else (tool, inner)
 
 
 async def _tool(name: str, collection: ToolCollection) -> AgentTool:
@@ -85,7 +120,7 @@ async def _tool(name: str, collection: ToolCollection) -> AgentTool:
         return await collection.get(name)
     except NotFound as error:
         if name in META_TOOL_NAMES:
-            raise not_found(f"{name} cannot be called by another tool: call it directly.") from None
+            raise NotFound(f"{name} cannot be called by another tool.", hint="Call it directly.") from None
         named = await with_names_here(error, collection)
         if named.extra.get("suggestions"):
             raise named from None

@@ -1,11 +1,12 @@
 """The definitions of the meta-tools, as tools of a collection."""
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import orjson
 
 from app.meta_tools.summary import summarise
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
+from app.tool_results import MAX_FIELDS, ResultFormat
 from app.toolsets import AgentTool, Listing
 
 FIND_LIMIT: Final = 8
@@ -21,6 +22,18 @@ _CALL: Final = {
         "arguments": {
             "type": "object",
             "description": "The tool's arguments. The signature says which: a star marks what is required.",
+        },
+        "fields": {
+            "type": "array",
+            "items": {"type": "string"},
+            "maxItems": MAX_FIELDS,
+            "description": "Only these parts of a JSON result, as JSON pointers or JSONPaths such as "
+            "$.items[*].id. Needs `arguments`, {} for none.",
+        },
+        "result_format": {
+            "type": "string",
+            "enum": list(get_args(ResultFormat)),
+            "description": "The form of a result that is a table (a list of objects). Needs `arguments`.",
         },
     },
     "required": ["name"],
@@ -113,19 +126,27 @@ _TITLES: Final = {
 }
 
 
+_TEXTS: Final = {
+    "find_tools": _FIND,
+    "describe_tools": _DESCRIBE,
+    "call_read_tool": _CALL_READ,
+    "call_tool": _CALL_ANY,
+    "read_more": _READ_MORE,
+}
+
+
 def meta_tools(listing: Listing) -> tuple[AgentTool, ...]:
     """Return the meta-tools for the tools of a listing, which the description of `find_tools` summarises.
 
     They are no tools of the registry: `tool` is "". Their stamps differ whenever their definitions do.
     """
-    described = {
-        "find_tools": _FIND + summarise(listing.tools),
-        "describe_tools": _DESCRIBE,
-        "call_read_tool": _CALL_READ,
-        "call_tool": _CALL_ANY,
-        "read_more": _READ_MORE,
-    }
+    described = _TEXTS | {"find_tools": _FIND + summarise(listing.tools)}
     return tuple(_definition(name, text) for name, text in described.items())
+
+
+def meta_tool(name: str) -> AgentTool:
+    """Return a meta-tool by its name; the description of `find_tools` has no summary of the tools."""
+    return _definition(name, _TEXTS[name])
 
 
 def read_more_tool() -> AgentTool:

@@ -1,21 +1,24 @@
 """The arguments of meta-tools as models send them: a value for a list, a text for a number or for JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from app.calls.arguments import parse_arguments
-from app.errors import FieldError, GatewayError, InvalidArguments
+from app.errors import FieldError, GatewayError, InvalidArguments, InvalidInput
 from app.meta_tools.definitions import FIND_LIMIT, MAX_DESCRIBED, MAX_FIND_LIMIT
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.text import pointer
+from app.tool_results import ResultFormat, check_fields
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _NAMES: Final = ("name", "tool_name")
 _ARGUMENTS: Final = ("arguments", "parameters")
+_RESULT: Final = ("fields", "result_format")
 
 
 def _as_list(value: Any) -> Any:
@@ -62,10 +65,31 @@ class DescribeArguments(_Arguments):
     names: Annotated[list[_Name], BeforeValidator(_as_list), Field(min_length=1, max_length=MAX_DESCRIBED)]
 
 
+class _ResultArguments(_Arguments):
+    """What `call_read_tool` and `call_tool` say of the result."""
+
+    fields: Annotated[list[_Name], BeforeValidator(_as_list)] = []
+    result_format: ResultFormat | None = None
+
+
 class ReadMoreArguments(_Arguments):
     """The arguments of `read_more`."""
 
     continuation: _Name
+
+
+@dataclass(frozen=True, slots=True)
+class InnerCall:
+    """The call that a meta-tool is to make.
+
+    `fields` are the wanted parts of the result (JSON pointers or JSONPaths; empty: all), and `result_format`
+    is the form of a result that is a table (None: as it is).
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    fields: Sequence[str] = ()
+    result_format: ResultFormat | None = None
 
 
 def parse(model: type[_Model], arguments: Any) -> _Model:
@@ -80,16 +104,20 @@ def parse(model: type[_Model], arguments: Any) -> _Model:
         raise InvalidArguments("The arguments are not valid.", errors=errors) from None
 
 
-def parse_call(arguments: Any) -> tuple[str, dict[str, Any]]:
-    """Return the name and the arguments of the tool that a meta-tool is to call.
+def parse_call(arguments: Any) -> InnerCall:
+    """Return the call that a meta-tool is to make; raise InvalidArguments.
 
     Accepted beside `{"name": ..., "arguments": {...}}`: `tool_name` and `parameters`, arguments as a JSON
-    text, the name within the arguments, and arguments beside the name. Raise InvalidArguments.
+    text, the name within the arguments, and arguments beside the name. `fields` and `result_format` are those
+    of the meta-tool where they are beside `arguments`, else of the tool.
     """
     given = as_object(arguments)
     name = _first(given, _NAMES)
     nested = _first(given, _ARGUMENTS)
     rest = {key: value for key, value in given.items() if key not in (*_NAMES, *_ARGUMENTS)}
+    result = _ResultArguments()
+    if nested is not None:
+        result = _parse_result({key: rest.pop(key) for key in _RESULT if key in rest})
     inner = as_object(nested, at="/arguments") if nested is not None else rest
     if name is None:
         name = _first(inner, _NAMES)
@@ -109,7 +137,16 @@ def parse_call(arguments: Any) -> tuple[str, dict[str, Any]]:
         raise InvalidArguments(
             "The arguments are not valid.", errors=[FieldError("/name", detail, expected="string")]
         )
-    return name, inner
+    return InnerCall(name, inner, tuple(result.fields), result.result_format)
+
+
+def _parse_result(given: dict[str, Any]) -> _ResultArguments:
+    result = parse(_ResultArguments, given)
+    try:
+        check_fields(result.fields, at="/fields")
+    except InvalidInput as error:
+        raise InvalidArguments(error.detail, errors=error.errors) from None
+    return result
 
 
 def as_object(value: Any, *, at: str = "") -> dict[str, Any]:

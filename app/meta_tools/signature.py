@@ -9,6 +9,7 @@ a short form.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ _MAX_VALUES: Final = 6
 _MAX_VALUE: Final = 40
 _MAX_ALTERNATIVES: Final = 4
 _MAX_TYPE: Final = 120
+_MAX_TYPES: Final = 2_000
+"""Types of nested schemas that are read for one signature: references to references double at each step."""
 _PLAIN_NAME: Final = re.compile(r"[^\W\d][\w.-]*")
 _SCALARS: Final = ("string", "integer", "number", "boolean", "null")
 _FORMATS: Final = frozenset(
@@ -31,7 +34,7 @@ def signature(name: str, inputs: Mapping[str, Any]) -> str:
     """Return the signature of a tool with these inputs (JSON Schema): one line of at most 300 characters,
     as far as the required inputs allow that. Any schema has one; what it does not say is `any`.
     """
-    members = _members(inputs, inputs, 0)
+    members = _members(inputs, _Source(inputs), 0)
     required = [text for is_required, text in members if is_required]
     optional = [text for is_required, text in members if not is_required]
     shown = list(required)
@@ -45,7 +48,15 @@ def signature(name: str, inputs: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[tuple[bool, str]]:
+@dataclass(slots=True)
+class _Source:
+    """The schema that references are resolved in, and how many more nested types are read."""
+
+    root: Mapping[str, Any]
+    left: int = _MAX_TYPES
+
+
+def _members(schema: Mapping[str, Any], source: _Source, depth: int) -> list[tuple[bool, str]]:
     """Return the members of an object as texts, each with whether it is required; these come first."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
@@ -53,7 +64,7 @@ def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> 
     listed = schema.get("required")
     required = {name for name in listed if isinstance(name, str)} if isinstance(listed, list) else set()
     found = [
-        (name in required, f"{_name(name)}{'*' if name in required else ''}: {_type(member, root, depth)}")
+        (name in required, f"{_name(name)}{'*' if name in required else ''}: {_type(member, source, depth)}")
         for name, member in properties.items()
     ]
     return sorted(found, key=lambda member: not member[0])
@@ -63,13 +74,18 @@ def _name(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
-def _type(schema: Any, root: Mapping[str, Any], depth: int) -> str:
+def _type(schema: Any, source: _Source, depth: int) -> str:
     """Return the type of a value as text of at most 120 characters."""
-    text = _full_type(_resolved(schema, root), root, depth)
-    return text if len(text) <= _MAX_TYPE else _short_type(_resolved(schema, root))
+    found = _resolved(schema, source.root)
+    if depth:
+        source.left -= 1
+    if source.left < 0 or depth > 2 * _MAX_DEPTH:
+        return _short_type(found)
+    text = _full_type(found, source, depth)
+    return text if len(text) <= _MAX_TYPE else _short_type(found)
 
 
-def _full_type(schema: Any, root: Mapping[str, Any], depth: int) -> str:
+def _full_type(schema: Any, source: _Source, depth: int) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     if "const" in schema:
@@ -80,11 +96,11 @@ def _full_type(schema: Any, root: Mapping[str, Any], depth: int) -> str:
         return "/".join([*(_value(value) for value in values[:_MAX_VALUES]), *more])
     alternatives = _alternatives(schema)
     if alternatives:
-        texts = list(dict.fromkeys(_type(one, root, depth + 1) for one in alternatives))
+        texts = list(dict.fromkeys(_type(one, source, depth + 1) for one in alternatives))
         more = ["..."] if len(texts) > _MAX_ALTERNATIVES else []
         return "/".join([*texts[:_MAX_ALTERNATIVES], *more])
     kinds = list(_kinds(schema))
-    return "/".join(_of_kind(kind, schema, root, depth) for kind in kinds) or "any"
+    return "/".join(_of_kind(kind, schema, source, depth) for kind in kinds) or "any"
 
 
 def _short_type(schema: Any) -> str:
@@ -92,15 +108,15 @@ def _short_type(schema: Any) -> str:
     return "/".join(kinds) or "any"
 
 
-def _of_kind(kind: str, schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
+def _of_kind(kind: str, schema: Mapping[str, Any], source: _Source, depth: int) -> str:
     if kind == "string":
         named = schema.get("format")
         return named if isinstance(named, str) and named in _FORMATS else kind
     if kind == "array":
-        item = _type(schema.get("items"), root, depth + 1) if depth < _MAX_DEPTH else "any"
+        item = _type(schema.get("items"), source, depth + 1) if depth < _MAX_DEPTH else "any"
         return f"({item})[]" if "/" in item else f"{item}[]"
     if kind == "object" and depth < _MAX_DEPTH:
-        members = [text for _, text in _members(schema, root, depth + 1)]
+        members = [text for _, text in _members(schema, source, depth + 1)]
         if members:
             return f"{{{', '.join(members)}}}"
     return kind

@@ -179,11 +179,17 @@ class Override(SQLModel, table=True):
     enabled: bool | None = None
     requires_approval: bool | None = None
     annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """Members: read_only, destructive, idempotent and open_world."""
+    """Members: read_only, destructive, idempotent, open_world and header_inputs."""
     publish_output_schema: bool | None = None
     """Whether agents see the schema of the tool's responses, which are validated then."""
     response_options: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: all_pages and poll."""
+    output_deviations: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Number of results that deviated from the output schema while it was published."""
+    deviations_schema: str | None = None
+    """The SHA-256, in hexadecimal digits, of the output schema that they deviated from."""
+    output_schema_withdrawn_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    """When the gateway withdrew the output schema because of them; null where it did not."""
 
 
 class RetainedOverride(SQLModel, table=True):
@@ -200,11 +206,17 @@ class RetainedOverride(SQLModel, table=True):
     enabled: bool | None = None
     requires_approval: bool | None = None
     annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
-    """Members: read_only, destructive, idempotent and open_world."""
+    """Members: read_only, destructive, idempotent, open_world and header_inputs."""
     publish_output_schema: bool | None = None
     """Whether agents see the schema of the tool's responses, which are validated then."""
     response_options: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: all_pages and poll."""
+    output_deviations: int = Field(default=0, sa_column_kwargs={"server_default": "0"})
+    """Number of results that deviated from the output schema while it was published."""
+    deviations_schema: str | None = None
+    """The SHA-256, in hexadecimal digits, of the output schema that they deviated from."""
+    output_schema_withdrawn_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+    """When the gateway withdrew the output schema because of them; null where it did not."""
 
 
 class ToolsetRow(Row, table=True):
@@ -453,7 +465,7 @@ class ChangeRow(SQLModel, table=True):
     seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     kind: str
-    """provider, tool, credential, variable, key or toolset."""
+    """provider, tool, credential, variable, key, toolset or import."""
     provider_id: UUID | None = None
     object_id: str = ""
     at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -477,6 +489,8 @@ class CallRecord(SQLModel, table=True):
     key_id: str
     interface: str = Field(default="rest", sa_column_kwargs={"server_default": "rest"})
     """The interface by which the call came (`app.call_log.entries.Interface`)."""
+    toolset: str = Field(default="", sa_column_kwargs={"server_default": ""})
+    """The name of the toolset by whose address the call came; empty for calls by other addresses."""
     provider: str
     tool: str
     outcome: str
@@ -518,6 +532,8 @@ class CallStat(SQLModel, table=True):
     """Empty, and `tool` too, for calls of tools that did not exist."""
     tool: str = Field(primary_key=True)
     key_id: str = Field(primary_key=True)
+    interface: str = Field(default="rest", primary_key=True, sa_column_kwargs={"server_default": "rest"})
+    toolset: str = Field(default="", primary_key=True, sa_column_kwargs={"server_default": ""})
     outcome: str = Field(primary_key=True)
     bin: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     """The bin of the calls' durations (`app.stats.histogram`)."""

@@ -93,6 +93,8 @@ def _not_signed(credential: WireCredential) -> CredentialMissing:
 
 
 def _with_headers(headers: Headers, added: Headers) -> Headers:
+    if not headers and len(added) == 1:
+        return added
     by_name = {name.lower(): (name, value) for name, value in added}
     return [pair for pair in headers if pair[0].lower() not in by_name] + list(by_name.values())
 

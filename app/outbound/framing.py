@@ -22,6 +22,10 @@ JSON_LINES_MEDIA_TYPES: Final = frozenset(
 JSON_SEQUENCE_MEDIA_TYPE: Final = "application/json-seq"
 EVENT_MEDIA_TYPES: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE, JSON_SEQUENCE_MEDIA_TYPE}
 """The media types of responses that consist of events."""
+UTF8_JSON_TYPES: Final = frozenset(
+    {"application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"}
+)
+"""The usual values of Content-Type for JSON in UTF-8; others may mean the same."""
 
 _TEXTUAL: Final = (
     "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "json-lines",

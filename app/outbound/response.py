@@ -103,7 +103,6 @@ class OutboundResponse:
 
     async def read(self, limit: int) -> bytes:
         """Return the whole decoded body. Raises ResponseTooLarge for more than `limit` bytes."""
-        self.check_headers(limit)
         exchange = self._exchange
         if exchange.complete and not self._coding:
             if exchange.buffered > limit:

@@ -1,10 +1,12 @@
 """Lists in pages: their query parameters, cursors, SQL, totals and links; and preconditions.
 
 A list route declares a subclass of `PageQuery` with its `sort` and filters, reads its rows with `read_page`
-(keyset pagination: a page begins after a position in the order, not at a number), responds with a `PageModel`
-of `app.schemas`, and sets the header `Link` by `UsesPageLinks` of `app.dependencies`.
+(keyset pagination: a page begins after a position in the order, not at a number), or makes a page of items in
+memory with `page_of_items`, responds with a `PageModel` of `app.schemas`, and sets the header `Link` by
+`UsesPageLinks` of `app.dependencies`.
 """
 
+from app.pagination.in_memory import ItemField, page_of_items
 from app.pagination.keyset import Ordering, Page, SortField, contains, read_page
 from app.pagination.links import link_header
 from app.pagination.parameters import (
@@ -18,6 +20,7 @@ from app.pagination.parameters import (
 
 __all__ = [
     "IfMatch",
+    "ItemField",
     "Ordering",
     "Page",
     "PageQuery",
@@ -27,6 +30,7 @@ __all__ = [
     "contains",
     "etag_matches",
     "link_header",
+    "page_of_items",
     "read_page",
     "version_etag",
 ]

@@ -8,8 +8,11 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
+from uuid import UUID
 
+from app.command_routing import CommandRouter
 from app.http_requests.templates import ResponseSpec
+from app.models.base import TENANT
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.framing import StreamEvent
@@ -19,14 +22,28 @@ from app.outbound.network import Network
 from app.security.masking import Masker
 from app.security.response_masking import ResponseMasker
 from app.settings import Settings
+from app.ubp.model import Command, CommandResult, Event
 
 Target = TypeVar("Target")
 """The compiled form of a call template; each adapter has its own type."""
 
-__all__ = ["Adapter", "AdapterContext", "Call", "Discovered", "Limits", "Result", "StreamEvent"]
+__all__ = [
+    "Adapter",
+    "AdapterContext",
+    "Call",
+    "Discovered",
+    "Limits",
+    "ProgressListener",
+    "Result",
+    "StreamEvent",
+]
 
 MASKED_HEADER: Final = "X-Masked"
 """Says which parts of a response had a secret in them that was masked: `body`, `headers`, or both."""
+ProgressListener = Callable[[float, float | None, str | None], None]
+"""Gets each report of the progress of a call: how far it is, the value at its end where that is known, and a
+text for people. It returns at once and raises nothing, so that it can be called wherever a report arrives.
+"""
 BODY_METADATA_HEADERS: Final = frozenset(
     {"etag", "content-length", "content-range", "digest", "content-digest", "repr-digest", "content-md5"}
 )
@@ -63,6 +80,16 @@ class Call(Generic[Target]):  # made at each call; a frozen one costs twice as m
     """Whether the arguments are so large that they are encoded in a thread."""
     masker: ResponseMasker | None = field(default=None, repr=False)
     """Masks the secrets of the call in the response; None where there is nothing to mask."""
+    tenant_id: UUID = TENANT
+    """The tenant of the principal that makes the call."""
+    provider: str = ""
+    """The name of the tool's provider: a template cannot name the executor of another one."""
+    command: Command | None = field(default=None, repr=False)
+    """The command of UBP that the call was made by, where it is to be forwarded as it is."""
+    on_progress: ProgressListener | None = None
+    """Gets reports of progress while the call runs; None where nobody reads them. It masks their texts."""
+    on_command_event: Callable[[Event], None] | None = field(default=None, repr=False)
+    """Called with each event that an executor sends while it executes the command."""
 
 
 @dataclass(slots=True)
@@ -90,6 +117,8 @@ class Result:
     """Whether a secret of the call was masked in the part that has been read so far."""
     has_content_blocks: bool = False
     """Whether the body (of events: the last one) is a block of MCP, or a list of them."""
+    command_result: CommandResult | None = field(default=None, repr=False)
+    """The response of UBP that the body was made of."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:
@@ -179,12 +208,15 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class AdapterContext:
-    """The dependencies of adapters: HTTP engine, network, masker of secrets in errors, settings."""
+    """The dependencies of adapters: HTTP engine, network, masker of secrets in errors, settings, router of
+    commands for connected executors.
+    """
 
     engine: Engine
     network: Network
     masker: Masker
     settings: Settings
+    commands: CommandRouter = field(default_factory=CommandRouter)
 
 
 class Adapter(Protocol[Target]):

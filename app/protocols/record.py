@@ -143,6 +143,8 @@ class ProtocolRecord:
     """Whether tools may start programs or read files on the gateway's own machine."""
     is_content: bool = False
     """Whether a template is a document or a response itself, and names no server."""
+    is_connected: bool = False
+    """Whether calls are made by programs that connect to the gateway, so that there may be none."""
     inherits_template: bool = False
     """Whether a manual's tools without a call template are called with that of the manual."""
     socket_schemes: tuple[str, ...] = ()

@@ -23,14 +23,16 @@ from app.protocols.sse.record import PROTOCOL as SSE
 from app.protocols.streamable_http.record import PROTOCOL as STREAMABLE_HTTP
 from app.protocols.tcp.record import PROTOCOL as TCP
 from app.protocols.text.record import PROTOCOL as TEXT
+from app.protocols.ubp.record import PROTOCOL as UBP
 from app.protocols.udp.record import PROTOCOL as UDP
 from app.protocols.webrtc.record import PROTOCOL as WEBRTC
 from app.protocols.websocket.record import PROTOCOL as WEBSOCKET
 
 BUILT_IN: Final = (
     HTTP, SSE, STREAMABLE_HTTP, TEXT, FILE, TCP, UDP, CLI, MCP, WEBSOCKET, GRPC, GRAPHQL, WEBRTC,
+    UBP,
 )  # fmt: skip
-"""The twelve of UTCP 0.x in 1.x spelling, and `file`, which 1.1 split off from `text`."""
+"""The twelve of UTCP 0.x in 1.x spelling, `file`, which 1.1 split off from `text`, and `ubp`, our own."""
 DEFAULT: Final = HTTP.name
 """The protocol of a template that names none."""
 ENTRY_POINTS: Final = "utcp_gateway.protocols"

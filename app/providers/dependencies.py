@@ -13,6 +13,7 @@ from app.providers.export import Exporter
 from app.providers.provider_check import ProviderChecks
 from app.providers.provider_health import ProviderHealthReader
 from app.providers.provider_store import ProviderStore
+from app.providers.toolset_transfer import ToolsetTransfer
 from app.providers.variable_store import VariableStore
 from app.registration.jobs import ImportJobs
 from app.registration.service import RegistrationService
@@ -28,7 +29,7 @@ UsesRegistry = Annotated[RegistrationService, Depends(registry)]
 
 async def jobs(services: UsesServices) -> ImportJobs:
     """Return the runner of background imports."""
-    return ImportJobs(services.database, services.converter)
+    return ImportJobs(services.database, services.converter, services.feed)
 
 
 async def providers(of: UsesRegistry) -> ProviderStore:
@@ -67,9 +68,17 @@ async def health(services: UsesServices) -> ProviderHealthReader:
     return ProviderHealthReader(services.database, services.origins)
 
 
-async def exporter(of: UsesRegistry) -> Exporter:
+async def toolset_transfer(services: UsesServices) -> ToolsetTransfer:
+    """Return what exports and imports toolsets."""
+    return ToolsetTransfer(services.database, services.feed)
+
+
+UsesToolsetTransfer = Annotated[ToolsetTransfer, Depends(toolset_transfer)]
+
+
+async def exporter(of: UsesRegistry, toolsets: UsesToolsetTransfer) -> Exporter:
     """Return the exporter of definitions."""
-    return Exporter(of)
+    return Exporter(of, toolsets)
 
 
 UsesJobs = Annotated[ImportJobs, Depends(jobs)]

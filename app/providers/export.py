@@ -17,6 +17,7 @@ from app.credentials.model import DISCOVERY_SLOTS, CredentialSlot, Json
 from app.credentials.validation_errors import validated
 from app.errors import FieldError, InvalidInput
 from app.models import TENANT, Provider, Tool, Variable
+from app.providers.toolset_transfer import ExportedToolset, ToolsetTransfer
 from app.registration.destinations import confirmed_base_url, unconfirmed_origins
 from app.registration.input_models import LimitsInput, OptionsInput
 from app.registration.model import (
@@ -41,6 +42,7 @@ from app.schemas import (
 )
 from app.security.principal import Principal
 from app.text import pointer, reject_unstorable
+from app.toolsets.changes import MAX_TOOLSETS
 
 FORMAT: Final = "utcp-gateway/1"
 
@@ -95,6 +97,10 @@ class ExportDocument(StrictModel):
 
     format: Literal["utcp-gateway/1"]
     providers: Annotated[list[ExportedProvider], Field(max_length=MAX_ENTRIES)]
+    toolsets: Annotated[list[ExportedToolset], Field(max_length=MAX_TOOLSETS)] = Field(
+        default_factory=list,
+        description="Absent where there are none, and for keys that may not read their definitions.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,7 @@ class Exporter:
     """Builds the export document."""
 
     registry: RegistrationService
+    toolsets: ToolsetTransfer
 
     async def export(self, *, principal: Principal) -> Json:
         """Return the export of all providers that the principal may see, as JSON of an ExportDocument.
@@ -112,7 +119,8 @@ class Exporter:
             query = select(Provider).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
             rows = (await session.execute(query.order_by(col(Provider.name).collate("C")))).scalars().all()
             providers = [await self._provider(session, row) for row in rows]
-        return {"format": FORMAT, "providers": providers}
+        toolsets = await self.toolsets.export(principal=principal)
+        return {"format": FORMAT, "providers": providers, **({"toolsets": toolsets} if toolsets else {})}
 
     async def _provider(self, session: AsyncSession, row: Provider) -> Json:
         source = await source_of(session, row.id)
@@ -155,7 +163,7 @@ def read_export(raw: Any) -> RegistrationBatch:
     An entry that is not valid becomes a RejectedEntry.
     """
     entries = raw.get("providers") if isinstance(raw, Mapping) else None
-    unknown = sorted(raw.keys() - {"format", "providers"}) if isinstance(raw, Mapping) else []
+    unknown = sorted(raw.keys() - {"format", "providers", "toolsets"}) if isinstance(raw, Mapping) else []
     if unknown:
         errors = [FieldError(pointer("", key), "Unknown property.") for key in unknown[:10]]
         raise InvalidInput("The document is not an export.", errors=errors)
@@ -163,6 +171,10 @@ def read_export(raw: Any) -> RegistrationBatch:
         error = FieldError(
             "", f"Send the response of GET /export, with at most {MAX_ENTRIES} providers.", FORMAT
         )
+        raise InvalidInput("The document is not an export.", errors=[error])
+    toolsets = raw.get("toolsets", [])
+    if not isinstance(toolsets, list) or len(toolsets) > MAX_TOOLSETS:
+        error = FieldError("/toolsets", f"Give a list of at most {MAX_TOOLSETS} toolsets.", "array")
         raise InvalidInput("The document is not an export.", errors=[error])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):

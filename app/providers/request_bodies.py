@@ -22,6 +22,7 @@ from app.registration.input_models import (
 )
 from app.registration.request_parser import MAX_ENTRIES
 from app.schemas import ProviderName, StrictModel
+from app.toolsets.changes import MAX_TOOLSETS
 
 _EXAMPLE: Final[dict[str, Any]] = {
     "name": "pets",
@@ -135,6 +136,10 @@ class ExportBody(StrictModel):
     format: Literal["utcp-gateway/1"]
     providers: Annotated[list[Any], Field(max_length=MAX_ENTRIES)] = Field(
         description="Entries as `GET /export` writes them."
+    )
+    toolsets: Annotated[list[Any], Field(max_length=MAX_TOOLSETS)] = Field(
+        default_factory=list,
+        description="Toolsets as `GET /export` writes them; made after providers.",
     )
 
 

@@ -27,7 +27,12 @@ from app.providers.schemas import (
 from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
 from app.registration.batch import EntryOutcome, register_all
 from app.registration.jobs import ImportJobs, Work, problem_json
-from app.registration.model import RegistrationBatch, RegistrationResult, RejectedEntry
+from app.registration.model import (
+    RegistrationBatch,
+    RegistrationRequest,
+    RegistrationResult,
+    RejectedEntry,
+)
 from app.registration.repository import SourceSummary, source_summaries
 from app.registration.service import RegistrationService
 from app.security.principal import Principal
@@ -97,12 +102,19 @@ def batch_result_of(outcomes: list[EntryOutcome]) -> BatchResult:
 
 
 async def import_response(
-    work: Any, request: Request, *, jobs: ImportJobs, principal: Principal, prefer: str | None
+    work: Any,
+    request: Request,
+    *,
+    jobs: ImportJobs,
+    principal: Principal,
+    prefer: str | None,
+    registers: RegistrationBatch | None = None,
 ) -> Response:
     """Run `work()` and return its response, to `request`; or start it as a background job and return 202 at
     once, where the client sends `Prefer: respond-async` (RFC 7240 section 4.1).
 
-    A 201 has the path of the provider in `Location`, a 202 that of the import.
+    `registers` is what it stores, where that is new. A 201 has the path of the provider in `Location`, a 202
+    that of the import.
     """
     preferences = {preference.strip().lower() for preference in (prefer or "").replace(";", ",").split(",")}
     if "respond-async" not in preferences:
@@ -111,7 +123,9 @@ async def import_response(
         if status == 201 and isinstance(model, RegisteredProvider):
             headers["Location"] = location_of(request, "providers", model.name)
         return await asyncio.to_thread(model_response, status, model, headers=headers)
-    row = await jobs.start(_as_job(work), principal=principal)
+    entries = () if registers is None else registers.entries
+    requests = [one for one in entries if isinstance(one, RegistrationRequest)]
+    row = await jobs.start(_as_job(work), principal=principal, registers=requests)
     view = ImportView(
         id=row.id, state="running", status=None, result=None, created_at=row.created_at, finished_at=None
     )

@@ -92,7 +92,15 @@ async def register_provider(
     content = b"" if idempotency.key is None else await request_content(request, name or "", prefer or "")
     registrations = await read_request(request, name=name, max_bytes=settings.max_document_bytes)
     work = partial(ImportRunner(registry, principal).register, registrations)
-    run = partial(import_response, work, request, jobs=jobs, principal=principal, prefer=prefer)
+    run = partial(
+        import_response,
+        work,
+        request,
+        jobs=jobs,
+        principal=principal,
+        prefer=prefer,
+        registers=registrations,
+    )
     return await idempotency.respond(_REGISTRATION, run, principal=principal, content=content)
 
 

@@ -1,7 +1,6 @@
 """`/imports/{id}`, `/export` and `/import`."""
 
 import asyncio
-from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -9,11 +8,11 @@ from fastapi import APIRouter, Path, Request, Response
 from starlette.responses import JSONResponse
 
 from app.dependencies import UsesSettings
-from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry
+from app.providers.dependencies import UsesExporter, UsesJobs, UsesRegistry, UsesToolsetTransfer
 from app.providers.export import ExportDocument, read_export
 from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesProviders
 from app.providers.request_bodies import import_body
-from app.providers.responses import ImportRunner, import_response, import_view
+from app.providers.responses import ImportRunner, StatusAndModel, import_response, import_view
 from app.providers.schemas import BatchResult, ImportView
 from app.registration.request_parser import read_json
 from app.schemas import problem_responses
@@ -44,7 +43,9 @@ async def get_import(
     responses=problem_responses(),
 )
 async def export_providers(principal: ReadsProviders, exporter: UsesExporter) -> Response:
-    """Export the definitions of all providers that this key may see, without secrets, for `POST /import`."""
+    """Export the definitions of all providers that this key may see, without secrets, for `POST /import`;
+    with those of all toolsets, for a key without restrictions.
+    """
     return JSONResponse(await exporter.export(principal=principal))
 
 
@@ -66,12 +67,26 @@ async def import_providers(
     principal: WritesProviders,
     registry: UsesRegistry,
     jobs: UsesJobs,
+    toolsets: UsesToolsetTransfer,
     settings: UsesSettings,
     *,
     prefer: Prefer = None,
 ) -> Response:
-    """Import an export, with the outcome of each provider. Importing it again changes nothing."""
+    """Import an export, with the outcome of each provider and toolset. Importing it again changes nothing."""
     raw = await read_json(request, max_bytes=settings.max_document_bytes)
     registrations = await asyncio.to_thread(read_export, raw)
-    work = partial(ImportRunner(registry, principal).register, registrations)
-    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
+    runner = ImportRunner(registry, principal)
+
+    async def work() -> StatusAndModel:
+        status, model = await runner.register(registrations)
+        entries = raw.get("toolsets")
+        if entries and isinstance(model, BatchResult):
+            # After the providers: whatever became of these, a definition may name what does not exist.
+            model.toolsets = await toolsets.import_all(entries, principal=principal)
+            if any(one.outcome == "failed" for one in model.toolsets):
+                status = 207
+        return status, model
+
+    return await import_response(
+        work, request, jobs=jobs, principal=principal, prefer=prefer, registers=registrations
+    )

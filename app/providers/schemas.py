@@ -6,6 +6,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from app.providers.toolset_transfer import ToolsetEntry
 from app.schemas import AspectChange, PageModel, Problem
 
 
@@ -351,6 +352,9 @@ class BatchResult(BaseModel):
 
     entries: list[BatchEntry]
     counts: BatchCounts
+    toolsets: list[ToolsetEntry] | None = Field(
+        None, description="Of `POST /import`: the outcomes of the toolsets of an export that has any."
+    )
 
 
 class ImportView(BaseModel):

@@ -7,7 +7,7 @@ the worker has ended, and the import has failed.
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -17,10 +17,12 @@ import structlog
 from sqlalchemy import delete, update
 from sqlmodel import col
 
+from app.catalog.feed import ChangeFeed, record_change
 from app.database import Database
 from app.errors import GatewayError, NotFound, Unavailable
 from app.models import ImportJobRow, now
 from app.registration.converter import Converter
+from app.registration.model import RegistrationRequest
 from app.security.principal import Principal
 from app.uuid7 import uuid7
 
@@ -39,16 +41,28 @@ class ImportJobs:
 
     database: Database
     converter: Converter
+    feed: ChangeFeed
 
-    async def start(self, work: Work, *, principal: Principal) -> ImportJobRow:
-        """Run the work, which returns a status and a body, in the background; return its row."""
-        row = ImportJobRow(owner=f"{_WORKER}/{principal.key_id}", result={"beat": now().isoformat()})
+    async def start(
+        self, work: Work, *, principal: Principal, registers: Sequence[RegistrationRequest] = ()
+    ) -> ImportJobRow:
+        """Run the work, which returns a status and a body, in the background; return its row.
+
+        `registers` are the providers that it stores; the workers learn when it begins and ends
+        (`FirstImports`).
+        """
+        providers = [{"name": one.name, "tags": list(one.tags)} for one in registers]
+        state = {"beat": now().isoformat(), "providers": providers}
+        row = ImportJobRow(owner=f"{_WORKER}/{principal.key_id}", result=state)
         async with self.database.transaction() as session:
             await session.execute(
                 delete(ImportJobRow).where(col(ImportJobRow.created_at) < now() - _RETENTION)
             )
             session.add(row)
-        self.converter.spawn(self._run(row.id, work))
+            await session.flush()
+            await record_change(session, kind="import", object_id=str(row.id))
+        await self.feed.catch_up()
+        self.converter.spawn(self._run(row.id, work, providers))
         return row
 
     async def get(self, import_id: UUID, *, principal: Principal) -> ImportJobRow:
@@ -68,8 +82,8 @@ class ImportJobs:
                 row = await session.get(ImportJobRow, import_id) or row
         return row
 
-    async def _run(self, import_id: UUID, work: Work) -> None:
-        heartbeat = asyncio.create_task(self._beat(import_id))
+    async def _run(self, import_id: UUID, work: Work, providers: Sequence[Any]) -> None:
+        heartbeat = asyncio.create_task(self._beat(import_id, providers))
         state, status = "failed", 500
         body: dict[str, Any] = {}
         try:
@@ -87,12 +101,12 @@ class ImportJobs:
         with contextlib.suppress(Unavailable):
             await self._finish(import_id, state, status, body)
 
-    async def _beat(self, import_id: UUID) -> None:
+    async def _beat(self, import_id: UUID, providers: Sequence[Any]) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             with contextlib.suppress(Unavailable):
                 async with self.database.transaction() as session:
-                    beat = {"beat": now().isoformat()}
+                    beat = {"beat": now().isoformat(), "providers": list(providers)}
                     await session.execute(
                         update(ImportJobRow).where(*_running(import_id)).values(result=beat)
                     )
@@ -101,6 +115,8 @@ class ImportJobs:
         values = {"state": state, "result": {"status": status, "body": body}, "finished_at": now()}
         async with self.database.transaction() as session:
             await session.execute(update(ImportJobRow).where(*_running(import_id)).values(**values))
+            await record_change(session, kind="import", object_id=str(import_id))
+        await self.feed.catch_up()
 
     def _is_dead(self, row: ImportJobRow) -> bool:
         beat = str((row.result or {}).get("beat") or row.created_at.isoformat())

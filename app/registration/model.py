@@ -59,7 +59,8 @@ class RegistrationSource:
     document: the unparsed `body`, OpenAPI or a manual. manual: a parsed manual in `value`. template: a UTCP
     call template or provider in `value`, whose upstream is discovered. tools: those of an export in `value`.
     `at` is the JSON pointer of the source in the request, `url` where a document came from. `moved`: the
-    beginning of pointers into `value`, and what stands in the request in its place.
+    beginning of pointers into `value`, and what stands in the request in its place. `protocol` is that of a
+    provider without a template of its own.
     """
 
     kind: SourceKind
@@ -70,6 +71,7 @@ class RegistrationSource:
     url: str | None = None
     options: DocumentOptions = PLAIN
     moved: tuple[str, str] = ("", "")
+    protocol: str = DEFAULT
 
     def pointer_in_request(self, pointer: str) -> str:
         """Return the JSON pointer in the request for one into `value` below `at`."""

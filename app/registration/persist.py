@@ -19,6 +19,7 @@ from app.registration import converter
 from app.registration.context import ImportContext
 from app.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
 from app.registration.diff import compare
+from app.registration.header_inputs import lost_header_inputs
 from app.registration.model import (
     ParsedSource,
     PendingDefinitions,
@@ -164,6 +165,7 @@ async def write_tools(
     await restore_overrides(session, provider)
     rejected += not_inserted
     report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
+    report = report.with_notes(await lost_header_inputs(session, provider.id))
     revision.report = await asyncio.to_thread(report.to_json)
     if diff.pending_approval:
         session.add(_pending_revision(provider, parsed, diff))

@@ -49,6 +49,8 @@ _PAYLOAD_CHARACTERS: Final = 4 << 20
 _ID_CHUNK: Final = 5_000
 # Else the ORM looks for the rows of each statement among all objects of the session: n * n for n tools.
 _UNSYNCHRONIZED: Final = {"synchronize_session": False}
+_RETAINED: Final = (*OVERRIDDEN, "output_deviations", "deviations_schema", "output_schema_withdrawn_at")
+"""The columns of an override that are retained while the source does not have its tool."""
 _PROVIDER_ORDER: Final = Ordering(
     {
         "name": SortField(col(Provider.name).collate("C"), "name", unique=True),
@@ -400,11 +402,11 @@ def _chunks(drafts: Sequence[ToolDraft], size: int = _CHUNK) -> Iterator[Sequenc
 async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, Json]:
     """Return all overrides by source key, those of removed tools included."""
     applied = (
-        select(col(Tool.source_key), *_overridden(Override))
+        select(col(Tool.source_key), *_columns(Override))
         .join(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.provider_id) == provider.id)
     )
-    retained = select(col(RetainedOverride.source_key), *_overridden(RetainedOverride))
+    retained = select(col(RetainedOverride.source_key), *_columns(RetainedOverride))
     found: dict[str, Json] = {}
     for query in (retained.where(col(RetainedOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
@@ -444,7 +446,7 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             col(Tool.provider_id),
             col(Tool.source_key),
             col(Tool.tenant_id),
-            *_overridden(Override),
+            *_columns(Override, _RETAINED),
         )
         found = (
             select(*columns)
@@ -452,9 +454,9 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
         )
         into = upsert(RetainedOverride).from_select(
-            ["provider_id", "source_key", "tenant_id", *OVERRIDDEN], found, include_defaults=False
+            ["provider_id", "source_key", "tenant_id", *_RETAINED], found, include_defaults=False
         )
-        fresh = {name: into.excluded[name] for name in OVERRIDDEN}
+        fresh = {name: into.excluded[name] for name in _RETAINED}
         await session.execute(
             into.on_conflict_do_update(index_elements=["provider_id", "source_key"], set_=fresh)
         )
@@ -467,11 +469,12 @@ async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
         col(Tool.provider_id) == col(RetainedOverride.provider_id),
         col(Tool.source_key) == col(RetainedOverride.source_key),
     )
-    found = select(col(Tool.id), col(RetainedOverride.tenant_id), *_overridden(RetainedOverride)).where(*same)
-    into = upsert(Override).from_select(["tool_id", "tenant_id", *OVERRIDDEN], found, include_defaults=False)
+    retained = _columns(RetainedOverride, _RETAINED)
+    found = select(col(Tool.id), col(RetainedOverride.tenant_id), *retained).where(*same)
+    into = upsert(Override).from_select(["tool_id", "tenant_id", *_RETAINED], found, include_defaults=False)
     await session.execute(into.on_conflict_do_nothing())
     await session.execute(delete(RetainedOverride).where(same[0], exists().where(*same[1:])))
 
 
-def _overridden(table: type[Override] | type[RetainedOverride]) -> list[Any]:
-    return [getattr(table, name) for name in OVERRIDDEN]
+def _columns(table: type[Override] | type[RetainedOverride], names: Iterable[str] = OVERRIDDEN) -> list[Any]:
+    return [getattr(table, name) for name in names]

@@ -195,6 +195,22 @@ class RegistrationService:
             result = await self._stored_refresh(name, provider.id, plan, principal=principal)
             return replace(result, report=result.report.with_warnings(*await warnings))
 
+    async def replace_source(
+        self, name: str, source: RegistrationSource, *, principal: Principal
+    ) -> RegistrationResult:
+        """Make the tools of a provider those of another source, as a refresh does with what it has read.
+
+        Raise NotFound where there is no such provider, and what reading raises.
+        """
+        async with self.database.read_session() as session:
+            provider = await self.visible_provider(session, name, principal=principal)
+            rows = await credentials_of(session, [provider.id])
+            variables = await variables_for(session, provider.id)
+        context = self._stored_context(provider, rows, variables, permissions=permissions_of(principal))
+        parsed = await self.reader.read(source, context)
+        plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
+        return await self._stored_refresh(name, provider.id, plan, principal=principal)
+
     async def _stored_refresh(
         self, name: str, provider_id: UUID, plan: RegistrationPlan, *, principal: Principal
     ) -> RegistrationResult:
@@ -344,6 +360,12 @@ class RegistrationService:
             return None
         same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
+
+    async def has_stored_source(self, provider: Provider, manual: bytes) -> bool:
+        """Return whether the newest source of a provider is this very manual."""
+        async with self.database.read_session() as session:
+            source = await source_of(session, provider.id)
+        return source is not None and source.sha256 == self.vault.digest("source", manual).hex()
 
     async def _read_stored_source(
         self, provider: Provider, source: SourceRow, context: ImportContext

@@ -128,6 +128,7 @@ class SourceReader:
             body = await asyncio.to_thread(orjson.dumps, source.value)
             stored = replace(source, body=body, media_type="application/json")
             read = await self._manual(source.value, stored, _UPLOADED, context)
+            read = replace(read, protocol=source.protocol)
         else:
             read = await self._document(source, _UPLOADED, context)
         return replace(read, named_origins=_base_origin(context))

@@ -136,6 +136,13 @@ class CircuitBreaker:
         if is_ratio_reached or self._consecutive_failures >= self._policy.failure_threshold:
             self._open()
 
+    def reset(self) -> None:
+        """Close it, and forget all failures: the upstream is known to have been replaced."""
+        if self.is_tripped:
+            self._close()
+        self._consecutive_failures = self._responded = self._failed = self._backoff_level = 0
+        self._closed_at = -self._policy.open_max
+
     def release(self, permit: int) -> None:
         """Release the permit of a call that has ended; a probe without an outcome is followed by another."""
         if self._probing and permit == self.epoch:

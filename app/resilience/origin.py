@@ -174,6 +174,12 @@ class Origins:
         """Return the names of the providers of origins whose breaker is not closed."""
         return frozenset().union(*(one.providers for one in self if one.breaker.is_tripped))
 
+    def reset(self, tenant: UUID, origin: str) -> None:
+        """Reset the breakers of an origin, whatever its egress route and policy."""
+        for key, found in list(self._known.items()):
+            if key[:2] == (tenant, origin):
+                found.breaker.reset()
+
     def get(self, tenant: UUID, origin: str, egress: bytes, policy: OriginPolicy) -> Origin:
         """Return the origin for the text of `Adapter.origin`; create it at first use.
 

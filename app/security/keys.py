@@ -7,6 +7,7 @@ a fast keyed hash is enough. The checksum (CRC-32 of all that precedes it) lets 
 key, and rejects typing errors without a query of the database; it does not protect anything.
 """
 
+import hashlib
 import re
 import secrets
 import zlib
@@ -41,6 +42,12 @@ class KeyParts:
 
     key_id: str
     text: str = field(repr=False)
+
+
+def derived_id(text: str) -> str:
+    """Return an id of the form of a key's, always the same for a text; it is that of no key."""
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=16).digest())
+    return "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(ID_LENGTH))
 
 
 def mint() -> MintedKey:

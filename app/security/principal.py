@@ -37,9 +37,22 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenIdentity:
+    """For whom an access token was issued: claims `iss` and `sub`, and `client_id` (RFC 9068) or `azp`."""
+
+    issuer: str
+    subject: str
+    client: str | None = None
+
+    def as_json(self) -> dict[str, str | None]:
+        """Return the members as JSON values."""
+        return {"issuer": self.issuer, "subject": self.subject, "client": self.client}
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """An authenticated client. `key_id` is the public id of its API key, which audit events and call records
-    contain.
+    contain; of an access token, `oauth:` and a digest of its identity.
     """
 
     key_id: str
@@ -65,6 +78,10 @@ class Principal:
     """How arguments of its calls are repaired; None: as the toolset or the interface says."""
     toolset: str | None = None
     """The toolset by whose address a key that is limited to toolsets makes its request."""
+    token: TokenIdentity | None = None
+    """For whom the access token of the request was issued; None for an API key."""
+    issued_at: datetime | None = None
+    """When the access token was issued, or verified where it does not say; None for an API key."""
 
     @property
     def rate_limit_owner(self) -> str:

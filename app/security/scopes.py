@@ -9,6 +9,7 @@ Scope = Literal[
     "credentials:write",
     "tools:read",
     "tools:call",
+    "executors:connect",
     "approvals:decide",
     "keys:manage",
     "calls:read",
@@ -26,6 +27,8 @@ DESCRIPTIONS: Mapping[Scope, str] = {
     "credentials to other origins. No scope can read a stored secret.",
     "tools:read": "List, search and read tools, and read UTCP manuals.",
     "tools:call": "Call tools, with the credentials that are stored for their providers.",
+    "executors:connect": "Connect an executor by UBP, and register the tools that it executes: it receives "
+    "the arguments of their calls. Limit such a key to the provider of its executor.",
     "approvals:decide": "Approve and reject calls that other keys have requested, see their arguments "
     "(secrets masked), and remove the requirement of approval from a tool.",
     "keys:manage": "Create, list, change, rotate and revoke API keys. A key can grant only what it has "

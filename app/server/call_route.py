@@ -116,7 +116,8 @@ class FastRoutes:
         """Serve a request as the app's own layers would: send a response or a problem, and count it."""
         began = time.perf_counter()
         status = 500
-        request = Request(scope, limit_body(scope, receive, self._body_bytes), send)
+        limited = limit_body(scope, receive, self._body_bytes)
+        request = Request(scope, limited, send)
         try:
             try:
                 response: StatusResponse = await route.endpoint(request)
@@ -124,7 +125,7 @@ class FastRoutes:
                 response = self._respond(request, error)
             status = response.status_code
             try:
-                await response(scope, request.receive, with_expiry(scope, send))
+                await response(scope, limited, with_expiry(scope, send))
             except Exception as error:  # noqa: BLE001
                 self._log_truncated(error)
                 if isinstance(error, ClientTimeout):

@@ -24,6 +24,7 @@ from app.server import rejections
 from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, connections_of
 from app.server.flow_control import LazyFlowControl
 from app.server.rejections import Rejection
+from app.server.websocket_protocol import PATHS_STATE, WebSocketProtocol
 
 # Phases of a connection. In _IDLE, no byte of a request has been read; _CLOSING reads only to discard.
 _IDLE: Final = 0
@@ -214,13 +215,58 @@ class HttpProtocol(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(bytes(data[upgrade.args[0] :]))
+            rest = bytes(data[upgrade.args[0] :])
+            if self._serves_websocket():
+                self._become_websocket(rest)
+            else:
+                self._ignore_upgrade(rest)
             return
         except httptools.HttpParserError as error:
             self._fail(self._rejection or self._malformed(error, data))
             return
         if cycle is not None and cycle is self.cycle:
             self._framing += len(data) - (self._received - received)
+
+    def _serves_websocket(self) -> bool:
+        """Return whether the head asks for a WebSocket (RFC 6455 section 4.1) where there is one, and no
+        other request of this connection is in progress.
+        """
+        paths = self.app_state.get(PATHS_STATE, ())
+        if self.url.partition(b"?")[0].decode("latin-1") not in paths or self._running is not None:
+            return False
+        wanted = [value.strip().lower() for name, value in self.headers if name == b"upgrade"]
+        is_http_1_1 = self.parser.get_http_version() == "1.1"
+        return is_http_1_1 and wanted == [b"websocket"] and self.parser.get_method() == b"GET"
+
+    def _become_websocket(self, rest: bytes) -> None:
+        """Check the head, and give the connection to a WebSocketProtocol; `rest` is what follows the head."""
+        version = self.parser.get_http_version()
+        try:
+            group = self._check_head(version, b"GET")
+        except _RequestRejected:
+            self._fail(self._rejection or rejections.MALFORMED)
+            return
+        if group is not None and not self._table.enter(group):
+            self._fail(rejections.ADDRESS_LIMIT)
+            return
+        self._table.head_ended(self)
+        self._table.fresh.pop(self, None)
+        self._phase = _CLOSING
+
+        def release() -> None:
+            if group is not None:
+                self._table.leave(group)
+            self._table.release(self)
+
+        protocol = WebSocketProtocol(
+            self.config, self.server_state, self.app_state, released=release, loop=self.loop
+        )
+        head = self._head_lines(self.headers)
+        self.headers = _DISCARDED
+        self.connections.discard(self)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        protocol.data_received(b"\r\n".join([*head, b"", b""]) + rest)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read the request as if it had no Upgrade (RFC 9110 section 7.8); `rest` is what follows its head.
@@ -229,14 +275,19 @@ class HttpProtocol(HttpToolsProtocol):
         the same head without Upgrade, and with `Connection: close`: no other request follows this one.
         """
         self._upgrading = False
-        parser = self.parser
-        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())]
-        lines += [b"%b: %b" % field for field in self.headers if field[0] not in (b"upgrade", b"connection")]
-        lines += [b"connection: close", b"", b""]
+        lines = self._head_lines(
+            [field for field in self.headers if field[0] not in (b"upgrade", b"connection")]
+        )
         self.parser = httptools.HttpRequestParser(self)
-        self._feed(b"\r\n".join(lines))
+        self._feed(b"\r\n".join([*lines, b"connection: close", b"", b""]))
         if rest and self._phase == _BODY:
             self._feed(rest)
+
+    def _head_lines(self, headers: list[tuple[bytes, bytes]]) -> list[bytes]:
+        """Return the request line that was read, and these fields."""
+        parser = self.parser
+        line = b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())
+        return [line, *(b"%b: %b" % field for field in headers)]
 
     def _incomplete(self, size: int) -> None:
         """Check the limits of a message that is still incomplete after `size` more bytes."""

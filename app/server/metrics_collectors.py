@@ -21,6 +21,7 @@ from app.database.group_commit import CommitQueue
 from app.outbound.http1.pool import ConnectionPool
 from app.outbound.tokens import TokenCache
 from app.redis_client import RedisClient
+from app.registration.output_deviations import OutputDeviations
 from app.resilience import BreakerState, Origins
 from app.server.admission import Admission
 from app.server.connections import ConnectionTable
@@ -47,6 +48,7 @@ def start_collecting(
     metrics.add_source(lambda: _origins(services.origins, metrics))
     metrics.add_source(lambda: _calls(services.calls))
     metrics.add_source(lambda: _approvals(services.approvals))
+    metrics.add_source(lambda: _output_deviations(services.output_deviations))
     if services.tracer is not None:
         metrics.add_source(services.tracer.samples)
     metrics.add_source(lambda: _admission(admission))
@@ -162,6 +164,11 @@ def _approvals(approvals: ApprovalService) -> Iterator[Sample]:
         yield of.APPROVALS, labels, number
     for kind in KINDS:
         yield of.APPROVALS_PENDING, (kind,), approvals.pending.get(kind, 0)
+
+
+def _output_deviations(deviations: OutputDeviations) -> Iterator[Sample]:
+    yield of.OUTPUT_DEVIATIONS, (), deviations.observed
+    yield of.OUTPUT_SCHEMAS_WITHDRAWN, (), deviations.withdrawn
 
 
 def _queue(name: str, queue: CommitQueue[Any, Any]) -> Iterator[Sample]:

@@ -100,9 +100,13 @@ class AllowedHosts:
         self.suffixes = tuple(name[1:] for name in self.names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; raise BadRequest for a host that is not allowed."""
-        if scope["type"] == "http" and not self.allows(Headers(scope=scope).get("host", "")):
-            raise BadRequest("The Host header names no host that is served here.")
+        """Pass the request on; raise BadRequest for a host that is not allowed, and close a WebSocket."""
+        kind = scope["type"]
+        if kind in ("http", "websocket") and not self.allows(Headers(scope=scope).get("host", "")):
+            if kind == "http":
+                raise BadRequest("The Host header names no host that is served here.")
+            await send({"type": "websocket.close", "code": 1008})
+            return
         await self.app(scope, receive, send)
 
     def allows(self, host: str) -> bool:

@@ -17,6 +17,9 @@ from app.call_api.operation import (
     toolset_call_operation,
 )
 from app.discovery.manual_schema import manual_components
+from app.executors import COMMANDS_ROUTE
+from app.executors.operation import OPERATION_ID as COMMAND_OPERATION_ID
+from app.executors.operation import command_components, command_operation
 from app.mcp_server.endpoint import MCP_ROUTE, TOOLSET_ROUTE
 from app.mcp_server.operation import mcp_components, mcp_operation
 from app.providers.request_bodies import request_components
@@ -41,6 +44,7 @@ _PATH = "$request.path."
 _PLAIN_ROUTES: Final = {
     OPERATION_ID: CALL_ROUTE,
     TOOLSET_OPERATION_ID: TOOLSET_CALL_ROUTE,
+    COMMAND_OPERATION_ID: COMMANDS_ROUTE,
     "mcp": MCP_ROUTE,
     "toolsetMcp": TOOLSET_ROUTE,
 }
@@ -105,6 +109,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
         operation = tool_calls_operation(toolset=route is TOOLSET_TOOL_CALLS_ROUTE)
         document["paths"].setdefault(route.path, {})["post"] = operation
     document["paths"].setdefault(TOOLSET_CALL_ROUTE.path, {})["post"] = toolset_call_operation()
+    document["paths"].setdefault(COMMANDS_ROUTE.path, {})["post"] = command_operation()
     for route in (MCP_ROUTE, TOOLSET_ROUTE):
         operation = mcp_operation(toolset=route is TOOLSET_ROUTE)
         document["paths"].setdefault(route.path, {})["post"] = operation
@@ -112,6 +117,7 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     _add_components(schemas, call_components())
     _add_components(schemas, tool_calls_components())
     _add_components(schemas, mcp_components())
+    _add_components(schemas, command_components())
     _add_components(schemas, request_components())
     _add_components(schemas, manual_components())
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -142,6 +148,10 @@ TAGS = [
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
     {"name": "toolsets", "description": "Named views of the registry for agents."},
+    {
+        "name": "executors",
+        "description": "Programs that connect and execute commands, and those that send them (UBP).",
+    },
     {"name": "audit", "description": "Events: who changed what, and when."},
     {"name": "reference", "description": "What each problem type and each scope means."},
     {"name": "operation", "description": "Health and metrics."},

@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 from app.security.rate_limit import RateLimit
 from app.settings.agents import AgentSettings
 from app.settings.api_description import ApiDescriptionSettings
+from app.settings.executors import ExecutorSettings
 from app.settings.http_server import HttpServerSettings
 from app.settings.oauth import OAuthSettings
 from app.settings.operation import OperationSettings
@@ -27,6 +28,7 @@ class Settings(
     ProgramSettings,
     OperationSettings,
     AgentSettings,
+    ExecutorSettings,
     OAuthSettings,
     ApiDescriptionSettings,
 ):
@@ -82,8 +84,8 @@ class Settings(
     )
     key_failure_rate_limit: str | None = Field(
         "300/60:100",
-        description="Invalid API keys that one client address (IPv6: a /64) may send, per worker:"
-        " REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: no limit. Valid keys never count.",
+        description="Invalid API keys and access tokens that one client address (IPv6: a /64) may send, per"
+        " worker: REQUESTS/SECONDS or REQUESTS/SECONDS:BURST; `off`: no limit. Valid keys never count.",
     )
 
     key_expiry_warning_days: int = Field(

@@ -1,10 +1,12 @@
 """Settings of OAuth 2.1: which access tokens are accepted beside API keys."""
 
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings
 
+from app.security.loopback import is_loopback
 from app.settings.word_list import WordList
 
 TOKEN_SCOPES: Final = ("tools:read", "tools:call")
@@ -22,10 +24,11 @@ class OAuthSettings(BaseSettings):
     oauth_issuer: str | None = Field(
         None,
         description="Issuer of the access tokens (JWT) that are accepted beside API keys, exactly as in their"
-        " claim `iss`; unset: API keys only.",
+        " claim `iss`: https, or http at a loopback address; unset: API keys only.",
     )
     oauth_jwks_url: str | None = Field(
-        None, description="URL of the issuer's keys; unset: as its metadata says (RFC 8414)."
+        None,
+        description="URL of the issuer's keys, https as the issuer; unset: as its metadata says (RFC 8414).",
     )
     oauth_resources: Literal["endpoints", "gateway"] = Field(
         "endpoints",
@@ -59,8 +62,22 @@ class OAuthSettings(BaseSettings):
     @field_validator("oauth_issuer", "oauth_jwks_url")
     @classmethod
     def _is_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("https://", "http://")):
-            msg = "must begin with https:// or http://"
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            host = parts.hostname or ""
+        except ValueError:
+            host = ""
+        if not host or parts.scheme not in ("https", "http"):
+            msg = "must be a URL that begins with https://"
+            raise ValueError(msg)
+        if parts.scheme == "http" and not is_loopback(value):
+            # Whoever is between could replace the keys (RFC 8414 section 2, RFC 9700 section 2.6).
+            msg = "must begin with https://; http:// is accepted for a loopback address only"
+            raise ValueError(msg)
+        if parts.username is not None or parts.query or parts.fragment:
+            msg = "must have no user, query or fragment"
             raise ValueError(msg)
         return value
 

@@ -1,4 +1,4 @@
-"""Reading the statistics: a series of points for each tool, provider, key or outcome, and its totals."""
+"""Reading the statistics: a series of points for each value of a group (tool, key, ...), and its totals."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +26,8 @@ from app.models import TENANT, CallRecord, CallStat
 from app.stats.histogram import UNTIMED, bin_middle_ms
 
 StatGroup = Literal["tool", "provider", "key", "outcome"]
+CallOrigin = Literal["interface", "toolset"]
+"""By what else calls are counted; not a StatGroup, since clients of 0.2 know all values of that one."""
 StatInterval = Literal["minute", "hour", "day"]
 
 INTERVALS: Final[dict[StatInterval, timedelta]] = {
@@ -37,11 +39,13 @@ NOT_ERRORS: Final = ("ok", "invalid-response", "cancelled", "replayed", "approva
 """The outcomes that do not count as errors."""
 
 _PERCENTILES: Final = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
-_COLUMNS: Final[dict[StatGroup, str]] = {
+_COLUMNS: Final[dict[StatGroup | CallOrigin, str]] = {
     "tool": "tool",
     "provider": "provider",
     "key": "key_id",
     "outcome": "outcome",
+    "interface": "interface",
+    "toolset": "toolset",
 }
 
 
@@ -57,6 +61,8 @@ class StatFilters:
     provider: str | None = None
     key_id: str | None = None
     outcome: str | None = None
+    interface: str | None = None
+    toolset: str | None = None
     providers: Collection[str] | None = None
     tools: Select[Any] | None = None
 
@@ -109,7 +115,7 @@ def bucket_range(since: datetime, until: datetime, interval: StatInterval) -> tu
 async def call_statistics(
     session: AsyncSession,
     *,
-    group: StatGroup,
+    group: StatGroup | CallOrigin,
     interval: StatInterval,
     since: datetime,
     until: datetime,
@@ -150,7 +156,7 @@ def _bucket_of(moment: datetime, interval: StatInterval) -> datetime:
 
 
 def _counted(
-    group: StatGroup,
+    group: StatGroup | CallOrigin,
     interval: StatInterval,
     between: tuple[datetime, datetime],
     filters: StatFilters,
@@ -201,7 +207,7 @@ def _filtered(
     tenant: UUID,
 ) -> Select[Any]:
     query = query.where(table.tenant_id == tenant, table.at >= between[0], table.at < between[1])  # type: ignore[arg-type]
-    for name in ("tool", "provider", "key_id"):
+    for name in ("tool", "provider", "key_id", "interface", "toolset"):
         value = getattr(filters, name)
         if value is not None:
             query = query.where(getattr(table, name) == value)

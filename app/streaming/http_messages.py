@@ -45,11 +45,16 @@ async def read_body(
     pieces: list[bytes] = []
     size = 0
     more = True
-    began = streams.clock.loop.time()
+    receive = request.receive
+    clock = streams.clock
+    began = clock.loop.time()
     while more:
         try:
-            with Deadline(streams.clock, began + streams.stall * (1 + size // MAX_PIECE)):
-                message = await request.receive()
+            if _has_arrived(receive):
+                message = await receive()
+            else:
+                with Deadline(clock, began + streams.stall * (1 + size // MAX_PIECE)):
+                    message = await receive()
         except TimeoutError:
             detail = "The client stopped sending its arguments."
             raise ClientTimeout(detail, headers={"Connection": "close"}) from None
@@ -69,6 +74,14 @@ async def read_body(
         if media and media != _JSON and not media.endswith(b"+json"):
             raise UnsupportedMediaType("Send the arguments as application/json.")
     return body
+
+
+def _has_arrived(receive: Receive) -> bool:
+    """Return whether the whole body has arrived, as most have, so that `receive` does not wait.
+
+    Only uvicorn's own `receive` tells: one that is wrapped, as for a body without a length, may wait.
+    """
+    return getattr(getattr(receive, "__self__", None), "more_body", True) is False
 
 
 def read_head(headers: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:

@@ -153,6 +153,12 @@ QUEUE_REJECTED = counter(
 IDEMPOTENT_CALLS = counter("idempotency", "Calls with an Idempotency-Key, by outcome", "outcome")
 APPROVALS = counter("approvals", "Approvals by kind and the state that they have come into", "kind", "state")
 APPROVALS_PENDING = gauge("approvals_pending", "Approvals that wait for a decision", "kind", merge="max")
+OUTPUT_DEVIATIONS = counter(
+    "output_schema_deviations", "Results of MCP that deviated from the published output schema of their tool"
+)
+OUTPUT_SCHEMAS_WITHDRAWN = counter(
+    "output_schemas_withdrawn", "Published output schemas that were withdrawn because of deviations"
+)
 RESPONSE_CACHE_LOOKUPS = counter(
     "response_cache", "Cacheable calls, by the outcome of the cache look-up", "outcome"
 )

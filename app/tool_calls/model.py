@@ -83,7 +83,7 @@ class CallAnswer:
     status: int | None = None
     repeats: bool = False
     tool: str = ""
-    """The canonical name of the tool; "" where there is none of this name."""
+    """The canonical name of the tool, also of one that a meta-tool called; "" where there is none."""
     duplicate_of: str | int | None = None
     """The id of the identical call before it, which was made in place of this one."""
 

@@ -187,6 +187,19 @@ _QUERY: Final = [
         "The budget of each result in tokens, in place of bytes.",
         {"type": "integer", "minimum": LEAST_MAX_BYTES // 4, "maximum": MOST_MAX_BYTES},
     ),
+    _parameter(
+        "fields",
+        "query",
+        "Only these parts of each JSON result, in their places: JSON pointers or JSONPaths, separated by "
+        "blanks, as with `Prefer: fields` of a single call.",
+        {"type": "string", "examples": ["/total $.items[*].id"]},
+    ),
+    _parameter(
+        "result_format",
+        "query",
+        "The form of results that are tables: lists of objects, or objects with one such list.",
+        {"type": "string", "enum": ["csv", "json", "markdown", "toon"]},
+    ),
 ]
 _HEADERS: Final = [
     _parameter(

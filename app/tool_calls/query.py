@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from app.errors import BadRequest, FieldError, InvalidInput
 from app.text import pointer
 from app.tool_calls.model import Dialect
-from app.tool_results import ResultBudget
+from app.tool_results import ResultBudget, ResultFormat, check_fields
 from app.tool_schemas.dialects import Format, Strict
 
 DEFAULT_MAX_BYTES: Final = 100_000
@@ -22,7 +22,9 @@ DIALECTS: Final[Mapping[Format, Dialect]] = {
     "gemini-openapi": "gemini",
 }
 """The dialect of the calls for each format of exports."""
-NAMES: Final = ("format", "strict", "stream", "assistant", "max_bytes", "max_tokens")
+NAMES: Final = (
+    "format", "strict", "stream", "assistant", "max_bytes", "max_tokens", "fields", "result_format"
+)  # fmt: skip
 _TRUE: Final = frozenset({"true", "1"})
 _FALSE: Final = frozenset({"false", "0", ""})
 _MAX_PARAMETERS: Final = 100
@@ -38,6 +40,8 @@ class ToolCallsQuery:
     assistant: bool = False
     max_bytes: int | None = None
     max_tokens: int | None = None
+    fields: tuple[str, ...] = ()
+    result_format: ResultFormat | None = None
 
     @property
     def dialect(self) -> Dialect | None:
@@ -51,7 +55,7 @@ class ToolCallsQuery:
         tokens = self.max_tokens or (None if self.max_bytes else max_tokens)
         share = MOST_MAX_BYTES // max(calls, 1)
         wanted = self.max_bytes or max_bytes or (share if tokens else DEFAULT_MAX_BYTES)
-        return ResultBudget(max_bytes=min(wanted, share), max_tokens=tokens)
+        return ResultBudget(min(wanted, share), tokens, self.fields, self.result_format)
 
 
 _DEFAULTS: Final = ToolCallsQuery()
@@ -86,9 +90,12 @@ def read_query(query: bytes) -> ToolCallsQuery:
         "assistant": _boolean("assistant", values, errors),
         "max_bytes": _integer("max_bytes", values, errors, LEAST_MAX_BYTES),
         "max_tokens": _integer("max_tokens", values, errors, LEAST_MAX_BYTES // 4),
+        "fields": tuple(values.get("fields", "").split()),
+        "result_format": _choice("result_format", get_args(ResultFormat), values, errors),
     }
     if errors:
         raise InvalidInput(f"The query is not valid: see {errors[0].pointer}.", errors=errors)
+    check_fields(cast("tuple[str, ...]", parsed["fields"]), at="#/query/fields")
     return ToolCallsQuery(**cast("dict[str, Any]", parsed))
 
 

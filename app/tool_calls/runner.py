@@ -2,6 +2,7 @@
 
 duplicates of a read-only tool   one run, whose result answers all of them
 duplicates of other tools        the first runs, the others are skipped and say so
+an id that was answered before   not made, and no duplicate of another call
 arguments that cannot be read    an error result; the failed call is recorded like any other
 """
 
@@ -18,7 +19,7 @@ import orjson
 from app import exact_json
 from app.calls import CallRequest, execute
 from app.errors import GatewayError, InvalidArguments, NotFound
-from app.meta_tools import META_TOOL_NAMES, call_meta_tool
+from app.meta_tools import META_TOOL_NAMES, call_meta_tool, find_called_tool, meta_tool
 from app.security.principal import RepairMode
 from app.services import Services
 from app.tool_calls.model import ArgumentError, CallAnswer, ToolCall
@@ -80,6 +81,8 @@ class CallBatch:
         self._options = options
         self._slots = asyncio.Semaphore(parallel)
         self._tools: dict[int, AgentTool | None] = {}
+        self._called: dict[int, AgentTool | None] = {}
+        self._repeated: set[int] = set()
         self._first: dict[int, int] = {}
         self._media_left = MAX_MEDIA_BYTES
         self._started: dict[int, asyncio.Task[CallAnswer]] = {}
@@ -112,24 +115,44 @@ class CallBatch:
 
     async def _prepare(self) -> None:
         """Find the tools of the calls, and which of them are identical: same tool, same arguments."""
-        seen: dict[tuple[str, bytes], int] = {}
+        seen: dict[tuple[object, ...], int] = {}
+        ids: set[str | int] = set()
         for call in self._calls:
             tool = self._tools[call.index] = await self._find_exported(call.name)
+            self._called[call.index] = tool
+            if call.has_id and call.id in ids:
+                self._repeated.add(call.index)
+                continue
+            if call.has_id:
+                ids.add(call.id)
             if isinstance(call.arguments, ArgumentError):
                 continue
             form = self._options.form
-            if tool is not None and form is not None:
-                record = self._services.exporter.record(tool, form, strict=self._options.strict)
+            exported = meta_tool(call.name) if tool is None and call.name in META_TOOL_NAMES else tool
+            if exported is not None and form is not None:
+                record = self._services.exporter.record(exported, form, strict=self._options.strict)
                 call.arguments = undo(call.arguments, record)
+            arguments = call.arguments
+            view: tuple[object, object] = ((), None)
+            if tool is None:
+                found = await find_called_tool(call.name, arguments, self._collection)
+                if found is not None:
+                    tool, inner = found
+                    arguments, view = inner.arguments, (tuple(inner.fields), inner.result_format)
+                    self._called[call.index] = tool
             if len(self._calls) == 1:
                 continue
             name = call.name if tool is None else tool.tool
             try:
-                canonical = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
+                canonical = exact_json.dumps(arguments, orjson.OPT_SORT_KEYS)
             except orjson.JSONEncodeError:
                 # They are nested too deeply, which the call itself reports.
                 continue
-            self._first[call.index] = seen.setdefault((name, canonical), call.index)
+            key: tuple[object, ...] = (name, canonical)
+            if tool is None or tool.read_only:
+                # A result that is asked for in two forms is two results; an effect is one, whatever its form.
+                key = (*key, view)
+            self._first[call.index] = seen.setdefault(key, call.index)
 
     async def _find_exported(self, name: str) -> AgentTool | None:
         """Return a tool by the name that it was exported by, or by any name that it has here."""
@@ -153,7 +176,8 @@ class CallBatch:
     async def _answer(self, call: ToolCall) -> CallAnswer:
         tool = self._tools[call.index]
         answer = await self._answer_once(call, tool)
-        answer.tool = "" if tool is None else tool.tool
+        called = self._called[call.index]
+        answer.tool = "" if called is None else called.tool
         self._bound_media(answer.result)
         if not answer.result.is_error:
             answer.result.add_notes(call.repairs)
@@ -168,14 +192,15 @@ class CallBatch:
         self._media_left -= sum(len(media.data) for media in result.media)
 
     async def _answer_once(self, call: ToolCall, tool: AgentTool | None) -> CallAnswer:
-        if any(other.id == call.id and other.has_id for other in self._calls[: call.index] if call.has_id):
+        if call.index in self._repeated:
             return CallAnswer(call, ModelResult(_ID_USED, is_error=True), repeats=True)
         first = self._first.get(call.index, call.index)
         if first != call.index:
-            if tool is not None and not tool.read_only:
+            called = self._called[call.index]
+            if called is not None and not called.read_only:
                 return CallAnswer(call, ModelResult(SKIPPED), duplicate_of=self._calls[first].id)
             original = await asyncio.shield(self._started[first])
-            shared = replace(original.result)
+            shared = _shared(original)
             return CallAnswer(call, shared, original.status, duplicate_of=self._calls[first].id)
         async with self._slots:
             return await self._run(call, tool)
@@ -195,8 +220,8 @@ class CallBatch:
         if isinstance(call.arguments, ArgumentError):
             raise InvalidArguments(call.arguments.detail)
 
-        async def run(tool: AgentTool, arguments: dict[str, Any]) -> CallAnswer:
-            return await self._execute(call, tool, arguments)
+        async def run(tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget | None) -> CallAnswer:
+            return await self._execute(call, tool, arguments, budget)
 
         result = await call_meta_tool(
             call.name,
@@ -212,7 +237,13 @@ class CallBatch:
         failed = (result.error or {}).get("status", 422)
         return CallAnswer(call, result, failed if result.is_error else 200)
 
-    async def _execute(self, call: ToolCall, tool: AgentTool | None, arguments: Any) -> CallAnswer:
+    async def _execute(
+        self,
+        call: ToolCall,
+        tool: AgentTool | None,
+        arguments: Any,
+        budget: ResultBudget | None = None,
+    ) -> CallAnswer:
         """Make the call, and return its answer; raise NotFound where the collection has no such tool."""
         options, collection = self._options, self._collection
         target = collection.target(call.name if tool is None else tool.name)
@@ -223,6 +254,7 @@ class CallBatch:
             target.tool,
             options.route,
             "tool-calls",
+            toolset=collection.toolset or "",
             presets=target.presets,
             arguments=arguments,
             deadline=latest if options.deadline is None else min(latest, options.deadline),
@@ -241,7 +273,7 @@ class CallBatch:
             outcome.error = await self._named(outcome.error)
         result = await read_result(
             outcome,
-            budget=options.budget,
+            budget=budget or options.budget,
             continuations=self._services.continuations,
             base_url=self._services.settings.base_url,
         )
@@ -255,6 +287,14 @@ class CallBatch:
 async def _fail(_request: CallRequest, *, detail: str) -> None:
     """Read the arguments of a call that has none: the call fails, and is recorded as such."""
     raise InvalidArguments(detail)
+
+
+def _shared(answer: CallAnswer) -> ModelResult:
+    """Return the result of a call for an identical one, without the repairs of the first one's arguments."""
+    result = answer.result
+    shared = replace(result, text=result.content or result.text, content="", notes=())
+    shared.add_notes([note for note in result.notes if note not in answer.call.repairs])
+    return shared
 
 
 def _with_outline(detail: str, tool: AgentTool | None) -> str:

@@ -104,9 +104,9 @@ class AnswerStream:
         await writer.write(self._event(ERROR, known.as_problem()), more=False)
 
     def _event(self, name: str, facts: JsonObject) -> bytes:
-        if self._lines:
-            return exact_json.dumps({name: facts}) + b"\n"
-        return b"event: " + name.encode() + b"\ndata: " + exact_json.dumps(facts) + b"\n\n"
+        # Messages have JSON of upstreams as it came.
+        text = exact_json.on_one_line(exact_json.dumps({name: facts} if self._lines else facts))
+        return text + b"\n" if self._lines else b"event: " + name.encode() + b"\ndata: " + text + b"\n\n"
 
 
 def _lines_media_type(accept: str) -> str:

@@ -4,11 +4,12 @@ from app.tool_results.bodies import describe_media
 from app.tool_results.continuations import ContinuationStore
 from app.tool_results.model import Media, ModelResult, ResultBudget, ResultFormat, TextResource
 from app.tool_results.problems import error_result
-from app.tool_results.projection import check_fields
+from app.tool_results.projection import MAX_FIELDS, check_fields
 from app.tool_results.reader import read_response, read_result
 from app.tool_results.rests import read_continuation
 
 __all__ = [
+    "MAX_FIELDS",
     "ContinuationStore",
     "Media",
     "ModelResult",

@@ -6,7 +6,7 @@ from typing import Final
 import orjson
 
 from app.outbound.body_text import body_text
-from app.outbound.framing import is_json
+from app.outbound.framing import UTF8_JSON_TYPES, is_json
 from app.tool_results.model import Media, ModelResult
 
 MAX_MEDIA_BYTES: Final = 5 << 20
@@ -34,6 +34,9 @@ def read_body(body: bytes, media_type: str, *, status: int, content_coding: str 
     """
     if not body:
         return ModelResult(f"(no content, HTTP {status})")
+    if media_type in UTF8_JSON_TYPES and not content_coding and _is_json(body):
+        # The common case; the parser accepts neither a byte order mark nor other bytes than UTF-8.
+        return ModelResult(body.decode(), body=body)
     media = media_type.partition(";")[0].strip().lower()
     text = None if content_coding else body_text(body, media_type)
     if text is None:

@@ -13,6 +13,7 @@ from app.tool_results.tables import render, table_of
 _NOTES_BYTES: Final = 400
 """Bytes of the limit that are left for the notes."""
 _MAX_DEPTH: Final = 3
+_MAX_CHARACTER_BYTES: Final = 4
 _MAX_COMPRESSION: Final = 16
 """How many times smaller than JSON a table is at most, as far as it matters here."""
 _TABLES: Final[frozenset[ResultFormat]] = frozenset({"toon", "markdown", "csv"})
@@ -35,6 +36,17 @@ class _Cut:
     rest: Rest | None = None
     note: str = ""
     table_format: ResultFormat | None = None
+
+
+def is_within(read: ModelResult, budget: ResultBudget) -> bool:
+    """Return whether a result needs no more to be within the budget, by a bound of its size: the common case.
+
+    Where it returns False, `apply_budget` decides.
+    """
+    if read.notes or budget.fields or budget.format not in (None, "json"):
+        return False
+    limit = budget.limit
+    return limit is None or len(read.text) * _MAX_CHARACTER_BYTES <= limit
 
 
 def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Rest | None]:

@@ -4,16 +4,15 @@
     {owner}<id>:<n>           piece n of the content, sealed by the vault
 
 `owner` is a digest of tenant and key. Neither names nor contents are readable in Redis. A handle is the id
-and the position from which it reads; whoever has another key gets NotFound for it. Without Redis there are no
-handles, and calls are not affected.
+and the position from which it reads; whoever has another key gets NotFound for it, and so does the same key
+once it no longer sees the tool. Without Redis there are no handles, and calls are not affected.
 """
 
 import re
 import secrets
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, Protocol, cast
 
 import orjson
 
@@ -55,12 +54,22 @@ return removed
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Of which tool a result was: who may no longer use it may not read its rest either."""
+# KEYS: index, piece; ARGV: the member of the rest, the sealed piece, seconds. Stores nothing, and returns 0,
+# where the rest has been removed for a later one of the same key: nobody would count or delete the piece.
+_ADD_PIECE: Final = """
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
+redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[3])
+return 1
+"""
 
-    provider: str
-    registrar_tags: Collection[str]
+
+class ToolVisibility(Protocol):
+    """Knows which tools a principal may use now."""
+
+    async def may_see(self, tool: str, *, principal: Principal) -> bool:
+        """Return whether the principal may use the tool of this canonical name, at the address of its request
+        or, where its key is limited to toolsets, at that of one of these. Raise Unavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +85,21 @@ class StoredRest:
 class ContinuationStore:
     """Stores rests of results, and returns them to the same key; one instance per worker."""
 
-    def __init__(self, redis_client: RedisClient, vault: Vault) -> None:
+    def __init__(self, redis_client: RedisClient, vault: Vault, visibility: ToolVisibility) -> None:
         self._redis_client = redis_client
         self._vault = vault
+        self._visibility = visibility
 
-    async def store(self, rest: Rest, *, source: Source, principal: Principal) -> str | None:
-        """Return the handle of a rest, stored for ten minutes; None where it is larger than 8 MiB, or Redis
-        is unavailable.
+    async def store(self, rest: Rest, *, tool: str, principal: Principal) -> str | None:
+        """Return the handle of a rest, stored for ten minutes; None where it is larger than 8 MiB, where it
+        had to make room for others while it was stored, or where Redis is unavailable. `tool` is the
+        canonical name of the tool that was called.
 
         A key has at most 64 MiB: its oldest rests end early.
         """
         if len(rest.content) > MAX_BYTES:
             return None
-        head = {"kind": rest.kind, "provider": source.provider, "tags": sorted(source.registrar_tags)}
+        head = {"kind": rest.kind, "tool": tool}
         content = orjson.dumps(head) + b"\n" + rest.content
         pieces = [content[at : at + _PIECE] for at in range(0, len(content), _PIECE)]
         handle = f"c_{secrets.token_urlsafe(16)}"
@@ -106,15 +117,20 @@ class ContinuationStore:
             for member in removed:
                 one, _, count = _text(member).split(":")
                 await client.delete(*(f"{owner}{one}:{number}" for number in range(int(count))))
+            member = f"{handle}:{counted}:{len(pieces)}"
             for number, piece in enumerate(pieces):
                 sealed = self._vault.seal(_labelled(handle, number, len(pieces), piece), context=context)
-                await client.set(f"{owner}{handle}:{number}", sealed, ex=SECONDS)
+                added = await cast("Any", client.eval)(
+                    _ADD_PIECE, 2, f"{owner}index", f"{owner}{handle}:{number}", member, sealed, SECONDS
+                )
+                if not added:
+                    return None
             return handle
         return None
 
     async def load(self, handle: str, *, principal: Principal) -> StoredRest:
-        """Return a rest by its handle; raise NotFound where there is none for this key, or it may no longer
-        use the tool, and Unavailable without Redis.
+        """Return a rest by its handle; raise NotFound where there is none for this key, or it no longer sees
+        the tool, and Unavailable without Redis or PostgreSQL.
         """
         found = _HANDLE.fullmatch(handle)
         if found is None:
@@ -122,7 +138,7 @@ class ContinuationStore:
         content = await self._content(found[1], principal)
         line, _, rest = content.partition(b"\n")
         head = orjson.loads(line)
-        if not _may_use(principal, head["provider"], head["tags"]):
+        if not await self._visibility.may_see(head.get("tool", ""), principal=principal):
             raise _not_found()
         if found[2] == "i" and head["kind"] != "items":
             raise _not_found()
@@ -161,16 +177,6 @@ class ContinuationStore:
         """Return the beginning of the names of a key's entries, which are in one slot of a Redis cluster."""
         digest = self._vault.digest(_CONTEXT, principal.tenant_id.bytes, principal.key_id.encode())
         return f"continuation:{{{digest[:16].hex()}}}:"
-
-
-def _may_use(principal: Principal, provider: str, tags: Collection[str]) -> bool:
-    if principal.toolsets is None:
-        return principal.may_use(provider, tags)
-    # The handle was the key's own at the address of one of its toolsets.
-    own = principal.toolset_providers
-    return (own is None or provider in own) and (
-        principal.tags is None or not principal.tags.isdisjoint(tags)
-    )
 
 
 def _context(principal: Principal) -> tuple[str, ...]:

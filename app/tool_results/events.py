@@ -58,7 +58,7 @@ async def collect_events(
     text = whole.decode("utf-8", "replace")
     if cut is not None:
         note = f"The events end here, after {len(pieces)}: {cut.detail}"
-        read = ModelResult(text, body=_as_json(pieces))
+        read = ModelResult(text, body=_as_json(pieces), is_cut=True)
         read.add_notes([note])
         return read, whole, cut
     if not text.strip():

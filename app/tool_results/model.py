@@ -45,10 +45,11 @@ class ResultBudget:
     @property
     def limit(self) -> int | None:
         """The maximum of bytes by both limits; None where there is none."""
-        limits = [] if self.max_bytes is None else [self.max_bytes]
+        limit = self.max_bytes
         if self.max_tokens is not None:
-            limits.append(self.max_tokens * TOKEN_BYTES)
-        return max(min(limits), MIN_BYTES) if limits else None
+            bound = self.max_tokens * TOKEN_BYTES
+            limit = bound if limit is None or bound < limit else limit
+        return limit if limit is None or limit > MIN_BYTES else MIN_BYTES
 
 
 @dataclass(slots=True)
@@ -75,6 +76,8 @@ class ModelResult:
     """The members of the problem (RFC 9457) of a failed call."""
     retry_after: float | None = None
     """Seconds after which a rejected call may be repeated."""
+    is_cut: bool = False
+    """Whether a part of the response is left out: by the budget, or by a limit of its events."""
     call_id: str = ""
     content: str = field(default="", repr=False)
     """`text` without the notes, where there are any, else empty."""

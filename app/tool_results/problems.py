@@ -59,8 +59,8 @@ def _text(error: GatewayError, provider: str, retry_after: float | None, base_ur
     sentences = [error.problem_detail]
     if retry_after is not None:
         sentences.append(f"Retry in {math.ceil(retry_after)} s.")
-    elif error.hint:
-        sentences.append(error.hint)
+    elif _hint(error):
+        sentences.append(_hint(error))
     if isinstance(error, UpstreamError) and error.request_sent and not error.retryable:
         sentences.append("The call may have had its effect: find that out before you repeat it.")
     if base_url and error.hint and "PUT /" in error.hint:
@@ -74,7 +74,11 @@ def _upstream_response(error: UpstreamError, provider: str, retry_after: float |
     if response is None:
         return error.problem_detail
     source = f"HTTP {response.status} from {provider or 'the upstream'}"
-    lines = [f"{source}: {_excerpt(response.body)}" if response.body else f"{source} (no content)"]
+    lines = [
+        f"{source}: {_excerpt(response.body, _MAX_EXCERPT, cut=' [truncated]')}"
+        if response.body
+        else f"{source} (no content)"
+    ]
     if retry_after is not None:
         lines.append(f"Retry in {math.ceil(retry_after)} s.")
     elif response.status == 401:
@@ -82,15 +86,16 @@ def _upstream_response(error: UpstreamError, provider: str, retry_after: float |
     return "\n".join(lines)
 
 
-def _excerpt(body: Any) -> str:
-    if isinstance(body, str):
-        text = body
+def _excerpt(value: Any, limit: int, *, cut: str) -> str:
+    """Return a text, or a value as JSON, of at most `limit` characters; `cut` follows what is longer."""
+    if isinstance(value, str):
+        text = value
     else:
         try:
-            text = orjson.dumps(body).decode()
+            text = orjson.dumps(value).decode()
         except TypeError:
-            text = str(body)
-    return text if len(text) <= _MAX_EXCERPT else f"{text[:_MAX_EXCERPT]} [truncated]"
+            text = str(value)
+    return text if len(text) <= limit else f"{text[:limit]}{cut}"
 
 
 def _invalid_arguments(error: InvalidArguments) -> str:
@@ -110,19 +115,8 @@ def _field_error(error: FieldError) -> str:
     for name in ("expected", "received", "nearest", "example"):
         value = described.get(name)
         if value is not None:
-            text += f" {name.capitalize()}: {_short(value)}."
+            text += f" {name.capitalize()}: {_excerpt(value, _MAX_VALUE, cut='...')}."
     return text
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, str):
-        text = value
-    else:
-        try:
-            text = orjson.dumps(value).decode()
-        except TypeError:
-            text = str(value)
-    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}..."
 
 
 def _retry_after(error: GatewayError) -> float | None:
@@ -132,8 +126,15 @@ def _retry_after(error: GatewayError) -> float | None:
     return None
 
 
+def _hint(error: GatewayError) -> str:
+    """Return what a model or its user can do about an error: neither sets headers."""
+    return error.agent_hint if error.agent_hint and error.hint == type(error).hint else error.hint
+
+
 def _problem(error: GatewayError, call_id: str, base_url: str) -> dict[str, Any]:
     problem = error.as_problem(call_id=call_id or None, base_url=base_url)
+    if "hint" in problem:
+        problem["hint"] = _hint(error)
     try:
         orjson.dumps(problem)
     except TypeError:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from app.errors import FieldError, InvalidInput
 
-_MAX_FIELDS: Final = 50
+MAX_FIELDS: Final = 50
 _MAX_LENGTH: Final = 500
 _MAX_NODES: Final = 100_000
 _MAX_VISITED: Final = 1_000_000
@@ -21,8 +21,8 @@ def check_fields(fields: Sequence[str], *, at: str) -> None:
     """Raise InvalidInput, with the pointer `at`, for a field that is no JSON pointer (RFC 6901) or JSONPath
     (RFC 9535), or is a query with a filter or with more than one descendant segment (`..`).
     """
-    if len(fields) > _MAX_FIELDS:
-        detail = f"Give at most {_MAX_FIELDS} fields."
+    if len(fields) > MAX_FIELDS:
+        detail = f"Give at most {MAX_FIELDS} fields."
         raise InvalidInput("There are too many fields.", errors=[FieldError(at, detail)])
     for one in fields:
         problem = _problem(one)

@@ -8,8 +8,9 @@ from app.calls.following import PAGES_HEADER
 from app.errors import GatewayError, ResponseTooLarge
 from app.protocols.base import Result
 from app.tool_results.bodies import read_body
+from app.tool_results.budget import is_within
 from app.tool_results.content_blocks import read_blocks
-from app.tool_results.continuations import ContinuationStore, Source
+from app.tool_results.continuations import ContinuationStore
 from app.tool_results.events import MAX_COLLECTED, OnEvent, collect_events, events_of
 from app.tool_results.model import ModelResult, ResultBudget
 from app.tool_results.problems import approval_result, error_result
@@ -43,7 +44,8 @@ async def read_result(
         )
     except Exception as error:  # noqa: BLE001 - it is recorded, and the model reads it.
         return _failed(outcome, error, base_url)
-    _add_repairs(read, outcome)
+    if outcome.repairs:
+        _add_repairs(read, outcome)
     return read
 
 
@@ -66,11 +68,11 @@ async def read_response(
         await outcome.fail(error)
         raise
     read.call_id = outcome.call_id
-    if any(name == PAGES_HEADER and value.endswith(";more") for name, value in result.headers):
-        read.add_notes([_MORE_PAGES])
-    if budget is not None:
-        source = Source(outcome.provider, outcome.registrar_tags)
-        await fit(read, budget, continuations=continuations, source=source, principal=outcome.principal)
+    for name, value in result.headers:
+        if name == PAGES_HEADER and value.endswith(";more"):
+            read.add_notes([_MORE_PAGES])
+    if budget is not None and not is_within(read, budget):
+        await fit(read, budget, continuations=continuations, tool=outcome.tool, principal=outcome.principal)
     return read
 
 
@@ -99,10 +101,15 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
             await outcome.fail(cut, response_bytes=len(body), upstream_status=result.status)
             return read
     else:
-        if not await result.read_up_to(MAX_COLLECTED):
-            raise ResponseTooLarge(f"The response has more than {MAX_COLLECTED} bytes.")
+        if streamed and not await result.read_up_to(MAX_COLLECTED):
+            raise _too_large()
         body = result.body or b""
-        read = await _read_body(body, result)
+        if len(body) <= _INLINE_BYTES:
+            read = _read_body(body, result)
+        elif len(body) <= MAX_COLLECTED:
+            read = await asyncio.to_thread(_read_body, body, result)
+        else:
+            raise _too_large()
     if streamed:
         await result.aclose()
         outcome.add_result(body)
@@ -110,12 +117,15 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
     return read
 
 
-async def _read_body(body: bytes, result: Result) -> ModelResult:
+def _too_large() -> ResponseTooLarge:
+    return ResponseTooLarge(f"The response has more than {MAX_COLLECTED} bytes.")
+
+
+def _read_body(body: bytes, result: Result) -> ModelResult:
+    """Return the result for a whole body; in a thread where it has more than `_INLINE_BYTES`."""
     if result.has_content_blocks:
-        return await asyncio.to_thread(read_blocks, body) if len(body) > _INLINE_BYTES else read_blocks(body)
-    coding = ", ".join(value for name, value in result.headers if name == "Content-Encoding")
-    if len(body) > _INLINE_BYTES:
-        return await asyncio.to_thread(
-            read_body, body, result.media_type, status=result.status, content_coding=coding
-        )
+        return read_blocks(body)
+    coding = ""
+    if result.headers:
+        coding = ", ".join([value for name, value in result.headers if name == "Content-Encoding"])
     return read_body(body, result.media_type, status=result.status, content_coding=coding)

@@ -7,10 +7,11 @@ from app.exact_json import dumps as write
 from app.exact_json import loads_exactly as parse
 from app.security.principal import Principal
 from app.tool_results.budget import Rest, apply_budget
-from app.tool_results.continuations import MAX_BYTES, ContinuationStore, Source, StoredRest
+from app.tool_results.continuations import MAX_BYTES, ContinuationStore, StoredRest
 from app.tool_results.model import ModelResult, ResultBudget
 
 _INLINE_BYTES: Final = 64 << 10
+_LESS: Final = "e.g. for a page, or for parts of the result (`fields` of call_tool, or of the header Prefer)"
 
 
 async def fit(
@@ -18,15 +19,18 @@ async def fit(
     budget: ResultBudget,
     *,
     continuations: ContinuationStore | None,
-    source: Source,
+    tool: str,
     principal: Principal,
 ) -> None:
-    """Bring a result into the budget, in place; what is cut can be read by the handle in `continuation`."""
+    """Bring a result of a tool (its canonical name) into the budget, in place; what is cut can be read by the
+    handle in `continuation`.
+    """
     notes, rest = await _applied(read, budget)
     if rest is not None:
+        read.is_cut = True
         handle = None
         if continuations is not None:
-            handle = await continuations.store(rest, source=source, principal=principal)
+            handle = await continuations.store(rest, tool=tool, principal=principal)
         read.continuation = handle
         notes.append(_how_to_read(handle, rest))
     read.add_notes(notes)
@@ -53,6 +57,7 @@ async def read_continuation(
     # The fields were projected when the result was read first.
     notes, rest = await _applied(read, ResultBudget(wanted.max_bytes, wanted.max_tokens, (), wanted.format))
     if rest is not None:
+        read.is_cut = True
         read.continuation = f"{stored.id}.{_position(stored, rest)}"
         notes.append(_how_to_read(read.continuation, rest))
     read.add_notes(notes)
@@ -91,7 +96,6 @@ def _how_to_read(handle: str | None, rest: Rest) -> str:
         )
     if len(rest.content) > MAX_BYTES:
         return (
-            f"The rest has more than {MAX_BYTES:,} bytes and was not kept: call the tool for less, e.g. for "
-            "a page, or with `fields`."
+            f"The rest has more than {MAX_BYTES:,} bytes and was not kept: call the tool for less, {_LESS}."
         )
-    return "The rest could not be kept: call the tool for less, e.g. for a page, or with `fields`."
+    return f"The rest could not be kept: call the tool for less, {_LESS}."

@@ -18,7 +18,8 @@ Rule = dict[str, Any]
   null stands for a member that is not there;
 - `items`, `prefix`, `values`: rules of the items of a list, of its first ones, and of the members of a map;
 - `pairs`: a list of `{"key", "value"}` stands for an object, whose values have this rule;
-- `json_text`: a string has the value as JSON; `literals`: strings stand for these values;
+- `json_text`: a string has the value as JSON (`"object"`: other values than objects are no such text);
+  `literals`: strings stand for these values;
 - `any`: pairs of a schema (`when`) and the rule (`then`) of the values that it accepts, the first counts;
 - `definition`: the rule of this name in `definitions`.
 """
@@ -97,9 +98,10 @@ def _of_text(value: str, rule: Rule) -> Any:
     if not rule.get("json_text"):
         return value
     try:
-        return loads_exactly(value.encode())
+        decoded = loads_exactly(value.encode())
     except (ValueError, RecursionError):
         return value
+    return decoded if rule["json_text"] is True or isinstance(decoded, dict) else value
 
 
 def _of_list(value: list[Any], rule: Rule, record: AliasRecord, depth: int) -> Any:

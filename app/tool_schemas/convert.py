@@ -12,7 +12,7 @@ from app.tool_schemas.dialects import Dialect, Limits, SchemaRules, Strict
 from app.tool_schemas.losses import Loss
 from app.tool_schemas.measure import SchemaSize, measure
 from app.tool_schemas.roots import flattened_root
-from app.tool_schemas.sanitize import sanitize_inputs
+from app.tool_schemas.sanitize import Sanitized, UnusableSchema, sanitize_inputs
 from app.tool_schemas.walk import Walk
 
 Schema = dict[str, Any]
@@ -38,6 +38,13 @@ def convert_inputs(inputs: Mapping[str, Any], dialect: Dialect, strict: Strict =
     strict, it is not, and the reason is given.
     """
     sanitized = sanitize_inputs(dict(inputs))
+    try:
+        return _convert(sanitized, dialect, strict)
+    except RecursionError:
+        raise UnusableSchema("The schema includes itself in a way that the format cannot have.") from None
+
+
+def _convert(sanitized: Sanitized, dialect: Dialect, strict: Strict) -> Converted:
     if dialect.verbatim:
         record = AliasRecord(body=sanitized.is_wrapped)
         size = measure(sanitized.schema)
@@ -85,8 +92,8 @@ def _converted(schema: Schema, dialect: Dialect, rules: SchemaRules) -> tuple[Co
     size = measure(converted)
     if rules.types == "nullable":
         converted = openapi_form(converted)
-    found = Converted(converted, record, tuple(walk.losses), False, None, size)
-    return found, walk.blockers[0] if walk.blockers else None
+    found = Converted(converted, record, tuple(walk.report.losses), False, None, size)
+    return found, walk.report.blockers[0] if walk.report.blockers else None
 
 
 def _first_loss(losses: tuple[Loss, ...], strict: Strict) -> str | None:
@@ -103,6 +110,7 @@ def too_large(size: SchemaSize, limits: Limits) -> str | None:
         ("properties", size.properties, limits.properties),
         ("values of enum", size.enum_values, limits.enum_values),
         ("characters of names and values", size.characters, limits.characters),
+        ("characters in an enum of more than 250 strings", size.enum_characters, limits.enum_characters),
         ("optional properties", size.optional, limits.optional),
         ("unions", size.unions, limits.unions),
     ):

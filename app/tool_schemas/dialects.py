@@ -68,6 +68,7 @@ class Limits:
     properties: int | None = None
     enum_values: int | None = None
     characters: int | None = None
+    enum_characters: int | None = None
     optional: int | None = None
     unions: int | None = None
     strict_tools: int | None = None

@@ -1,10 +1,12 @@
 """What an export cannot say in its dialect, and where it says it instead."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import orjson
+
+from app.text import pointer
 
 Action = Literal["moved-to-description", "dropped", "converted", "inlined", "cut", "renamed"]
 Effect = Literal["none", "hint", "looser", "narrower"]
@@ -64,6 +66,39 @@ class Loss:
             "effect": self.effect,
             "server_checks": True,
         }
+
+
+class LossRecorder:
+    """Records what an export loses: each loss once, and why the export cannot be strict (`blockers`)."""
+
+    def __init__(self) -> None:
+        self.losses: list[Loss] = []
+        self.blockers: list[str] = []
+        self._seen: set[tuple[str, str, str]] = set()
+
+    def lose(self, at: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
+        """Record what became of a keyword of the schema at the pointer `at`."""
+        key = (at, keyword, action)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.losses.append(Loss(pointer(at, keyword), keyword, value, action, effect))
+
+    def block(self, at: str, reason: str) -> None:
+        """Record why the schema cannot be strict."""
+        self.blockers.append(f"{reason} at {at or '/'}")
+
+    def described(self, at: str, keyword: str, value: Any, effect: Effect) -> str:
+        """Record that a keyword moves to the description; return its sentence."""
+        self.lose(at, keyword, value, "moved-to-description", effect)
+        return sentence(keyword, value)
+
+    def contradiction(self, at: str) -> Callable[[str, Any], None]:
+        """Return what records keywords that cannot be merged."""
+
+        def lost(keyword: str, value: Any) -> None:
+            self.lose(at, keyword, value, "dropped", "looser")
+
+        return lost
 
 
 def grade(losses: tuple[Loss, ...]) -> Grade:

@@ -17,6 +17,8 @@ _MAPS: Final = frozenset({"$defs", "definitions", "dependentSchemas", "patternPr
 _FIRST: Final = frozenset(
     {"title", "default", "examples", "example", "$comment", "$id", "$anchor", "$schema"}
 )
+_MAX_DESCRIPTION: Final = 20_000
+"""Characters of a description that others are joined to: otherwise merging would double it at each step."""
 _TYPES: Final = ("null", "boolean", "object", "array", "number", "string", "integer")
 
 
@@ -83,7 +85,7 @@ def _united(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
     if key in _SMALLER:
         return min(one, other)
     if key == "description":
-        return f"{one} {other}"
+        return f"{one} {other}" if len(one) + len(other) <= _MAX_DESCRIPTION else one
     if key in ("items", "additionalProperties") and isinstance(one, dict) and isinstance(other, dict):
         return {"allOf": [one, other]}
     if key in _FIRST:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from app.tool_schemas.merge import merge_all, union_of_objects
+from app.tool_schemas.source import named_types
 from app.tool_schemas.walk import Walk
 
 Schema = dict[str, Any]
@@ -16,14 +17,14 @@ def flattened_root(walk: Walk) -> Schema:
 
     What else a root must not have becomes text, too.
     """
-    root = walk.resolved(walk.schema, ())
+    root = walk.resolved(walk.source.schema, ())
     notes: list[str] = []
     for keyword in ("anyOf", "oneOf"):
         if keyword in root:
             root = _united(walk, root, keyword, notes)
     for keyword in ("enum", "const", "not"):
         if keyword in root:
-            notes.append(walk.described("", keyword, root[keyword], "looser"))
+            notes.append(walk.report.described("", keyword, root[keyword], "looser"))
             root = {key: value for key, value in root.items() if key != keyword}
     if notes:
         text = " ".join([root.get("description", ""), *notes]).strip()
@@ -34,12 +35,12 @@ def flattened_root(walk: Walk) -> Schema:
 def _united(walk: Walk, root: Schema, keyword: str, notes: list[str]) -> Schema:
     base = {key: value for key, value in root.items() if key != keyword}
     branches = [walk.resolved(branch, ()) for branch in root[keyword]]
-    objects = [branch for branch in branches if "object" in walk.types(branch, default=("object",))]
-    walk.lose("", keyword, root[keyword], "converted", "looser")
+    objects = [branch for branch in branches if "object" in named_types(branch, default=("object",))]
+    walk.report.lose("", keyword, root[keyword], "converted", "looser")
     if not objects:
         return base
     nested = [flattened for branch in objects for flattened in _branches(walk, branch)]
-    merged = merge_all([base, union_of_objects(nested)], walk.contradiction(""))
+    merged = merge_all([base, union_of_objects(nested)], walk.report.contradiction(""))
     groups = [", ".join(branch.get("required", [])) for branch in nested[:_GROUPS_MAX]]
     if all(groups) and len(set(groups)) > 1:
         number = "exactly one" if keyword == "oneOf" else "at least one"
@@ -53,5 +54,5 @@ def _branches(walk: Walk, branch: Schema) -> list[Schema]:
         if keyword in branch:
             base = {key: value for key, value in branch.items() if key != keyword}
             below = [walk.resolved(one, ()) for one in branch[keyword]]
-            return [merge_all([base, one], walk.contradiction("")) for one in below]
+            return [merge_all([base, one], walk.report.contradiction("")) for one in below]
     return [branch]

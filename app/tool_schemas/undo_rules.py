@@ -1,6 +1,7 @@
 """Unites and simplifies the rules that undo an export (app/tool_schemas/aliases.py)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app.tool_schemas.aliases import Rule
 
@@ -13,6 +14,21 @@ def united_rules(rules: list[Rule]) -> Rule:
             known = united.get(key)
             united[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
     return united
+
+
+def has_ambiguous_texts(branches: Sequence[tuple[Mapping[str, Any], Rule]]) -> bool:
+    """Return whether a text that stands for another value is also one that another branch accepts as it is.
+
+    A branch is a schema of a choice with its rule.
+    """
+    texts = [rule for schema, rule in branches if accepts_text(schema)]
+    return len(texts) > 1 and any("json_text" in rule or "literals" in rule for rule in texts)
+
+
+def accepts_text(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema accepts some string, as far as its own keywords say."""
+    names = schema.get("type", "string")
+    return "$ref" not in schema and "string" in ([names] if isinstance(names, str) else names)
 
 
 def needed_definitions(definitions: Mapping[str, Rule]) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from app.json_schema.examples import type_name
 from app.tool_schemas.losses import short_json
 
 Schema = dict[str, Any]
@@ -27,19 +28,10 @@ def accepts_enum(values: list[Any], form: str) -> bool:
 
 
 def types_of(values: list[Any]) -> Any:
-    names = list(dict.fromkeys(_type_of(value) for value in values))
+    names = list(dict.fromkeys(type_name(value) for value in values))
     if "number" in names and "integer" in names:
         names.remove("integer")
     return names[0] if len(names) == 1 else names
-
-
-def _type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "boolean"
-    known = {str: "string", int: "integer", float: "number", list: "array", dict: "object"}
-    return known[type(value)]
 
 
 def split_types(node: Schema, types: tuple[str, ...]) -> Schema:
@@ -69,7 +61,7 @@ def _of_type(rest: Schema, name: str) -> Schema:
         found["enum"] = [
             value
             for value in found["enum"]
-            if _type_of(value) == name or (name == "number" and _type_of(value) == "integer")
+            if type_name(value) == name or (name == "number" and type_name(value) == "integer")
         ]
     return found
 

@@ -9,6 +9,7 @@ from app.tools import (
     routes_calls_csv,
     routes_calls_stream,
     routes_exports,
+    routes_search,
     routes_stats,
 )
 
@@ -16,6 +17,7 @@ router = APIRouter()
 # Fixed paths come before the paths with a name or an id.
 for _part in (
     routes_exports,
+    routes_search,
     routes,
     routes_batch,
     routes_calls_csv,

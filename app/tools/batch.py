@@ -16,15 +16,16 @@ from app.database import Database
 from app.errors import Conflict, FieldError, GatewayError, InvalidInput, NotFound, PreconditionFailed
 from app.models import Provider, Tool
 from app.pagination import etag_matches
-from app.registration.tool_history import ToolHistoryWriter
-from app.security.principal import Principal
-from app.tools.overrides import (
+from app.registration.overrides import (
     OverridableTool,
     overridable,
     overridable_select,
     require_approver,
     store_overrides,
 )
+from app.registration.tool_history import ToolHistoryWriter
+from app.security.principal import Principal
+from app.tools.header_inputs import check_header_inputs, header_inputs_of, inputs_by_tool
 from app.tools.schemas_batch import (
     MAX_FILTERS,
     MAX_TOOLS,
@@ -72,7 +73,7 @@ async def change_tools(
         is_applied = not body.dry_run and not (body.atomic and failed)
         after: Mapping[UUID, OverridableTool] = {}
         if is_applied and changes:
-            after = await store_overrides(session, changes, principal=principal, history=history)
+            after = await store_overrides(session, changes, history=history)
     items = [_item(one, after, is_rolled_back=body.atomic and failed, base_url=base_url) for one in targets]
     counted = Counter(item.outcome for item in items)
     counts = ToolBatchCounts(
@@ -159,6 +160,7 @@ async def _plan(
     locked = overridable_select().where(col(Tool.id).in_(ids), principal_filter(principal))
     current = {row.id: overridable(row) for row in await session.execute(locked)}
     state = {key: one.values() for key, one in current.items()}
+    inputs = await inputs_by_tool(session, _with_header_inputs(targets, body))
     changes: dict[UUID, dict[str, Any]] = {}
     for target in targets:
         tool = None if target.tool is None else current.get(target.tool.id)
@@ -168,6 +170,7 @@ async def _plan(
             operation = body.operations[target.operation]
             members = _members(tool, operation, state[tool.id], changes.get(tool.id, {}))
             require_approver(principal, tool.requires_approval, members)
+            check_header_inputs(inputs.get(tool.id), members, at="/patch")
         except GatewayError as error:
             target.error = error
             continue
@@ -177,6 +180,17 @@ async def _plan(
             changes.setdefault(tool.id, {}).update(members)
             state[tool.id].update({name: value for name, value in members.items() if value is not None})
     return changes
+
+
+def _with_header_inputs(targets: Iterable[_Target], body: ToolBatch) -> set[UUID]:
+    """Return the ids of the tools of which an operation names inputs for headers."""
+    patches = [one.patch for one in body.operations]
+    naming = {
+        number
+        for number, patch in enumerate(patches)
+        if patch is not None and header_inputs_of(patch.model_dump(exclude_unset=True))
+    }
+    return {one.tool.id for one in targets if one.tool is not None and one.operation in naming}
 
 
 def _members(

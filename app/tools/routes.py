@@ -1,31 +1,27 @@
 """`/tools`: list, search, read, change and delete tools. Calls are in `app.call_api`."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import Field, WithJsonSchema
 
 from app.access import requires
 from app.dependencies import (
     UsesDatabase,
     UsesFeed,
     UsesPageLinks,
-    UsesServices,
     UsesSettings,
     services_of,
 )
 from app.errors import not_found
-from app.pagination import IfMatch, TagFilter
+from app.pagination import IfMatch
 from app.registration.tool_history import ToolHistoryWriter
-from app.resource_names import PROVIDER_NAME, TOOL_NAME
+from app.resource_names import TOOL_NAME
 from app.schemas import PAGE_HEADERS, problem_responses
-from app.search import MAX_QUERIES, MAX_QUERY_LENGTH, Filters, hits_json
 from app.security.principal import Principal
 from app.tools import service
 from app.tools.history import tool_history
 from app.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSummary
-from app.tools.schemas_exports import ExportFormat, ExportStrict, ToolHitsExport
 from app.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
 
 router = APIRouter()
@@ -36,22 +32,6 @@ WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
 
 ToolPath = Annotated[
     str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
-]
-ProviderFilter = Annotated[
-    str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.", examples=["library"])
-]
-_QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
-_QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QUERIES}
-SearchTexts = Annotated[
-    # One text is documented as a string: that is what clients made from earlier contracts have.
-    Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
-    WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
-    Query(
-        max_length=MAX_QUERIES,
-        description="A description of what the tool should do. Empty: list tools by name. "
-        "Up to four, for a task that needs several tools.",
-        examples=["search books"],
-    ),
 ]
 _ETAG: dict[int | str, dict[str, Any]] = {
     200: {"headers": {"ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}}}
@@ -92,41 +72,6 @@ async def list_tools(
     page = await service.list_tools(database, query, principal=principal)
     links.set(page.next_cursor)
     return ToolPage.of(page, [ToolSummary.of(tool, base_url=settings.base_url) for tool in page.rows])
-
-
-@router.get(
-    "/tools/search",
-    operation_id="searchTools",
-    summary="Search tools by task",
-    tags=["tools"],
-    response_model=ToolHitsExport,
-    responses=problem_responses(),
-)
-async def search_tools(
-    principal: ReadsTools,
-    services: UsesServices,
-    *,
-    q: SearchTexts = "",
-    limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
-    provider: ProviderFilter = None,
-    tag: TagFilter = None,
-    export_format: ExportFormat = None,
-    strict: ExportStrict = "auto",
-) -> Response:
-    """Search the tools that this key may call, best match first.
-
-    With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
-    has them exported for a model, too, as by `GET /tools/export`.
-    """
-    filters = Filters(provider, tag)
-    hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
-    # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
-    body = hits_json(hits)
-    if export_format is not None:
-        found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
-        export = await services.exporter.export(found, export_format, strict=strict)
-        body = b"%s,%s" % (body[:-1], export.to_json()[1:])
-    return Response(body, media_type="application/json")
 
 
 @router.get(

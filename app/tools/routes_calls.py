@@ -63,4 +63,9 @@ async def get_call_bodies(
     arguments, result = await call_records.read_bodies(
         call_id, principal=principal, database=database, vault=vault
     )
-    return CallBodies(id=call_id, arguments=arguments, result=result)
+    # Who may read the definition of a toolset may read what it has set.
+    sees_presets = principal.has_scope("providers:read") and not principal.is_restricted
+    presets = arguments.presets if arguments is not None and sees_presets else None
+    return CallBodies.model_validate(
+        {"id": call_id, "arguments": arguments, "presets": presets, "result": result}, from_attributes=True
+    )

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
 from app.dependencies import UsesServices
-from app.errors import NotFound
+from app.errors import FieldError, InvalidInput, NotFound
+from app.meta_tools import listed_tools, meta_tools
 from app.schemas import problem_responses
 from app.search import Filters
 from app.security.principal import Principal
 from app.services import Services
-from app.tools.schemas_exports import LIST_LIMIT, SEARCH_LIMIT, ExportQuery, ToolExport
+from app.tools.schemas_exports import LIST_LIMIT, MAX_NAMES, SEARCH_LIMIT, ExportQuery, ToolExport
 from app.toolsets import AgentTool, ToolCollection
 from app.toolsets.definition import TOOLSET_NAME
 
@@ -27,7 +28,7 @@ ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
     summary="Export tools for a model",
     tags=["tools"],
     response_model=ToolExport,
-    responses=problem_responses(),
+    responses=problem_responses(414),
 )
 async def export_tools(
     principal: ReadsTools, services: UsesServices, query: Annotated[ExportQuery, Query()]
@@ -44,7 +45,7 @@ async def export_tools(
     summary="Export a toolset for a model",
     tags=["toolsets"],
     response_model=ToolExport,
-    responses=problem_responses(404),
+    responses=problem_responses(404, 414),
 )
 async def export_toolset(
     name: Annotated[str, Path(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])],
@@ -81,7 +82,7 @@ async def _selected(
     if query.names:
         tools: Sequence[AgentTool] = await _named(collection, query.names, unknown)
     else:
-        tools = await collection.tools()
+        tools = await _listed(collection, query)
     chosen = [
         tool
         for tool in tools
@@ -92,11 +93,27 @@ async def _selected(
     return chosen[:limit], unknown, max(0, len(chosen) - limit)
 
 
+async def _listed(collection: ToolCollection, query: ExportQuery) -> Sequence[AgentTool]:
+    """Return the tools that a client gets without names and search: as `tools/list` of MCP in the same mode,
+    but without `read_more` beside the tools themselves.
+    """
+    mode = query.mode or ("all" if collection.toolset is None else "auto")
+    if query.format == "utcp" or query.provider is not None or query.tag is not None:
+        # UTCP clients call no meta-tools, and who filters has searched already.
+        mode = "all"
+    return listed_tools(await collection.listing(), mode, collection.options)
+
+
 async def _named(collection: ToolCollection, names: list[str], unknown: list[str]) -> list[AgentTool]:
     found: dict[str, AgentTool] = {}
-    for name in dict.fromkeys(names):
+    known = {tool.name: tool for tool in meta_tools(await collection.listing())}
+    given = [name.strip() for text in names for name in text.split(",")]
+    if len(given) > MAX_NAMES:
+        error = FieldError("#/query/names", f"Give at most {MAX_NAMES} names.")
+        raise InvalidInput("The query has too many names.", errors=[error])
+    for name in filter(None, dict.fromkeys(given)):
         try:
-            tool = await collection.get(name)
+            tool = known.get(name) or await collection.get(name)
         except NotFound:
             unknown.append(name)
         else:

@@ -23,6 +23,7 @@ _COUNTS: Final = {
 }  # fmt: skip
 _EXAMPLE: Final = {
     "group": "key",
+    "by": None,
     "interval": "hour",
     "since": "2026-11-22T09:00:00Z",
     "until": "2026-11-22T10:00:00Z",
@@ -49,7 +50,8 @@ _EXAMPLE: Final = {
 async def get_call_statistics(
     principal: ReadsCalls, database: UsesDatabase, query: Annotated[StatsQuery, Query()]
 ) -> CallStats:
-    """Count the calls of the tools that this key may see, by tool, provider, key or outcome.
+    """Count the calls of the tools that this key may see, by tool, provider, key, outcome, interface or
+    toolset.
 
     The counts are exact: they are written in the transactions that store the call records. A call belongs to
     the minute or hour in which it began, and is counted when its end is recorded. Percentiles are computed
@@ -60,7 +62,7 @@ async def get_call_statistics(
     async with database.read_session() as session:
         found = await call_statistics(
             session,
-            group=query.group,
+            group=query.by or query.group,
             interval=query.interval,
             since=since,
             until=until,
@@ -68,6 +70,6 @@ async def get_call_statistics(
             filters=query.filters(visible_calls(principal)),
             tenant=principal.tenant_id,
         )
-        is_by_key = query.group == "key"
+        is_by_key = query.by is None and query.group == "key"
         names = await key_names(session, found.series.keys() if is_by_key else (), principal=principal)
     return CallStats.of(found, query, since=since, until=until, key_names=names)

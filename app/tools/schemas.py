@@ -10,16 +10,20 @@ from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
 from app.schemas import AnnotationsInput, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
-from app.toolsets.agent_tool import Annotations
+from app.toolsets.agent_tool import Annotations, header_inputs_of
 
 
 class ToolAnnotations(BaseModel):
-    """What agents are told about the effects of a tool; null: unknown."""
+    """What agents are told about a tool; null: unknown."""
 
     read_only: bool = Field(description="It changes nothing.")
     destructive: bool | None = Field(description="It may delete or overwrite.")
     idempotent: bool | None = Field(description="Repeating a call changes nothing more.")
     open_world: bool = Field(description="It deals with more than a fixed set of things.")
+    header_inputs: dict[str, str] = Field(
+        default_factory=dict,
+        description="Inputs that clients of MCP repeat in the header `Mcp-Param-<token>`, with the tokens.",
+    )
 
 
 class ToolSummary(BaseModel):
@@ -72,6 +76,11 @@ class ToolDetails(ToolSummary):
         description="Credential slots that it needs: any one alternative, with all of its slots."
     )
     average_response_size: int | None
+    output_schema_withdrawn_at: datetime | None = Field(
+        None,
+        description="When the gateway set `publish_output_schema` to false because responses deviated from "
+        "the schema; null where it did not, or where the schema was published again.",
+    )
     created_at: datetime
 
     @classmethod
@@ -85,6 +94,7 @@ class ToolDetails(ToolSummary):
             call_template=tool.call_template,
             security=security_json(tool.security),
             average_response_size=tool.average_response_size,
+            output_schema_withdrawn_at=tool.output_schema_withdrawn_at,
             created_at=tool.created_at,
         )
 
@@ -122,12 +132,14 @@ class ToolPatch(StrictModel):
     )
     annotations: AnnotationsInput | None = Field(
         None,
-        description="What agents are told about its effects; replaces what was set before. "
+        description="What agents are told about it; replaces what was set before. "
         "It does not decide which calls are retried.",
         examples=[{"read_only": True}],
     )
     publish_output_schema: Annotated[bool, Field(strict=True)] | None = Field(
-        None, description="Whether agents see the schema of its responses."
+        None,
+        description="Whether agents see the schema of its responses. The gateway sets it to false after "
+        "three responses that deviate from the schema; true publishes it again, and counts anew.",
     )
     response_options: ResponseOptionsInput | None = Field(
         None,
@@ -174,6 +186,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
             destructive=known.destructive,
             idempotent=known.idempotent,
             open_world=known.open_world,
+            header_inputs=dict(header_inputs_of(tool.annotations)),
         ),
         "publish_output_schema": tool.publish_output_schema,
         "response_options": tool.response_options,

@@ -14,6 +14,7 @@ from app.models import CallRecord
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.schemas import PageModel, Rfc3339DateTime
+from app.toolsets.definition import TOOLSET_NAME
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
@@ -33,6 +34,9 @@ class CallSelection(BaseModel):
         "running, unknown (its end was never recorded), or the slug of a problem.",
     )
     interface: Interface | None = Field(None, description="The interface by which the call came.")
+    toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
+        None, description="Only calls by the addresses of this toolset."
+    )
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(
         None, description="HTTP status of the response."
     )
@@ -119,13 +123,21 @@ class CallView(BaseModel):
         description="The interface by which the call came: `rest`; `utcp` where it followed a manual's call "
         "template; `mcp`; `tool-calls`; `approval` where it was made once another key had approved it."
     )
+    toolset: str | None = Field(
+        description="The toolset by whose address the call came; null for calls by other addresses."
+    )
 
     @classmethod
     def of(cls, row: CallRecord, key_names: Mapping[str, str]) -> "CallView":
         """Return the response model of a stored record; `key_names` are the names of keys by their ids."""
-        names = (name for name in cls.model_fields if name not in ("outcome", "key_name"))
+        names = (name for name in cls.model_fields if name not in ("outcome", "key_name", "toolset"))
         fields = {name: getattr(row, name) for name in names}
-        return cls(outcome=outcome_of(row), key_name=key_names.get(row.key_id), **fields)
+        return cls(
+            outcome=outcome_of(row),
+            key_name=key_names.get(row.key_id),
+            toolset=row.toolset or None,
+            **fields,
+        )
 
 
 class CallBody(BaseModel):
@@ -144,7 +156,12 @@ class CallBodies(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
     id: UUID
-    arguments: CallBody | None
+    arguments: CallBody | None = Field(description="As the client gave them, or as they were repaired.")
+    presets: CallBody | None = Field(
+        None,
+        description="The arguments that a toolset set, by JSON pointer; null without `providers:read`, and "
+        "for a key that is restricted.",
+    )
     result: CallBody | None = Field(description="null where there was no response.")
 
 

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import Query
 from pydantic import BaseModel, Field
 
 from app.pagination import TagFilter
@@ -10,25 +9,12 @@ from app.resource_names import PROVIDER_NAME
 from app.schemas import StrictModel
 from app.search import MAX_QUERY_LENGTH
 from app.tool_schemas.dialects import Format, Strict
-from app.tools.schemas import ToolHits
+from app.toolsets.collections import ListMode
 
 MAX_NAMES = 200
 MAX_TOOLS = 10_000
 SEARCH_LIMIT = 10
 LIST_LIMIT = 1_000
-
-
-ExportFormat = Annotated[
-    Format | None,
-    Query(
-        alias="format",
-        description="Export the tools in the dialect of a client, as `GET /tools/export` does.",
-        examples=["openai-chat"],
-    ),
-]
-ExportStrict = Annotated[
-    Strict, Query(description="With `format`: whether tools are exported for constrained decoding.")
-]
 
 
 class ExportQuery(StrictModel):
@@ -45,10 +31,11 @@ class ExportQuery(StrictModel):
         "where nothing is lost, `true` also where maps and free-form values take another form, `false` "
         "never.",
     )
-    names: list[Annotated[str, Field(max_length=200)]] = Field(
+    names: list[Annotated[str, Field(max_length=2_000)]] = Field(
         default_factory=list,
         max_length=MAX_NAMES,
-        description="Only these tools, by any of their names, in this order. Unknown ones are reported.",
+        description="Only these tools, by any of their names, in this order; several may be separated by "
+        "commas. Unknown ones are reported. Meta-tools like `find_tools` and `read_more` can be named, too.",
         examples=[["library.searchBooks"]],
     )
     q: str | None = Field(
@@ -61,6 +48,12 @@ class ExportQuery(StrictModel):
         None, description="Only tools of this provider.", examples=["library"]
     )
     tag: TagFilter = None
+    mode: ListMode | None = Field(
+        None,
+        description="Without names and search: `all` tools; with `search` the tools that search for others, "
+        "and pinned ones; with `auto` as the toolset says, or as the number of tools demands. Default: `all` "
+        "of the registry, `auto` of a toolset.",
+    )
     limit: int | None = Field(
         None,
         ge=1,
@@ -127,13 +120,3 @@ class ToolExport(BaseModel):
     )
     report: ExportReport
     prompt: str | None = Field(None, description="With `json-prompt`: the text for the model.")
-
-
-class ToolHitsExport(ToolHits):
-    """Matches of a search; with `format` also their export, whose members `ToolExport` describes."""
-
-    format: Format | None = None
-    tools: list[dict[str, Any]] | dict[str, dict[str, Any]] | None = None
-    aliases: dict[str, dict[str, Any]] | None = None
-    report: ExportReport | None = None
-    prompt: str | None = None

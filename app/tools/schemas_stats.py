@@ -7,6 +7,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AwareDatetime, BaseModel, Field
 
+from app.call_log.entries import Interface
 from app.call_log.queries import CallFilters
 from app.errors import FieldError, InvalidInput
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
@@ -15,6 +16,7 @@ from app.stats.histogram import RELATIVE_ERROR
 from app.stats.queries import (
     INTERVALS,
     CallCounts,
+    CallOrigin,
     CallStatistics,
     StatFilters,
     StatGroup,
@@ -23,6 +25,7 @@ from app.stats.queries import (
     bucket_range,
 )
 from app.tools.schemas_calls import FilterText, storable_time
+from app.toolsets.definition import TOOLSET_NAME
 
 _MAX_POINTS: Final = 20_000
 _DEFAULT_RANGES: Final[dict[StatInterval, timedelta]] = {
@@ -36,6 +39,9 @@ class StatsQuery(BaseModel):
     """What to count, and how to divide it."""
 
     group: StatGroup = Field("tool", description="What each series is for.")
+    by: CallOrigin | None = Field(
+        None, description="What each series is for in place of `group`: by what the calls came."
+    )
     interval: StatInterval = Field("hour", description="The length of time of each point, in UTC.")
     since: Rfc3339DateTime | None = Field(
         None, description="Only calls that began at or after this time, rounded down to the interval."
@@ -55,6 +61,10 @@ class StatsQuery(BaseModel):
     )
     key_id: FilterText | None = Field(None, description="Id of the client's API key.")
     outcome: FilterText | None = Field(None, description="As in `GET /calls`, except running.")
+    interface: Interface | None = Field(None, description="The interface by which the calls came.")
+    toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
+        None, description="Only calls by the addresses of this toolset."
+    )
 
     def range(self) -> tuple[datetime, datetime]:
         """Return the range of whole buckets (UTC); raise InvalidInput for an empty or a too long one."""
@@ -82,6 +92,8 @@ class StatsQuery(BaseModel):
             provider=self.provider,
             key_id=self.key_id,
             outcome=self.outcome,
+            interface=self.interface,
+            toolset=self.toolset,
             providers=visible.providers,
             tools=visible.tools,
         )
@@ -115,11 +127,13 @@ class StatPoint(Counts):
 
 
 class Series(BaseModel):
-    """The counts of one tool, provider, key or outcome. Intervals without calls have no point."""
+    """The counts of one tool, provider, key, outcome, interface or toolset. Intervals without calls have no
+    point.
+    """
 
     value: str = Field(
         description="The name of the tool or provider (empty: calls of names that no tool had), the id of the"
-        " key, or the outcome.",
+        " key, the outcome, the interface, or the toolset (empty: calls by no toolset's address).",
         examples=["library.searchBooks"],
     )
     totals: Counts
@@ -145,7 +159,8 @@ class OtherSeries(BaseModel):
 class CallStats(BaseModel):
     """Statistics of calls: a series for each value, most calls first."""
 
-    group: StatGroup
+    group: StatGroup = Field(description="What each series is for, unless `by` is set.")
+    by: CallOrigin | None = Field(None, description="What each series is for in place of `group`.")
     interval: StatInterval
     since: AwareDatetime
     until: AwareDatetime
@@ -174,6 +189,7 @@ class CallStats(BaseModel):
             )
         return cls(
             group=query.group,
+            by=query.by,
             interval=query.interval,
             since=since,
             until=until,

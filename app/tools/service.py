@@ -24,10 +24,11 @@ from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed
 from app.models import Override, Provider, Tool
 from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
+from app.registration.overrides import require_approver, store_overrides
 from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.security.principal import Principal
-from app.tools.overrides import require_approver, store_overrides
+from app.tools.header_inputs import check_header_inputs
 from app.tools.schemas import ToolPatch, ToolQuery
 
 _NAME = re.compile(TOOL_NAME)
@@ -96,14 +97,16 @@ async def change_tool(
     """Override the source's description, tags or enabled, or the requirement of approval, with the patch;
     return the tool after the change.
 
-    Raises NotFound, PreconditionFailed where `if_match` names another version, and Forbidden for removing the
-    requirement of approval without the scope for approving.
+    Raises NotFound, PreconditionFailed where `if_match` names another version, Forbidden for removing the
+    requirement of approval without the scope for approving, and InvalidInput for inputs that cannot be
+    repeated in headers.
     """
     changes = patch.model_dump(exclude_unset=True)
     async with database.transaction() as session:
         before = await _locked(session, principal=principal, name=name, if_match=if_match)
         require_approver(principal, before.requires_approval, changes)
-        await store_overrides(session, {before.id: changes}, principal=principal, history=history)
+        check_header_inputs(before.inputs, changes)
+        await store_overrides(session, {before.id: changes}, history=history)
         return await _found(session, _visible_by_id(before), name)
 
 

@@ -6,17 +6,14 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import Field
 
 from app.access import requires
-from app.dependencies import UsesPageLinks, UsesServices, location_of, services_of
+from app.dependencies import UsesPageLinks, location_of, services_of
 from app.idempotent_operations import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
-from app.pagination import IfMatch, TagFilter
-from app.resource_names import PROVIDER_NAME
+from app.pagination import IfMatch
 from app.schemas import PAGE_HEADERS, location_header, problem_responses
-from app.search import MAX_QUERIES, MAX_QUERY_LENGTH, Filters
+from app.search import MAX_QUERY_LENGTH
 from app.security.principal import Principal
 from app.toolset_api.schemas import (
     ToolsetCreate,
-    ToolsetHit,
-    ToolsetHits,
     ToolsetInput,
     ToolsetPage,
     ToolsetQuery,
@@ -162,38 +159,3 @@ async def delete_toolset(
 ) -> None:
     """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
     await toolsets.delete(name, if_match=if_match, principal=principal)
-
-
-@router.get(
-    "/toolsets/{name}/search",
-    operation_id="searchToolset",
-    summary="Search the tools of a toolset by task",
-    responses=problem_responses(404),
-)
-async def search_toolset(
-    name: ToolsetPath,
-    principal: ReadsTools,
-    services: UsesServices,
-    *,
-    q: Annotated[
-        list[_Text],
-        Query(
-            max_length=MAX_QUERIES,
-            description="What the tools should do, in up to four texts whose matches are taken in turn. "
-            "Empty: list the tools by name.",
-            examples=[["search books"]],
-        ),
-    ] = [],  # noqa: B006 - FastAPI copies it.
-    limit: Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")] = 10,
-    provider: Annotated[
-        str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.")
-    ] = None,
-    tag: TagFilter = None,
-) -> ToolsetHits:
-    """Search the tools of a toolset that this key may call, best match first, as `GET /tools/search` ranks
-    them.
-    """
-    collection = await services.collections.toolset(name, principal)
-    found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
-    base_url = services.settings.base_url
-    return ToolsetHits(items=[ToolsetHit.of(tool, toolset=name, base_url=base_url) for tool in found])

@@ -114,39 +114,6 @@ class ToolsetQuery(PageQuery):
     )
 
 
-class ToolsetHit(BaseModel):
-    """A search result."""
-
-    name: str = Field(description="The name that agents see.", examples=["find_books"])
-    title: str
-    provider: str
-    description: str
-    inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object, without preset ones.")
-    tags: list[str]
-    read_only: bool
-    call_url: str
-
-    @classmethod
-    def of(cls, tool: AgentTool, *, toolset: str, base_url: str) -> Self:
-        """Return the view of a tool."""
-        return cls(
-            name=tool.name,
-            title=tool.title,
-            provider=tool.provider,
-            description=tool.description,
-            inputs=tool.inputs,
-            tags=list(tool.tags),
-            read_only=tool.read_only,
-            call_url=f"{base_url}/toolsets/{toolset}/tools/{tool.name}/call",
-        )
-
-
-class ToolsetHits(BaseModel):
-    """Search results, best match first."""
-
-    items: list[ToolsetHit]
-
-
 def summary_of(row: ToolsetRow, tools: int, *, base_url: str) -> dict[str, Any]:
     """Return the members of a ToolsetSummary."""
     return {

@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sqlalchemy import func, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.access.events import record_event
-from app.catalog.feed import ChangeFeed, record_change
+from app.catalog.feed import ChangeFeed
+from app.catalog.tools import tool_select, tool_view
 from app.database import Database
-from app.errors import Conflict, FieldError, Forbidden, InvalidInput, PreconditionFailed
+from app.errors import FieldError, InvalidInput, PreconditionFailed
+from app.json_schema.input_lookup import may_have_input
 from app.meta_tools import META_TOOL_NAMES
-from app.models import TENANT, ToolsetRow, now
+from app.models import TENANT, Tool, ToolsetRow, now
 from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
 from app.security.principal import Principal
-from app.text import pointer
+from app.text import pointer, pointer_parts
 from app.toolset_api.schemas import (
     ToolsetCreate,
     ToolsetInput,
@@ -29,10 +29,16 @@ from app.toolset_api.schemas import (
     summary_of,
 )
 from app.toolsets import ToolCollections
+from app.toolsets.changes import (
+    find_toolset,
+    insert_toolset,
+    name_taken,
+    record_toolset_change,
+    require_unrestricted,
+    stored_definition,
+)
 from app.toolsets.definition import StoredDefinition, ToolsetDefinition, with_former_names
 
-MAX_TOOLSETS: Final = 1_000
-"""At most so many toolsets are stored: each worker has all of them in memory."""
 _ORDER: Final = Ordering(
     {
         "name": SortField(col(ToolsetRow.name).collate("C"), "name", unique=True),
@@ -72,7 +78,7 @@ class ToolsetService:
         """Return a toolset; raise NotFound where there is none that the principal may use."""
         collection = await self.collections.toolset(name, principal)
         async with self.database.read_session() as session:
-            row = await _found(session, name)
+            row = await find_toolset(session, name)
         tools = await collection.tools()
         if row is None:
             raise await self.collections.unknown_toolset(name, principal)
@@ -93,11 +99,12 @@ class ToolsetService:
         """Create a toolset; raise Conflict where there is one of this name, InvalidInput where there are too
         many, and Forbidden for a restricted key.
         """
-        _require_unrestricted(principal)
+        require_unrestricted(principal)
         _check_names(body.definition)
+        await self._check_presets(body.definition)
         async with self.database.transaction() as session:
-            if await _found(session, body.name, lock=True) is not None:
-                raise _taken(body.name)
+            if await find_toolset(session, body.name, lock=True) is not None:
+                raise name_taken(body.name)
             await _insert(session, body.name, body, principal)
         await self.feed.catch_up()
         return await self.get(body.name, principal=principal)
@@ -109,10 +116,11 @@ class ToolsetService:
 
         Raise PreconditionFailed where `if_match` names another version, and what `create` raises.
         """
-        _require_unrestricted(principal)
+        require_unrestricted(principal)
         _check_names(body.definition)
+        await self._check_presets(body.definition)
         async with self.database.transaction() as session:
-            row = await _found(session, name, lock=True)
+            row = await find_toolset(session, name, lock=True)
             is_new = row is None
             _check_version(row, if_match, name)
             if row is None:
@@ -124,22 +132,43 @@ class ToolsetService:
                 row.version += 1
                 row.updated_at = now()
                 await session.flush()
-                await _record(session, name, "updated", principal)
+                await record_toolset_change(session, name, "updated", principal)
         await self.feed.catch_up()
         return await self.get(name, principal=principal), is_new
 
     async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
         """Delete a toolset; raise NotFound, and what `put` raises."""
-        _require_unrestricted(principal)
+        require_unrestricted(principal)
         async with self.database.transaction() as session:
-            row = await _found(session, name, lock=True)
+            row = await find_toolset(session, name, lock=True)
             if row is None:
                 raise await self.collections.unknown_toolset(name, principal)
             _check_version(row, if_match, name)
             await session.delete(row)
             await session.flush()
-            await _record(session, name, "deleted", principal)
+            await record_toolset_change(session, name, "deleted", principal)
         await self.feed.catch_up()
+
+    async def _check_presets(self, definition: ToolsetDefinition) -> None:
+        """Raise InvalidInput for a preset of an input that its tool, which exists, does not have."""
+        wanted = {tool: change.presets for tool, change in definition.changes.items() if change.presets}
+        if not wanted:
+            return
+        statement = tool_select(full=True).where(or_(col(Tool.name).in_(wanted), col(Tool.alias).in_(wanted)))
+        async with self.database.read_session() as session:
+            views = [tool_view(row) for row in (await session.execute(statement)).all()]
+        errors = [
+            FieldError(
+                pointer("/definition/changes", name, "presets", _given_name(at)),
+                f"{view.name} has no input of this name.",
+            )
+            for view in views
+            for name in (view.name, view.alias)
+            for at in wanted.get(name, ())
+            if not may_have_input(view.inputs, pointer_parts(at))
+        ]
+        if errors:
+            raise InvalidInput("A preset is for an input that its tool does not have.", errors=errors)
 
     async def _summary(self, row: ToolsetRow, principal: Principal) -> ToolsetSummary:
         tools = await self.collections.count(row.name, principal)
@@ -149,23 +178,6 @@ class ToolsetService:
 def etag(toolset: ToolsetView) -> str:
     """Return the strong entity tag of a toolset: its version in quotes (RFC 9110 section 8.8.3)."""
     return version_etag(toolset.version)
-
-
-def stored_definition(row: ToolsetRow) -> ToolsetDefinition:
-    """Return the definition of a stored toolset as it was given."""
-    members = {
-        name: value for name, value in row.definition.items() if name in ToolsetDefinition.model_fields
-    }
-    return ToolsetDefinition.model_validate(members)
-
-
-def _require_unrestricted(principal: Principal) -> None:
-    """Raise Forbidden for a restricted key: a toolset has effects for keys that see more than it does."""
-    if principal.is_restricted:
-        raise Forbidden(
-            "Your key is restricted to providers, tags or toolsets: it may not change toolsets.",
-            hint="Use a key without restrictions that has the scope `providers:write`.",
-        )
 
 
 def _check_names(definition: ToolsetDefinition) -> None:
@@ -182,6 +194,12 @@ def _check_names(definition: ToolsetDefinition) -> None:
         raise InvalidInput("A tool has the name of a tool of the gateway's.", errors=errors)
 
 
+def _given_name(at: str) -> str:
+    """Return the name of a preset as it is usually given: without a slash where it is no nested member."""
+    parts = pointer_parts(at)
+    return parts[0] if len(parts) == 1 else at
+
+
 def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> None:
     if if_match is None:
         return
@@ -192,40 +210,8 @@ def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> N
         raise PreconditionFailed(f"{name} has changed since it was read: its ETag is {current} now.")
 
 
-def _taken(name: str) -> Conflict:
-    error = Conflict(
-        f"There is a toolset {name} already.", hint="Choose another name, or replace it with PUT."
-    )
-    error.errors = (FieldError("/name", "This name is taken."),)
-    return error
-
-
-async def _found(session: AsyncSession, name: str, *, lock: bool = False) -> ToolsetRow | None:
-    query = select(ToolsetRow).where(col(ToolsetRow.tenant_id) == TENANT, col(ToolsetRow.name) == name)
-    return (await session.execute(query.with_for_update() if lock else query)).scalar_one_or_none()
-
-
 async def _insert(session: AsyncSession, name: str, body: ToolsetInput, principal: Principal) -> None:
-    counted = select(func.count()).select_from(ToolsetRow).where(col(ToolsetRow.tenant_id) == TENANT)
-    if (await session.execute(counted)).scalar_one() >= MAX_TOOLSETS:
-        raise InvalidInput(
-            f"There are {MAX_TOOLSETS:,} toolsets already.", hint="Delete one that is not used."
-        )
-    row = ToolsetRow(
-        name=name,
-        title=body.title,
-        description=body.description,
-        definition=with_former_names(None, body.definition).model_dump(mode="json"),
+    definition = with_former_names(None, body.definition)
+    await insert_toolset(
+        session, name, definition, title=body.title, description=body.description, principal=principal
     )
-    values = {column.name: getattr(row, column.name) for column in ToolsetRow.__table__.columns}  # type: ignore[attr-defined]
-    statement = insert(ToolsetRow).values(**values).on_conflict_do_nothing().returning(col(ToolsetRow.id))
-    if (await session.execute(statement)).scalar_one_or_none() is None:
-        raise _taken(name)
-    await _record(session, name, "created", principal)
-
-
-async def _record(session: AsyncSession, name: str, action: str, principal: Principal) -> None:
-    await record_event(
-        session, actor=principal.key_id, action=action, object_type="toolset", object_name=name
-    )
-    await record_change(session, kind="toolset", object_id=name)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, Self
 from uuid import UUID
@@ -19,6 +20,7 @@ TITLE_LIMIT: Final = 80
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _STAMP_BYTES: Final = 12
 _NO_PRESETS: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_ID: Final = UUID(int=0)
 
 
@@ -47,12 +49,24 @@ class Annotations:
         return cls.of_method(None if record is None else record.http_method(template))
 
     def overridden(self, given: Mapping[str, Any] | None) -> "Annotations":
-        """Return them with what an operator has set; members that are None are not set."""
-        changes = {name: value for name, value in (given or {}).items() if value is not None}
+        """Return them with what an operator has set; members that are None are not set, and those that are no
+        hints about effects are not read.
+        """
+        changes = {
+            name: value for name, value in (given or {}).items() if name in _HINTS and value is not None
+        }
         if changes.get("read_only"):
             # A tool that only reads destroys nothing, whatever its method says.
             changes = {"destructive": None, "idempotent": None} | changes
         return replace(self, **changes) if changes else self
+
+
+_HINTS: Final = frozenset(one.name for one in fields(Annotations))
+
+
+def header_inputs_of(given: Mapping[str, Any] | None) -> Mapping[str, str]:
+    """Return the inputs that clients repeat in headers, of what an operator has set about a tool."""
+    return (given or {}).get("header_inputs") or _NO_HEADERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,8 @@ class AgentTool:
     idempotent: bool | None = None
     open_world: bool = True
     publishes_outputs: bool = False
+    outputs_withdrawn_at: datetime | None = None
+    """When the gateway withdrew the published schema of the responses; None where it did not."""
     requires_approval: bool = False
     deprecated: bool = False
     presets: Mapping[str, Any] = field(default_factory=lambda: _NO_PRESETS, repr=False)
@@ -88,6 +104,12 @@ class AgentTool:
     gateways: tuple[str, ...] = ()
     """The identities of the UTCP gateways that its calls pass."""
     registrar_tags: frozenset[str] = field(default=frozenset(), repr=False)
+    streams: bool = False
+    """Whether its responses are streams of values of their own."""
+    chunk_size: int | None = None
+    """The bytes of a piece of such a stream, where the upstream's own call template declares them."""
+    header_inputs: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    """The inputs that clients of MCP repeat in a header, with the tokens of the headers' names."""
     id: UUID = _NO_ID
 
     @property
@@ -125,12 +147,21 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         idempotent=known.idempotent,
         open_world=known.open_world,
         publishes_outputs=view.publish_output_schema,
+        outputs_withdrawn_at=None if view.publish_output_schema else view.output_schema_withdrawn_at,
         requires_approval=view.requires_approval,
         deprecated=view.deprecated,
         gateways=tuple(view.call_template.get(GATEWAYS) or ()),
         registrar_tags=view.registrar_tags,
+        streams=_streams(view.call_template),
+        chunk_size=view.call_template.get("chunk_size"),
+        header_inputs=header_inputs_of(view.annotations),
         id=view.id,
     ).stamped()
+
+
+def _streams(template: Mapping[str, Any]) -> bool:
+    record = PROTOCOLS.get(protocol_of(template))
+    return record is not None and record.streams(template)
 
 
 def title_of(description: str) -> str:

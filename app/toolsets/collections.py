@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from app.catalog.feed import ChangeNotice
 from app.database import Database
@@ -14,8 +14,10 @@ from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import ResultBudget
 from app.toolsets.directory import Listing, ToolDirectory, may_see
-from app.toolsets.members import MemberProblem, Members, MemberView
+from app.toolsets.members import MemberProblem, Members, MemberView, names_hint
 from app.toolsets.store import Toolset, ToolsetStore
+
+_SEARCH: Final = "Search for the tool with find_tools."
 
 ListMode = Literal["all", "search", "auto"]
 """Which tools a client that lists them gets: all, those that search for others, or as the number demands."""
@@ -142,6 +144,50 @@ class ToolCollections:
             return 0
         return len((await found.members(await self.directory.snapshot())).view(within).listing.tools)
 
+    async def count_visible(self, principal: Principal) -> tuple[int, int]:
+        """Return the number of providers and of tools that a key sees in the toolsets that it may use, each
+        counted once. Raises Unavailable.
+        """
+        snapshot = await self.directory.snapshot()
+        seen: dict[str, str] = {}
+        for toolset in await self.visible_toolsets(principal):
+            within = principal.within_toolset(toolset.name)
+            if within is not None:
+                members = (await toolset.members(snapshot)).view(within).listing.tools
+                seen |= {tool.tool: tool.provider for tool in members}
+        return len(set(seen.values())), len(seen)
+
+    async def presets(self, toolset: str, tool: str, *, principal: Principal) -> Mapping[str, Any]:
+        """Return the arguments that a toolset sets for a member, by JSON pointer; `tool` is its canonical
+        name. Raise NotFound where the principal may not use the toolset or the tool is no member, and
+        Unavailable.
+        """
+        for member in await (await self.toolset(toolset, principal)).tools():
+            if member.tool == tool:
+                return member.presets
+        raise NotFound(f"The toolset {toolset} has no tool {tool}.")
+
+    async def may_see(self, tool: str, *, principal: Principal) -> bool:
+        """Return whether the principal may use the tool of this canonical name, at the address of its request
+        or, where its key is limited to toolsets, at that of one of these. Raise Unavailable.
+        """
+        snapshot = await self.directory.snapshot()
+        found = snapshot.by_name.get(tool)
+        if found is None or found.tool != tool:
+            return False
+        names = principal.toolsets if principal.toolset is None else (principal.toolset,)
+        if names is None:
+            return may_see(principal, found)
+        toolsets = await self.toolsets.all()
+        for name in names:
+            within = principal.within_toolset(name)
+            toolset = toolsets.get(name)
+            if within is None or toolset is None or not may_see(within, found):
+                continue
+            if any(member.tool == tool for member in (await toolset.members(snapshot)).tools):
+                return True
+        return False
+
     async def problems(self, name: str) -> Sequence[MemberProblem]:
         """Return what of the definition of a toolset has no effect now."""
         found = (await self.toolsets.all()).get(name)
@@ -153,18 +199,25 @@ class ToolCollections:
         if principal.has_scope("tools:read"):
             visible = (one.name for one in await self.visible_toolsets(principal) if one.name != name)
             similar = closest(name, visible, limit=3)
-        return not_found(f"There is no toolset {name}.", similar)
+        detail = f"There is no toolset {name}."
+        hint = "Check the spelling; GET /toolsets has all names that the API key may use."
+        return not_found(detail, similar) if similar else NotFound(detail, hint=hint)
 
 
 async def with_names_here(error: NotFound, collection: ToolCollection) -> NotFound:
-    """Return an error about an unknown tool whose suggestions are the names that agents use here."""
+    """Return an error about an unknown tool whose suggestions are the names that agents use here; without
+    any, its hint says where they are.
+    """
+    hint = names_hint(collection.toolset) or _SEARCH
     if not error.extra.get("suggestions"):
-        return error
+        return NotFound(error.detail, hint=hint) if error.hint == NotFound.hint else error
     names: list[str] = []
     for name in error.extra["suggestions"]:
         with suppress(NotFound):
             names.append((await collection.get(name)).name)
-    return not_found(error.detail, list(dict.fromkeys(names))) if names else NotFound(error.detail)
+    if names:
+        return not_found(error.detail, list(dict.fromkeys(names)))
+    return NotFound(error.detail, hint=hint)
 
 
 class _ToolsetCollection:

@@ -15,6 +15,7 @@ import orjson
 from app.tool_schemas.aliases import AliasRecord
 from app.tool_schemas.convert import Converted, convert_inputs
 from app.tool_schemas.dialects import Dialect, Format, Strict, dialect
+from app.tool_schemas.header_inputs import with_header_inputs
 from app.tool_schemas.losses import Grade, grade
 from app.tool_schemas.sanitize import UnusableSchema, description_for, sanitize_outputs
 from app.toolsets.agent_tool import AgentTool
@@ -27,6 +28,8 @@ Json = dict[str, Any]
 _BYTES_PER_TOKEN: Final = 4
 _MAX_CACHED: Final = 20_000
 _INLINE: Final = 50
+_INLINE_BYTES: Final = 256 << 10
+"""Bytes of schemas up to which tools are exported in the event loop."""
 _MAX_LOSSES: Final = 100
 _PROMPT: Final = (
     "You can call these tools. To call one, answer with one JSON object and nothing else:\n"
@@ -57,7 +60,7 @@ class ExportedTool:
         shown = [loss.to_json() for loss in losses[:_MAX_LOSSES]]
         reason = strict_reason or (None if self.converted is None else self.converted.strict_reason)
         members: Json = {
-            "name": self.tool.tool,
+            "name": self.tool.tool or self.tool.name,
             "alias": self.name,
             "strict": self.is_strict,
             "strict_reason": reason,
@@ -120,7 +123,8 @@ class ToolExporter:
         def run() -> Export:
             return self._export(tools, target, strict, toolset, unknown=list(unknown), omitted=omitted)
 
-        return await asyncio.to_thread(run) if len(tools) > _INLINE else run()
+        is_large = len(tools) > _INLINE or sum(len(tool.inputs_json) for tool in tools) > _INLINE_BYTES
+        return await asyncio.to_thread(run) if is_large else run()
 
     def record(self, tool: AgentTool, target: Format, *, strict: Strict = "auto") -> AliasRecord:
         """Return the record that turns a call of the exported tool into one of the tool itself.
@@ -152,14 +156,19 @@ class ToolExporter:
 
     def _made(self, tool: AgentTool, target: Format, strict: Strict, toolset: str | None) -> ExportedTool:
         if target == "utcp":
+            if not tool.tool:
+                raise UnusableSchema("UTCP clients call tools by their URLs, and a meta-tool has none.")
             entry = orjson.loads(render_tool_v1(self._manual_entry(tool, toolset)))
             return ExportedTool(tool.name, tool, entry, AliasRecord(tool=tool.tool), None)
         rules = dialect(target)
         converted = convert_inputs(tool.inputs, rules, strict)
-        converted.record.tool = tool.tool
+        converted.record.tool = tool.tool or tool.name
         name = rules.exported_name(tool.name)
         text = description_for(
-            tool.description, title=tool.title, fallback=tool.tool, limit=rules.description_max or 1 << 20
+            tool.description,
+            title=tool.title,
+            fallback=tool.tool or tool.name,
+            limit=rules.description_max or 1 << 20,
         )
         return ExportedTool(
             name, tool, _ENTRIES[target](name, text, converted, tool), converted.record, converted
@@ -220,7 +229,7 @@ class ToolExporter:
 def _unsupported(tool: AgentTool, reason: str) -> Json:
     worst: Grade = "unsupported"
     return {
-        "name": tool.tool,
+        "name": tool.tool or tool.name,
         "alias": None,
         "strict": False,
         "strict_reason": reason,
@@ -332,7 +341,8 @@ def _prompted(name: str, text: str, converted: Converted, tool: AgentTool) -> Js
 
 def _mcp(name: str, text: str, converted: Converted, tool: AgentTool) -> Json:
     del name
-    return mcp_tool(tool, description=text, inputs=converted.schema, outputs=_outputs(tool))
+    inputs = with_header_inputs(converted.schema, tool.header_inputs)
+    return mcp_tool(tool, description=text, inputs=inputs, outputs=_outputs(tool))
 
 
 def _outputs(tool: AgentTool) -> Json | None:

@@ -1,13 +1,12 @@
 """Schemas without the inputs that a toolset sets."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
-from app.calls.presets import pointer_parts
 from app.json_schema.references import resolve
+from app.text import pointer_parts
 
 Schema = dict[str, Any]
-_MAX_REFERENCES: Final = 8
 
 
 def without_inputs(schema: Schema, pointers: Iterable[str]) -> tuple[Schema, list[str]]:
@@ -17,23 +16,28 @@ def without_inputs(schema: Schema, pointers: Iterable[str]) -> tuple[Schema, lis
     An object of which nothing else is required is required no longer, since its presets are added to the
     arguments.
     """
-    result: Schema = _copied(schema, schema)
-    unknown = [one for one in pointers if not _remove(result, pointer_parts(one), root=schema)]
+    result = schema
+    unknown = []
+    for one in pointers:
+        followed: set[str] = set()
+        result = _copied(result, schema, followed)
+        if not _remove(result, pointer_parts(one), root=schema, followed=followed):
+            unknown.append(one)
     return result, unknown
 
 
-def _remove(schema: Schema, path: list[str], *, root: Schema) -> bool:
+def _remove(schema: Schema, path: list[str], *, root: Schema, followed: set[str]) -> bool:
     """Remove an input from a schema that may be changed, but whose members may not; return whether it was
-    there.
+    there. `followed` are the references that were replaced by their targets for the same value.
     """
     name, *rest = path
     found = False
     is_dispensable = not rest
     parts = schema.get("allOf")
     if isinstance(parts, list):
-        copies = [_copied(part, root) for part in parts]
+        copies = [_copied(part, root, followed) for part in parts]
         for part in copies:
-            found = (isinstance(part, dict) and _remove(part, path, root=root)) or found
+            found = (isinstance(part, dict) and _remove(part, path, root=root, followed=followed)) or found
         schema["allOf"] = copies
     properties = schema.get("properties")
     if isinstance(properties, dict) and name in properties:
@@ -42,8 +46,9 @@ def _remove(schema: Schema, path: list[str], *, root: Schema) -> bool:
             del remaining[name]
             found = True
         else:
-            inner = _copied(remaining[name], root)
-            if isinstance(inner, dict) and _remove(inner, rest, root=root):
+            below: set[str] = set()
+            inner = _copied(remaining[name], root, below)
+            if isinstance(inner, dict) and _remove(inner, rest, root=root, followed=below):
                 remaining[name] = inner
                 is_dispensable = not inner.get("required")
                 found = True
@@ -57,15 +62,17 @@ def _remove(schema: Schema, path: list[str], *, root: Schema) -> bool:
     return found
 
 
-def _copied(schema: Any, root: Schema) -> Any:
-    """Return a copy of a schema, with the target of its local reference in place of it."""
+def _copied(schema: Any, root: Schema, followed: set[str]) -> Any:
+    """Return a copy of a schema, with the target of its local reference in place of it.
+
+    A reference that was followed before is left out: all schemas of `allOf` apply to the same value, so that
+    a second occurrence says nothing. Otherwise schemas that include themselves, or another one twice, would
+    grow without bounds.
+    """
     if not isinstance(schema, dict):
         return schema
     copy = dict(schema)
-    for _ in range(_MAX_REFERENCES):
-        reference = copy.get("$ref")
-        if not isinstance(reference, str):
-            break
+    while isinstance(reference := copy.get("$ref"), str):
         try:
             target = resolve(root, reference)
         except LookupError:
@@ -73,5 +80,8 @@ def _copied(schema: Any, root: Schema) -> Any:
         if not isinstance(target, dict):
             break
         del copy["$ref"]
+        if reference in followed:
+            break
+        followed.add(reference)
         copy = {**target, **copy}
     return copy

@@ -34,9 +34,11 @@ class MemberView:
 
     listing: Listing
     by_name: Mapping[str, AgentTool] = field(repr=False)
+    is_restricted: bool
+    """Whether there may be tools that the client does not see."""
 
     @classmethod
-    def of(cls, tools: Iterable[AgentTool]) -> "MemberView":
+    def of(cls, tools: Iterable[AgentTool], *, is_restricted: bool) -> "MemberView":
         """Return the view of members in any order. A tool with another name here has none of its own."""
         listing = Listing.of(tools)
         names: dict[str, AgentTool] = {}
@@ -45,7 +47,7 @@ class MemberView:
                 names.setdefault(tool.alias, tool)
                 names.setdefault(tool.tool, tool)
         names |= {tool.name: tool for tool in listing.tools}
-        return cls(listing, names)
+        return cls(listing, names, is_restricted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ class Members:
         key = (viewer.providers, viewer.tags)
         found = self._views.get(key)
         if found is None:
-            found = self._views[key] = MemberView.of(tool for tool in self.tools if may_see(viewer, tool))
+            found = self._views[key] = MemberView.of(
+                (tool for tool in self.tools if may_see(viewer, tool)), is_restricted=key != (None, None)
+            )
             while len(self._views) > _MAX_CACHED_VIEWS:
                 self._views.popitem(last=False)
         return found
@@ -77,10 +81,20 @@ class Members:
             if canonical in (tool.tool, tool.alias):
                 return not_found(f"{name} is called {tool.name} in the toolset {toolset}.", [tool.name])
         is_hidden = any(canonical in (tool.tool, tool.alias) for tool in self.tools)
-        if name in self.former_names and not is_hidden:
-            return NotFound(f"{name} was removed from the toolset {toolset}: list its tools again.")
+        # Whether a restricted client saw the removed tool is not known any more.
+        if name in self.former_names and not is_hidden and not view.is_restricted:
+            removed = f"{name} was removed from the toolset {toolset}: list its tools again."
+            return NotFound(removed, hint=names_hint(toolset))
         similar = closest(name, (tool.name for tool in view.listing.tools), limit=3)
-        return not_found(f"The toolset {toolset} has no tool {name}.", similar)
+        detail = f"The toolset {toolset} has no tool {name}."
+        return not_found(detail, similar) if similar else NotFound(detail, hint=names_hint(toolset))
+
+
+def names_hint(toolset: str | None) -> str:
+    """Return the hint where all names of a toolset are; "" for the registry, where the error has a hint."""
+    if toolset is None:
+        return ""
+    return f"GET /toolsets/{toolset} has all names that the API key may use there; over MCP, tools/list."
 
 
 def resolve_members(definition: StoredDefinition, snapshot: Snapshot) -> Members:
@@ -159,6 +173,11 @@ def _selections(
 
 
 def _has_words(tool: AgentTool, words: list[str]) -> bool:
+    """Return whether a tool has all of the words.
+
+    They are compared with text that the upstream controls, also its own tags: a search is a convenience,
+    and no limit of access, unlike names, providers and tags of a registrar.
+    """
     text = " ".join((tool.tool, tool.description, *tool.tags)).casefold()
     return all(word in text for word in words)
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import quote
 
 import asyncpg
@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from app.database import asyncpg_dsn
+from app.tool_schemas.dialects import Format
 from tests.harness.canaries import LeakSearch, canary, spellings
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
@@ -182,6 +183,50 @@ def visit_everything(client: Any, seen: Collected) -> list[str]:
     return outcomes
 
 
+def visit_agent_interfaces(client: Any, seen: Collected) -> list[str]:
+    """Reads and calls every tool over MCP, as tool calls of models, and in a toolset, whole and cut."""
+    tools = seen.response(client.get("/tools?limit=200")).json()["items"]
+    providers = sorted({tool["provider"] for tool in tools})
+    made = client.put("/toolsets/every", json={"definition": {"providers": providers}})
+    assert made.json()["tools"] == len(tools), made.text
+    names = [tool["agent_name"] for tool in tools]
+    outcomes = []
+    for address in ("", "/toolsets/every"):
+        for path in ("/utcp", "/utcp?version=0", "/search?q=echo") if address else ():
+            seen.response(client.get(f"{address}{path}"))
+        for file_format in get_args(Format):
+            path = f"{address or '/tools'}/export?format={file_format}"
+            assert seen.response(client.get(path)).status_code == 200
+        seen.response(client.post(f"{address}/mcp", json=_message("tools/list", {})))
+        described = {"names": names[:5], "query": "echo"}
+        for meta, wanted in (("describe_tools", "names"), ("find_tools", "query")):
+            params = {"name": meta, "arguments": {wanted: described[wanted]}}
+            seen.response(client.post(f"{address}/mcp", json=_message("tools/call", params)))
+        for name in names:
+            for arguments in ({}, {"nonsense": 1, "body": [1]}):
+                inner = {"name": name, "arguments": arguments, "fields": ["/detail"]}
+                for params in (
+                    {"name": name, "arguments": arguments},
+                    {"name": "call_tool", "arguments": inner},
+                ):
+                    called = seen.response(client.post(f"{address}/mcp", json=_message("tools/call", params)))
+                    outcomes.append(f"{address} {name} {called.json()['result']['isError']}")
+            seen.response(client.post(f"/tools/{name}/call", json={}, headers={"Prefer": "max-bytes=1"}))
+        calls = [
+            {"id": f"{name}-{at}", "type": "function", "function": {"name": name, "arguments": text}}
+            for name in names
+            for at, text in enumerate(("{}", '{"nonsense": 1}', "{broken"))
+        ]
+        for query in ("?max_bytes=256", "?stream=true"):
+            answered = seen.response(client.post(f"{address}/tool-calls{query}", json={"tool_calls": calls}))
+            assert answered.status_code == 200, answered.text
+    return outcomes
+
+
+def _message(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
 async def _dump(dsn: str) -> bytes:
     connection = await asyncpg.connect(asyncpg_dsn(dsn))
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
@@ -207,6 +252,7 @@ def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstr
     with own.client() as client:
         planted = plant(client, seen, reflecting)
         outcomes = visit_everything(client, seen)
+        called = visit_agent_interfaces(client, seen)
     planted["admin-key"] = own.key
     # The upstream did get them: the tools really ran with the secrets that are searched for.
     wire = reflecting.wire()
@@ -215,6 +261,7 @@ def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstr
     }
     assert {"api-key", "basic-password", "bearer", "client-secret", "static-header", "url-query",
             "inline-auth", "variable", "aws-session", "refresh-token"} <= sent, outcomes  # fmt: skip
+    assert {one.rpartition(" ")[2] for one in called} == {"True", "False"}, called
     seen.parts.append(("the log", own.log.read_bytes()))
     seen.parts.append(("PostgreSQL", asyncio.run(_dump(own.database_url))))
     seen.parts.append(("Redis", dump_redis(own.redis_url)))

@@ -12,7 +12,6 @@ from app.security.principal import Principal
 from app.security.vault import KeyRing
 from app.settings import Settings
 from app.tool_results.budget import Rest
-from app.tool_results.continuations import Source
 from app.uuid7 import uuid7
 from tests.harness.application import Application, run_application
 from tests.stored import clear
@@ -88,7 +87,7 @@ async def parameters(application: Application, admin):
     me = (await admin.get("/me")).json()["id"]
     handle = await application.services.continuations.store(
         Rest("items", b"[1, 2]"),
-        source=Source("shop", ()),
+        tool="shop.listPets",
         principal=Principal(me, "admin", TENANT, frozenset({"admin"})),
     )
     return {

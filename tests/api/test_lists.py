@@ -290,7 +290,7 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
 
 
 @pytest.mark.parametrize(
-    "path", ["/providers", "/tools", "/toolsets", "/keys", "/variables", "/events", "/calls"]
+    "path", ["/providers", "/tools", "/toolsets", "/keys", "/variables", "/events", "/executors", "/calls"]
 )
 @pytest.mark.parametrize("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])
 async def test_text_that_is_no_cursor_is_rejected(admin, path, cursor):
@@ -327,6 +327,8 @@ async def test_scripts_of_allowed_origins_may_read_headers(admin, name):
         ("/tools?provder=x", "#/query/provder", "`provider`"),
         ("/events?objecttype=x", "#/query/objecttype", "`object_type`"),
         ("/calls?order=at", "#/query/order", "`sort`"),
+        ("/executors?provider=x", "#/query/provider", "This parameter is unknown."),
+        ("/executors?search=x", "#/query/search", "`q`"),
         ("/utcp?vesion=1", "#/query/vesion", "`version`"),
         ("/export?x=1", "#/query/x", "This parameter is unknown."),
         ("/tools?limit=1&limit=2", "#/query/limit", "once"),
@@ -386,9 +388,9 @@ def test_every_list_of_the_contract_is_a_page():
             assert len(orders) == 2 * len({one.removeprefix("-") for one in orders})
             assert "Link" in operation["responses"]["200"]["headers"], path
     assert {
-        "/providers", "/tools", "/keys", "/variables", "/providers/{name}/variables", "/events", "/calls",
+        "/providers", "/tools", "/keys", "/variables", "/providers/{name}/variables", "/events", "/calls", "/executors",
     } <= paths.keys()  # fmt: skip
-    for path in ("/providers", "/tools", "/keys"):
+    for path in ("/providers", "/tools", "/keys", "/executors"):
         assert any(one["name"] == "state" for one in paths[path]["parameters"])
     # The best matches, what one provider has of, and a part of one result: all of these are bounded.
     assert unpaged == {

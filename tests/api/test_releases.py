@@ -1,6 +1,7 @@
 """What the gateway of each release stored is served by this one: its rows are loaded, upgraded and used.
 
-The rows are SQL of their release (tests/releases), so that no model of today decides what they look like.
+The rows are SQL of their release (tests/releases), so that no model of today decides what they look like. Those of
+the next release are written anew by this checkout, as its release will.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -16,7 +18,8 @@ import httpx2
 import pytest
 
 from app.database import asyncpg_dsn, migrate, schema_state
-from scripts.release import DATA, revisions
+from scripts.release import DATA, head_revision, revisions
+from scripts.release_data import write_release_data
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.release_upstream import URL, ReleaseUpstream, release_upstream, shop_document
 from tests.harness.servers import Pair
@@ -24,6 +27,8 @@ from tests.harness.servers import Pair
 pytestmark = pytest.mark.slow
 
 Json = dict[str, Any]
+
+NEXT = "next"
 
 # The rows get older with each release; those that a gateway deletes for their age would be missed here.
 RETENTION = {
@@ -60,28 +65,33 @@ class UpgradedRelease:
             return client.post(f"/tools/{tool}/call", json=arguments, headers=headers)
 
 
-async def load(dsn: str, version: str) -> None:
+async def load(dsn: str, folder: Path, revision: str) -> None:
     """Load the rows of a release at its revision, and upgrade to the newest."""
-    await migrate(dsn, revision=revisions()[version])
+    await migrate(dsn, revision=revision)
     connection = await asyncpg.connect(asyncpg_dsn(dsn))
     try:
-        await connection.execute((DATA / version / "data.sql").read_text(encoding="utf-8"))
+        await connection.execute((folder / "data.sql").read_text(encoding="utf-8"))
     finally:
         await connection.close()
     await migrate(dsn)
     assert await schema_state(dsn) == "current"
 
 
-@pytest.fixture(scope="module", params=list(revisions()))
+@pytest.fixture(scope="module", params=[*revisions(), NEXT])
 def upgraded(
     request: pytest.FixtureRequest, servers: Pair, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[UpgradedRelease]:
     version: str = request.param
-    expected = json.loads((DATA / version / "expected.json").read_bytes())
+    if version == NEXT:
+        rows, revision = tmp_path_factory.mktemp("rows"), head_revision()
+        write_release_data(rows, version=version, revision=revision)
+    else:
+        rows, revision = DATA / version, revisions()[version]
+    expected = json.loads((rows / "expected.json").read_bytes())
     dsn = servers.create_database(migrated=False)
     try:
         with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, load(dsn, version)).result()
+            thread.submit(asyncio.run, load(dsn, rows, revision)).result()
         folder = tmp_path_factory.mktemp("release")
         settings = {**RETENTION, "SEALING_KEYS": expected["sealing_keys"], "CALL_LOG_BODIES": "all"}
         with release_upstream() as upstream, serve(servers, folder, database_url=dsn, **settings) as gateway:
@@ -183,3 +193,39 @@ def test_a_pending_change_is_approved_and_a_retained_override_returns(upgraded: 
         upgraded.upstream.document = shop_document(server=moved, operations=("items", "old"))
         assert client.post("/providers/shop/refresh").status_code == 200
     assert upgraded.get("/tools/shop.listOldItems")["enabled"] is False
+
+
+@pytest.fixture
+def toolset(upgraded: UpgradedRelease) -> Json:
+    """What is expected of the toolset of a release; those before toolsets have none, and serve none."""
+    if "toolset" not in upgraded.expected:
+        assert upgraded.get("/toolsets")["items"] == []
+        pytest.skip("This release had no toolsets.")
+    found: Json = upgraded.expected["toolset"]
+    return found
+
+
+def test_a_toolset_has_its_names_and_presets(upgraded: UpgradedRelease, toolset: Json) -> None:
+    stored = upgraded.get(f"/toolsets/{toolset['name']}")
+    assert (stored["title"], stored["problems"]) == (toolset["title"], [])
+    assert [(one["name"], one["tool"]) for one in stored["members"]] == [
+        (toolset["tool"], toolset["canonical_name"])
+    ]
+    path = f"/toolsets/{toolset['name']}/tools"
+    with upgraded.client() as client:
+        called = client.post(f"{path}/{toolset['tool']}/call", json={})
+        assert (called.status_code, called.json()) == (200, toolset["body"])
+        given = client.post(f"{path}/{toolset['tool']}/call", json={toolset["preset"]: "Rome"})
+        assert (given.status_code, given.json()["errors"][0]["pointer"]) == (422, f"/{toolset['preset']}")
+        former = client.post(f"{path}/{toolset['former_name']}/call", json={})
+        assert (former.status_code, former.json()["suggestions"]) == (404, [toolset["tool"]])
+
+
+def test_a_key_limited_to_a_toolset_uses_nothing_else(upgraded: UpgradedRelease, toolset: Json) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    message["params"] = {"name": toolset["tool"], "arguments": {}}
+    with upgraded.client("toolset_key") as client:
+        called = client.post(f"/toolsets/{toolset['name']}/mcp", json=message).json()["result"]
+        assert (called["isError"], called["structuredContent"]) == (False, toolset["body"])
+        assert client.get("/tools").json()["items"] == []
+        assert client.post(f"/tools/{toolset['canonical_name']}/call", json={}).status_code == 404

@@ -22,6 +22,8 @@ from tests.harness.gateway import RunningGateway
 
 MAX_BODY_BYTES = 1 << 20
 """The limit of all request bodies of the gateway that is provoked."""
+MAX_HEAD_BYTES = 64 << 10
+"""The limit of the heads of requests, by default."""
 
 _UNKNOWN = ("unknown", "00000000-0000-7000-8000-000000000000", "AAAAAAAAAAAA")
 _INVALID = ("", "!", "\x01", "x" * 2000)
@@ -143,6 +145,12 @@ def rate_limited(provoker: Provoker, request: ContractRequest) -> None:
         provoker.client.send(request, key=key)
 
 
+def uri_too_long(provoker: Provoker, request: ContractRequest) -> None:
+    """Send a query that leaves no room for the path; httpx2 sends none that is longer than the limit itself."""
+    name = "names"
+    provoker.client.send(replace(request, query={name: "x" * (MAX_HEAD_BYTES - len(name) - 1)}))
+
+
 PROVOCATIONS: dict[int, Provocation] = {
     304: not_modified,
     400: unreadable,
@@ -152,6 +160,7 @@ PROVOCATIONS: dict[int, Provocation] = {
     409: interrupted,
     412: changed_since,
     413: too_large,
+    414: uri_too_long,
     415: unsupported,
     422: invalid,
     429: rate_limited,

@@ -61,16 +61,22 @@ def _restrictions(limit: str, objects: FuzzObjects) -> dict[str, Any]:
 def _mentions_hidden(request: ContractRequest, response: CheckedResponse) -> bool:
     """Return whether a response names a hidden object; what the request itself names does not count."""
     text = response.body.decode(errors="replace") + repr(sorted(response.headers.items()))
-    named = [*request.path.values(), *request.query.values(), *_tools_of_batch(request)]
+    named = [*request.path.values(), *request.query.values(), *_named_by_body(request)]
     for value in sorted(named, key=len, reverse=True):
         text = text.replace(value, "")
     return HIDDEN in text
 
 
-def _tools_of_batch(request: ContractRequest) -> list[str]:
-    if request.operation.id != "updateTools" or request.content is None:
+def _named_by_body(request: ContractRequest) -> list[str]:
+    """Return the tools that the body of a batch or of a command names, and the id of the command."""
+    if request.content is None:
         return []
-    return [operation["tool"] for operation in json.loads(request.content)["operations"]]
+    if request.operation.id == "updateTools":
+        return [operation["tool"] for operation in json.loads(request.content)["operations"]]
+    if request.operation.id == "runCommand":
+        command = json.loads(request.content)
+        return [command["commandName"], command["commandId"]]
+    return []
 
 
 @pytest.mark.parametrize("limit", ["providers", "tags"])

@@ -22,6 +22,11 @@ BODIES: dict[str, Callable[[FuzzObjects], Any]] = {
     "putToolset": lambda objects: {"definition": objects.toolset_definition()},
     "updateKey": lambda objects: {"owner": objects.new_name()},
     "checkProvider": lambda _: {},
+    "runCommand": lambda objects: {
+        "commandId": objects.new_name(),
+        "commandName": objects.tool()["name"],
+        "arguments": {"q": "fuzz"},
+    },
 }
 """The bodies of operations whose example in the contract names objects or servers that exist only there."""
 

@@ -33,6 +33,8 @@ _NOTE = re.compile(
 )
 _PATTERN = re.compile(r"[(;] ?pattern (.+?)(?=; [a-z]+ |\)$)")
 _FORMAT = re.compile(r"[(;] ?format ([a-z0-9-]+)(?=;|\)$)")
+_ANY: tuple[Any, ...] = ("abc", 1, 1.5, True, None, [], ["a", 1], {}, {"a": 1})
+"""Values that a schema without keywords gets."""
 _OBJECTS: tuple[dict[str, Any], ...] = ({"a": 1}, {"b": 1}, {"c": 1}, {})
 _ABOUT_OBJECTS = (
     "if", "then", "else", "dependentRequired", "dependentSchemas", "unevaluatedProperties", "minProperties", "maxProperties",
@@ -87,9 +89,9 @@ class Values:
         return self._typed(schema, depth)
 
     def _typed(self, schema: dict[str, Any], depth: int) -> Any:
-        names = schema.get("type") or (
-            "object" if "properties" in schema else "array" if "items" in schema else "string"
-        )
+        names = schema.get("type") or _implied_type(schema)
+        if not schema.keys() - {"title", "description"}:
+            return self.random.choice(_ANY)
         names = [names] if isinstance(names, str) else names
         if depth > _LEVELS and "null" in names:
             return None
@@ -110,11 +112,11 @@ class Values:
         members = {
             name: self.of(member, depth + 1)
             for name, member in schema.get("properties", {}).items()
-            if name in required or self.random.random() < likely
+            if name in required or (self.random.random() < likely and not _is_read_only(member))
         }
         rest = schema.get("additionalProperties")
-        if isinstance(rest, dict) and depth < _LEVELS and self.random.random() < 0.5:
-            members["another"] = self.of(rest, depth + 1)
+        if rest not in (None, False) and depth < _LEVELS and self.random.random() < 0.5:
+            members["another"] = self.of({} if rest is True else rest, depth + 1)
         return members
 
     def _array(self, schema: dict[str, Any], depth: int) -> list[Any]:
@@ -147,6 +149,20 @@ class Values:
             0, max(0, min(5, int((high - low) // step)))
         )
         return int(value) if name == "integer" else value
+
+
+def _implied_type(schema: dict[str, Any]) -> str:
+    """Return the type that the keywords of a schema are about, which is meant where none is named."""
+    if schema.get("additionalProperties") not in (None, True, False, {}):
+        return "object"
+    if any(schema.get(key) for key in ("properties", "required", "patternProperties")):
+        return "object"
+    return "array" if "items" in schema or "prefixItems" in schema else "string"
+
+
+def _is_read_only(member: Any) -> bool:
+    """Return whether a member is only of responses, so that no call has it."""
+    return isinstance(member, dict) and member.get("readOnly") is True
 
 
 def _read(schema: dict[str, Any]) -> dict[str, Any]:

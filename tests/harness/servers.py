@@ -31,6 +31,10 @@ class Pair:
         template = self._template() if migrated else None
         return self._create(template)
 
+    def copy_database(self, dsn: str) -> str:
+        """Return the DSN of a new copy of a database, to which there must be no connections meanwhile."""
+        return self._create(_name(dsn))
+
     def _template(self) -> str:
         """Return the name of the migrated database; it must have no connections while it is copied."""
         with self._lock:

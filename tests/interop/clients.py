@@ -28,13 +28,20 @@ def run(
 ) -> dict[str, Any]:
     """Return what a client has registered, found and got (client_v1.py); `mode` is `call` or `stream`."""
     query += "&version=0" if client == "0" else ""
-    arguments = [
-        f"{gateway.url}/utcp{query}",
-        gateway.key,
-        json.dumps(calls),
-        json.dumps(variables or {}),
-        mode,
-    ]
+    return run_at(client, f"{gateway.url}/utcp{query}", gateway.key, calls, variables=variables, mode=mode)
+
+
+def run_at(
+    client: str,
+    url: str,
+    token: str,
+    calls: list[tuple[str, dict[str, Any]]],
+    *,
+    variables: dict[str, str] | None = None,
+    mode: str = "call",
+) -> dict[str, Any]:
+    """Return the same of a client that reads the manual at any URL; `token` is sent to read it."""
+    arguments = [url, token, json.dumps(calls), json.dumps(variables or {}), mode]
     if client in _PYTHON:
         environment, script = _PYTHON[client]
         return run_program([str(interpreter(environment)), str(HERE / script), *arguments])

@@ -101,6 +101,21 @@ def install_npm(manifest: Path, folder: Path) -> Path:
     return folder / "node_modules"
 
 
+def install_client_library() -> Path:
+    """Return the interpreter of the environment with our own client library; raise InstallError where pip fails.
+
+    It is that of `make client-python`, and has what packages/python/requirements.txt locks.
+    """
+    ready = FOLDER / "client-python" / ".ready"
+    done = subprocess.run(
+        ["make", "--silent", str(ready.relative_to(FOLDER.parent))],
+        cwd=FOLDER.parent, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise InstallError(f"The client library cannot be installed: {done.stderr[-500:]}")
+    return ready.parent / "bin" / "python"
+
+
 def install_typescript() -> Path:
     """Return the folder with the released TypeScript clients; raise InstallError."""
     return install_npm(TYPESCRIPT / "package.json", FOLDER / "utcp-typescript").parent

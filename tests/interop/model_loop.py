@@ -1,15 +1,18 @@
 """One conversation with tool calls, by the released SDK of a model's provider; run in the environment `model-sdks`.
 
     model_loop.py SDK PROVIDER_URL GATEWAY_URL KEY TOOLS
+    model_loop.py SDK PROVIDER_URL FILE
 
 Asks a question, sends what the model responded to `POST /tool-calls`, appends the messages of the response, and asks
 again, until the model calls no tool. Prints the last text and the formats as one line of JSON. `TOOLS` are the tools
-as `GET /tools/export` returns them for the SDK.
+as `GET /tools/export` returns them for the SDK. In the second form, asks once with each of the lists of tools in a file of JSON,
+and prints an object with the errors that the SDK raised, by the index of the list.
 """
 
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,6 +36,20 @@ class Gateway:
         response.raise_for_status()
         self.formats.append(response.json()["format"])
         return response.json()["messages"]
+
+
+class Responded(Exception):
+    """The provider has accepted the request."""
+
+
+class NoGateway(Gateway):
+    """Ends the conversation at the first response."""
+
+    def __init__(self) -> None:
+        """There is no gateway to connect to."""
+
+    def run(self, body: Any, **parameters: str) -> list[Any]:
+        raise Responded
 
 
 def openai_chat(url: str, gateway: Gateway, tools: list[dict[str, Any]]) -> str:
@@ -197,6 +214,7 @@ SDKS: dict[str, Callable[[str, Gateway, list[dict[str, Any]]], str]] = {
     "openai-responses": openai_responses,
     "anthropic": anthropic,
     "gemini": gemini,
+    "gemini-openapi": gemini,
     "bedrock": bedrock,
     "mistral": mistral,
     "cohere": cohere,
@@ -204,7 +222,23 @@ SDKS: dict[str, Callable[[str, Gateway, list[dict[str, Any]]], str]] = {
     "langchain": langchain,
 }
 
-if __name__ == "__main__":
+
+def rejected(sdk: str, provider_url: str, tools: list[dict[str, Any]]) -> str | None:
+    """Return the error with which a provider rejects a request with these tools; None where it responds."""
+    try:
+        SDKS[sdk](provider_url, NoGateway(), tools)
+    except Responded:
+        return None
+    except Exception as error:  # noqa: BLE001 - each SDK raises errors of its own.
+        return f"{type(error).__name__}: {error}"
+    raise AssertionError(sdk)
+
+
+if __name__ == "__main__" and len(sys.argv) == 4:
+    lists = json.loads(Path(sys.argv[3]).read_text("utf-8"))
+    errors = [rejected(sys.argv[1], sys.argv[2], tools) for tools in lists]
+    print(json.dumps({str(index): error for index, error in enumerate(errors) if error is not None}))
+elif __name__ == "__main__":
     _, sdk, provider_url, gateway_url, key, tools_json = sys.argv
     used = Gateway(gateway_url, key)
     text = SDKS[sdk](provider_url, used, json.loads(tools_json))

@@ -1,7 +1,7 @@
 """Servers with the wire formats of model providers: each question gets the calls of `CALLS`, and their results a text.
 
-They reject what the providers reject: names, the number of tools and schemas without an object; results that are
-missing, repeated, in another order or in another place; and members of the wrong form.
+They reject what the providers reject: tools whose names, schemas or number are not within the documented subset
+(provider_schemas.py); results that are missing, repeated, in another order or in another place; and members of the wrong form.
 """
 
 import json
@@ -11,6 +11,9 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.interop.provider_schemas import PROVIDERS as SUBSETS
+from tests.interop.provider_schemas import Tool, rejection
+
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("interop_searchBooks", {"q": "sea"}),
     ("interop_searchBooks", {"q": "sea"}),
@@ -19,7 +22,6 @@ CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 ERRORS = (False, False, True, True)
 """Which of the results have to be errors."""
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _SIGNATURE = "c2lnbmF0dXJl"
 
 
@@ -33,14 +35,16 @@ def require(condition: object, text: str) -> None:
         raise Rejected(text)
 
 
-def check_tools(tools: list[tuple[str, str, Any]]) -> None:
-    """Check name, description and schema of each tool."""
-    require(0 < len(tools) <= 128, "array_above_max_length")
-    for name, description, schema in tools:
-        require(_NAME.fullmatch(name), f"Invalid 'tools[].function.name': {name}")
-        require(description, "The description is empty.")
-        require(schema["type"] == "object" and "properties" in schema, "The schema is not that of an object.")
-        require(not {"oneOf", "anyOf", "allOf"} & set(schema), "Compositions are not allowed at the top.")
+def check_tools(provider: str, tools: list[tuple[dict[str, Any], str]]) -> None:
+    """Check the tools of a request: each with the name of the member that has its schema."""
+    require(tools, "The list of tools is empty.")
+    for tool, _ in tools:
+        require(tool["description"], "The description is empty.")
+    found = rejection(
+        SUBSETS[provider],
+        [Tool(tool["name"], tool[schema], tool.get("strict") is True) for tool, schema in tools],
+    )
+    require(found is None, found or "")
 
 
 def check_results(found: list[tuple[str, bool]], ids: list[str]) -> str:
@@ -78,13 +82,14 @@ def chat_results(messages: list[dict[str, Any]], *, by: str = "tool_call_id") ->
     return check_results([(one[by], one["content"].startswith("Error: ")) for one in results], names)
 
 
-def openai_chat(body: dict[str, Any]) -> dict[str, Any]:
-    check_tools(
-        [
-            (t["function"]["name"], t["function"]["description"], t["function"]["parameters"])
-            for t in body["tools"]
-        ]
-    )
+def check_functions(provider: str, body: dict[str, Any]) -> None:
+    """Check tools in the form of chat completions."""
+    require(all(tool["type"] == "function" for tool in body["tools"]), "Invalid value of 'tools[].type'.")
+    check_tools(provider, [(tool["function"], "parameters") for tool in body["tools"]])
+
+
+def openai_chat(body: dict[str, Any], provider: str = "openai-chat") -> dict[str, Any]:
+    check_functions(provider, body)
     messages = body["messages"]
     text = chat_results(messages)
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
@@ -101,11 +106,45 @@ def langchain(body: dict[str, Any]) -> dict[str, Any]:
     for one, is_error in zip(body["messages"][2:], ERRORS, strict=False):
         require(not one["content"].startswith("Error: "), "The error is flagged twice.")
         one["content"] = f"Error: {one['content']}" if is_error else one["content"]
-    return openai_chat(body)
+    return openai_chat(body, "langchain")
+
+
+def hosted_mcp(server: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the output of a model that has an MCP server: its text says how the provider would connect."""
+    known = {"type", "server_label", "server_url", "headers", "require_approval"}
+    require(set(server) == known and server["type"] == "mcp", f"Unknown parameter in {sorted(server)}.")
+    text = json.dumps([server["server_url"], server["headers"]["Authorization"]])
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return [{"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": content}]
+
+
+def mcp_connector(body: dict[str, Any]) -> dict[str, Any]:
+    """Respond as the MCP connector of Anthropic, with a text that says how it would connect."""
+    (server,) = body["mcp_servers"]
+    require(set(server) == {"type", "name", "url", "authorization_token"}, "Extra inputs are not permitted")
+    named = [{"type": "mcp_toolset", "mcp_server_name": server["name"]}]
+    require(body["tools"] == named, "MCP server is not referenced by any toolset")
+    text = json.dumps([server["url"], f"Bearer {server['authorization_token']}"])
+    return {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn", "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
+    }  # fmt: skip
+
+
+def openai_response(output: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a response of OpenAI's Responses."""
+    return {
+        "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": output,
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None,
+        "instructions": None, "metadata": {}, "temperature": 1, "top_p": 1,
+    }  # fmt: skip
 
 
 def openai_responses(body: dict[str, Any]) -> dict[str, Any]:
-    check_tools([(t["name"], t["description"], t["parameters"]) for t in body["tools"]])
+    if body["tools"][0]["type"] == "mcp":
+        return openai_response(hosted_mcp(body["tools"][0]))
+    require(all("strict" in tool for tool in body["tools"]), "Missing required parameter: 'tools[].strict'.")
+    check_tools("openai-responses", [(tool, "parameters") for tool in body["tools"]])
     items = body["input"]
     output: list[dict[str, Any]]
     if len(items) == 1:
@@ -127,15 +166,13 @@ def openai_responses(body: dict[str, Any]) -> dict[str, Any]:
         output = [
             {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": content}
         ]
-    return {
-        "id": "resp_1", "object": "response", "created_at": 1, "model": "m", "status": "completed", "output": output,
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None,
-        "instructions": None, "metadata": {}, "temperature": 1, "top_p": 1,
-    }  # fmt: skip
+    return openai_response(output)
 
 
 def anthropic(body: dict[str, Any]) -> dict[str, Any]:
-    check_tools([(t["name"], t["description"], t["input_schema"]) for t in body["tools"]])
+    if "mcp_servers" in body:
+        return mcp_connector(body)
+    check_tools("anthropic", [(tool, "input_schema") for tool in body["tools"]])
     messages = body["messages"]
     content: list[dict[str, Any]]
     if len(messages) == 1:
@@ -160,15 +197,46 @@ def anthropic(body: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_json_names(schema: Any) -> Any:
+    """Return a schema of Gemini with keywords in the form of its JSON: the SDK for Python sends `any_of`, too."""
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        name = re.sub(r"_([a-z])", lambda match: match[1].upper(), key)
+        if name == "properties":
+            found[name] = {member: with_json_names(below) for member, below in value.items()}
+        elif name == "anyOf":
+            found[name] = [with_json_names(below) for below in value]
+        else:
+            found[name] = with_json_names(value) if name == "items" else value
+    return found
+
+
 def gemini(body: dict[str, Any]) -> dict[str, Any]:
     declared = body["tools"][0]["functionDeclarations"]
     # The JSON of protocol buffers may have either name, and the SDK for Python sends this one.
     # A function without parameters has no schema.
-    names = ("parametersJsonSchema", "parameters_json_schema")
-    given = [[t[name] for name in names if name in t] for t in declared]
-    require(all(one != [{}] and len(one) < 2 for one in given), "should be non-empty for OBJECT type")
-    schemas = [one[0] if one else {"type": "object", "properties": {}} for one in given]
-    check_tools([(t["name"], t["description"], schema) for t, schema in zip(declared, schemas, strict=True)])
+    names = ("parametersJsonSchema", "parameters_json_schema", "parameters")
+    given = [[name for name in names if name in tool] for tool in declared]
+    require(all(len(one) < 2 for one in given), "parameters and parametersJsonSchema are exclusive.")
+    require(
+        all(
+            tool[one[0]] not in ({}, {"type": "OBJECT"})
+            for tool, one in zip(declared, given, strict=True)
+            if one
+        ),
+        "parameters.properties: should be non-empty for OBJECT type",
+    )
+    for tool in declared:
+        if "parameters" in tool:
+            tool["parameters"] = with_json_names(tool["parameters"])
+    tools = [
+        (tool, one[0]) if one else ({**tool, "parameters": {"type": "OBJECT"}}, "parameters")
+        for tool, one in zip(declared, given, strict=True)
+    ]
+    is_openapi = any("parameters" in one for one in given)
+    check_tools("gemini-openapi" if is_openapi else "gemini", tools)
     contents = body["contents"]
     parts: list[dict[str, Any]]
     if len(contents) == 1:
@@ -190,7 +258,7 @@ def gemini(body: dict[str, Any]) -> dict[str, Any]:
 
 def bedrock(body: dict[str, Any]) -> dict[str, Any]:
     specs = [t["toolSpec"] for t in body["toolConfig"]["tools"]]
-    check_tools([(t["name"], t["description"], t["inputSchema"]["json"]) for t in specs])
+    check_tools("bedrock", [({**tool, "schema": tool["inputSchema"]["json"]}, "schema") for tool in specs])
     messages = body["messages"]
     content: list[dict[str, Any]]
     if len(messages) == 1:
@@ -216,13 +284,14 @@ def bedrock(body: dict[str, Any]) -> dict[str, Any]:
 def mistral(body: dict[str, Any]) -> dict[str, Any]:
     results = [one for one in body["messages"] if one["role"] == "tool"]
     require([one["name"] for one in results] in ([], [name for name, _ in CALLS]), "Names are missing.")
-    answer = openai_chat(body)
+    answer = openai_chat(body, "mistral")
     answer["choices"][0]["message"].pop("refusal")
     answer["choices"][0].pop("logprobs")
     return answer | {"usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
 
 
 def cohere(body: dict[str, Any]) -> dict[str, Any]:
+    check_functions("cohere", body)
     text = chat_results(body["messages"])
     message: dict[str, Any] = {"role": "assistant"}
     if text is None:
@@ -233,6 +302,7 @@ def cohere(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def ollama(body: dict[str, Any]) -> dict[str, Any]:
+    check_functions("ollama", body)
     text = chat_results(body["messages"], by="tool_name")
     message: dict[str, Any] = {"role": "assistant", "content": text or ""}
     if text is None:
@@ -260,6 +330,29 @@ PROVIDERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 """What responds at each path."""
 
 
+def error_body(provider: str, text: str) -> dict[str, Any]:
+    """Return an error in the form of a provider, by the first segment of its path."""
+    match provider:
+        case "anthropic":
+            return {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
+        case "gemini":
+            return {"error": {"code": 400, "message": text, "status": "INVALID_ARGUMENT"}}
+        case "bedrock" | "cohere":
+            return {"message": text}
+        case "mistral":
+            return {
+                "object": "error",
+                "message": text,
+                "type": "invalid_request_error",
+                "param": None,
+                "code": None,
+            }
+        case "ollama":
+            return {"error": text}
+    code = "invalid_function_parameters" if "Invalid schema" in text else None
+    return {"error": {"message": text, "type": "invalid_request_error", "param": "tools", "code": code}}
+
+
 def providers() -> web.Application:
     """Return the application of all providers."""
 
@@ -270,7 +363,9 @@ def providers() -> web.Application:
         try:
             return web.json_response(provider(await request.json()))
         except (Rejected, KeyError, TypeError) as error:
-            return web.json_response({"error": {"message": repr(error)}, "message": repr(error)}, status=400)
+            text = str(error) if isinstance(error, Rejected) else repr(error)
+            body = error_body(request.path.split("/")[1], text)
+            return web.json_response(body, status=400, headers={"x-amzn-ErrorType": "ValidationException"})
 
     application = web.Application()
     application.router.add_post("/{path:.*}", handle)

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+import httpx2
 import pytest
 from aiohttp import web
 
@@ -32,6 +33,8 @@ PYTHON = {
     "OpenAI Agents SDK": ("openai-agents", "result.final_output"),
     "openai": ("model-sdks", "messages[-1]['content']"),
     "anthropic": ("model-sdks", "response.content[0].text"),
+    "openai, hosted MCP": ("model-sdks", "response.output_text"),
+    "anthropic, MCP connector": ("model-sdks", "response.content[0].text"),
 }
 WEATHER = {
     "utcp_version": "1.0.1",
@@ -114,6 +117,14 @@ def run(command: list[str], **variables: str) -> object:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def listed_tools(address: str, authorization: str) -> list[str]:
+    """Return the names of the tools that an MCP server lists."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Authorization": authorization, "Accept": "application/json, text/event-stream"}
+    response = httpx2.post(address, json=message, headers=headers).raise_for_status()
+    return [tool["name"] for tool in response.json()["result"]["tools"]]
+
+
 def test_each_snippet_of_the_page_is_run_or_of_a_product() -> None:
     assert sorted(snippets()) == sorted([*PYTHON, "Vercel AI SDK", *NOT_RUN])
 
@@ -131,7 +142,11 @@ def test_a_python_snippet_runs_as_it_stands(gateway: RunningGateway, tmp_path: P
             OPENAI_BASE_URL=agents if environment == "openai-agents" else f"{url}/openai", OPENAI_API_KEY="k",
             ANTHROPIC_BASE_URL=f"{url}/anthropic", ANTHROPIC_API_KEY="k", OPENAI_AGENTS_DISABLE_TRACING="1",
         )  # fmt: skip
-    if environment == "model-sdks":
+    if "MCP" in name and environment == "model-sdks":
+        # Where the provider connects to, and with which header.
+        address, authorization = json.loads(str(found))
+        assert TOOL in listed_tools(address, authorization)
+    elif environment == "model-sdks":
         assert found == f"{len(CALLS)} results, {sum(ERRORS)} errors"
     elif environment == "openai-agents":
         assert "title" in str(found)

@@ -1,15 +1,10 @@
 """Every manual that the gateway serves is accepted whole by the models of each released client, whatever is registered.
 
-The registry holds all torture documents of the converter, public documents (300 where the corpus has been downloaded; 40 of
-them under continuous integration), and a provider with a tool of each protocol and of each http_method.
+The registry is that of `filled_registry`.
 """
 
 import json
-import os
-import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,41 +13,16 @@ import httpx2
 import pytest
 
 from app.protocols.registry import PROTOCOLS
-from benchmarks.corpus.download import CorpusUnavailableError, corpus
-from tests.harness.gateway import RunningGateway, serve
-from tests.harness.servers import Pair
 from tests.interop.clients import run_program, run_typescript
 from tests.interop.environments import interpreter
-from tests.unit.openapi.conftest import document
-from tests.unit.openapi.test_torture import CASES as TORTURE
-from tests.unit.openapi.test_torture_cases import CASES as TORTURE_FILES
-from tests.unit.openapi.test_torture_cases import given
+from tests.interop.filled_registry import METHODS, TEMPLATES, FilledRegistry
 
 HERE = Path(__file__).parent
-DOCUMENTS = 40 if os.environ.get("CI") else 300
-# Larger ones take long to register, and consist of more of the same.
-MAX_BYTES = 50_000
-METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS")
-# Each protocol with the members that its template must have.
-TEMPLATES: dict[str, dict[str, Any]] = {
-    "http": {"url": "https://a.example/x/{id}"},
-    "sse": {"url": "https://a.example/events"},
-    "streamable_http": {"url": "https://a.example/lines"},
-    "graphql": {"url": "https://a.example/graphql", "query": "query q { hello }", "operation_name": "q"},
-    "grpc": {"host": "a.example", "port": 443, "service_name": "s.S", "method_name": "M"},
-    "websocket": {"url": "wss://a.example/socket"},
-    "tcp": {"host": "a.example", "port": 7, "message_delimiter": "\x00"},
-    "udp": {"host": "a.example", "port": 7},
-    "cli": {"commands": [{"command": "/bin/echo UTCP_ARG_word_UTCP_END"}]},
-    "text": {"content": "a text"},
-    "file": {"file_path": "/srv/text"},
-    "mcp": {"config": {"mcpServers": {"server": {"transport": "http", "url": "https://a.example/mcp"}}}, "tool_name": "t"},
-    "webrtc": {"signaling_server": "https://a.example/signal", "peer_id": "p"},
-}  # fmt: skip
+OF_CLIENTS = frozenset(name for name, record in PROTOCOLS.items() if not record.is_connected)
 # What the plugins of each client have models for.
 PLUGINS = {
-    "models_v1.py": frozenset(PROTOCOLS) - {"grpc", "webrtc"},
-    "models_v0.py": frozenset(PROTOCOLS),
+    "models_v1.py": OF_CLIENTS - {"grpc", "webrtc"},
+    "models_v0.py": OF_CLIENTS,
     "models.js": frozenset({"http", "sse", "streamable_http", "text", "mcp"}),
 }
 
@@ -66,74 +36,12 @@ class Served:
     tools: int
 
 
-def manual_of(protocol: str, template: dict[str, Any]) -> dict[str, Any]:
-    tool = {
-        "name": protocol, "description": "Costs $5", "inputs": {"type": "object", "properties": {}},
-        "tool_call_template": {"call_template_type": protocol, **template},
-    }  # fmt: skip
-    return {"utcp_version": "1.0.1", "manual_version": "1.0.0", "tools": [tool]}
-
-
-def every_method() -> dict[str, Any]:
-    """Return a document with an operation of each http_method, and a manual with one of each."""
-    operations = {method.lower(): {"responses": {"200": {"description": "ok"}}} for method in METHODS}
-    return document({"/things/{id}": operations})
-
-
-def sources() -> list[tuple[str, dict[str, Any]]]:
-    """Return the sources of all providers, and the names of these."""
-    texts = [json.dumps(document(case.paths, **case.rest)) for case in TORTURE.values()]
-    texts += [given(case).decode("utf-8", "replace") for case in TORTURE_FILES if "coded" not in case]
-    found: list[tuple[str, dict[str, Any]]] = [
-        (f"torture-{index}", {"document": text}) for index, text in enumerate(texts)
-    ]
-    found += [(name, {"manual": manual_of(name, members)}) for name, members in TEMPLATES.items()]
-    found.append(("methods", {"document": every_method()}))
-    tools = [
-        manual_of("http", {"url": "https://a.example/", "http_method": method})["tools"][0] | {"name": method}
-        for method in METHODS
-    ]
-    found.append(("methods-manual", {"manual": {"utcp_version": "1.0.1", "tools": tools}}))
-    try:
-        documents = [path for path in corpus() if path.stat().st_size < MAX_BYTES]
-    except CorpusUnavailableError:
-        documents = []
-    chosen = sorted(random.Random("manuals").sample(documents, min(DOCUMENTS, len(documents))))
-    found += [(f"public-{index}", {"document": path.read_text("utf-8")}) for index, path in enumerate(chosen)]
-    return found
-
-
-@contextmanager
-def filled_gateway(servers: Pair, folder: Path, *, page_size: int = 1_000) -> Iterator[RunningGateway]:
-    """Run a gateway with the filled registry; `page_size` is that of the list of tools of MCP."""
-    with (
-        serve(
-            servers, folder, PROGRAMS="/bin/echo", FILE_FOLDERS="/srv", MCP_PAGE_SIZE=str(page_size)
-        ) as running,
-        running.client() as admin,
-    ):
-
-        def register(registration: tuple[str, dict[str, Any]]) -> int:
-            name, source = registration
-            options: dict[str, Any] = {"allow_empty": True}
-            if "document" in source:
-                options["base_url"] = "https://documents.example/"
-            body = {"name": name, "source": source, "options": options}
-            status: int = admin.post("/providers", json=body).status_code
-            assert status == 201 or (status == 422 and name.startswith("torture")), (name, status)
-            return status
-
-        with ThreadPoolExecutor(4) as threads:
-            statuses = list(threads.map(register, sources()))
-        # Some torture documents are no documents, and are rejected.
-        assert statuses.count(201) > len(statuses) * 0.9
-        yield running
-
-
 @pytest.fixture(scope="module")
-def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+def client(
+    large_registry: FilledRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[httpx2.Client]:
     """An admin of a gateway with the filled registry."""
-    with filled_gateway(servers, tmp_path_factory.mktemp("models")) as running, running.client() as admin:
+    with large_registry.gateway(tmp_path_factory.mktemp("models")) as running, running.client() as admin:
         yield admin
 
 

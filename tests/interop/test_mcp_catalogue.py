@@ -1,6 +1,6 @@
 """Every released client of MCP lists a registry of torture documents, public APIs and odd schemas completely, in pages.
 
-The registry is that of the manuals' test, with one more provider for each schema that makes clients lose the whole list
+The registry is that of `filled_registry`, with one more provider for each schema that makes clients lose the whole list
 of a server that publishes it unchanged.
 """
 
@@ -14,8 +14,7 @@ import httpx2
 import pytest
 
 from tests.harness.gateway import RunningGateway
-from tests.harness.servers import Pair
-from tests.interop.test_manual_models import filled_gateway
+from tests.interop.filled_registry import FilledRegistry
 from tests.interop.test_mcp_clients import CLIENTS, ERAS, inspect, run
 
 PAGE_SIZE = 100
@@ -110,11 +109,13 @@ def all_items(admin: httpx2.Client, path: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def catalogue(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Catalogue]:
+def catalogue(
+    large_registry: FilledRegistry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
     """The gateway with the filled registry."""
     folder = tmp_path_factory.mktemp("catalogue")
     with (
-        filled_gateway(servers, folder, page_size=PAGE_SIZE) as gateway,
+        large_registry.gateway(folder, page_size=PAGE_SIZE) as gateway,
         gateway.client(timeout=120) as admin,
     ):
         register_odd(admin)
@@ -140,6 +141,33 @@ def test_only_tools_beyond_repair_are_not_offered(catalogue: Catalogue) -> None:
 def test_each_client_lists_the_whole_registry(catalogue: Catalogue, client: str) -> None:
     found = run(client, f"{catalogue.gateway.url}/mcp/all", catalogue.gateway.key, [])
     assert sorted(found["tools"]) == catalogue.offered
+
+
+def test_find_tools_finds_what_the_search_finds(catalogue: Catalogue) -> None:
+    """For a sentence of every tenth tool, the same tools in the same order, of which it is mostly one."""
+    with catalogue.gateway.client(timeout=60) as admin:
+        every = all_items(admin, "/tools")
+        agent_names = {tool["name"]: tool["agent_name"] for tool in every}
+        tools = [tool for tool in every if tool["description"]][::10]
+        found = 0
+        for tool in tools:
+            query = " ".join(tool["description"].split()[:12])[:200]
+            hits = (
+                admin.get("/tools/search", params={"q": query, "limit": 20})
+                .raise_for_status()
+                .json()["items"]
+            )
+            expected = [agent_names[hit["name"]] for hit in hits]
+            assert _find(admin, query) == expected, query
+            found += tool["agent_name"] in expected
+    assert found > len(tools) / 2
+
+
+def _find(admin: httpx2.Client, query: str) -> list[str]:
+    params = {"name": "find_tools", "arguments": {"query": query, "limit": 20}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    result = admin.post("/mcp", json=message).raise_for_status().json()["result"]
+    return [tool["name"] for tool in result["structuredContent"]["tools"]]
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -21,6 +21,7 @@ from app.security.masking import Masker
 from app.utcp.call_template import compile_template
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import settings as operator_settings
+from tests.protocols.kits.ubp import COMMANDS
 from tests.protocols.witnesses import WITNESSES, Place, Witness
 
 ATTACK = "x\nFLUSHALL\nSET admin 1"
@@ -41,7 +42,7 @@ def test_every_protocol_has_a_witness() -> None:
 @contextlib.asynccontextmanager
 async def adapters_on_loopback() -> AsyncIterator[Adapters]:
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
-    adapters = Adapters(AdapterContext(engine, engine.network, Masker(), operator_settings()))
+    adapters = Adapters(AdapterContext(engine, engine.network, Masker(), operator_settings(), COMMANDS))
     try:
         yield adapters
     finally:

@@ -31,6 +31,7 @@ from tests.harness.hosts import HOSTS
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import HUGE, Kit, Upstream
+from tests.protocols.kits.ubp import COMMANDS
 
 CANARY = "canary-of-the-contract-4711"
 HOSTILE = [
@@ -38,7 +39,7 @@ HOSTILE = [
     "$(id)", "`id`", "| id", "--help", "-rf", "' OR 1=1 --", '"}, {"x": "', "{{7*7}}", "%0d%0aX: 1", "é\u202e\u0000",
     "a" * 5000, "\u2028", "&x=1", "#", "?", "{word}", "\\x00", "\n",
 ]  # fmt: skip
-WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file"}
+WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file", "ubp"}
 SEVERAL = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.protocol)
 # The protocols with an exchange of their own, before any tool is called.
 CHECKED = pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def masker() -> Masker:
 
 @pytest.fixture
 async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
-    built = Adapters(AdapterContext(engine, engine.network, masker, settings()))
+    built = Adapters(AdapterContext(engine, engine.network, masker, settings(), COMMANDS))
     yield built
     await built.aclose()
 
@@ -71,7 +72,7 @@ async def adapters(engine: Engine, masker: Masker) -> AsyncIterator[Any]:
 async def adapters_without_probation(masker: Masker) -> AsyncIterator[Any]:
     """Adapters that reuse a connection at once, so that calls one after the other leave one open."""
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), probation=0)
-    built = Adapters(AdapterContext(engine, engine.network, masker, settings()))
+    built = Adapters(AdapterContext(engine, engine.network, masker, settings(), COMMANDS))
     yield built
     await built.aclose()
     await engine.aclose()
@@ -311,7 +312,7 @@ async def test_credentials_stand_in_their_places_and_nowhere_else(
 @SEVERAL
 async def test_no_spelling_of_an_inner_address_is_called(kit: Kit, masker: Masker) -> None:
     engine = Engine(Guard())
-    adapter = Adapters(AdapterContext(engine, engine.network, masker, settings()))[kit.protocol]
+    adapter = Adapters(AdapterContext(engine, engine.network, masker, settings(), COMMANDS))[kit.protocol]
     limits = Limits(connect=10, first_byte=10, total=10)
     tried = 0
     for host in HOSTS:
@@ -332,7 +333,7 @@ async def test_no_spelling_of_an_inner_address_is_called(kit: Kit, masker: Maske
     assert tried == 0 or tried >= 100
 
 
-@SEVERAL
+@pytest.mark.parametrize("kit", [kit for kit in KITS if kit.discovers], ids=lambda kit: kit.protocol)
 async def test_discovery_finds_the_tools(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     found = await adapter.discover(call_of(adapter, kit.discovery(upstream)))

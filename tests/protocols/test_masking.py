@@ -34,6 +34,7 @@ from app.telemetry.metrics import Metrics
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream
+from tests.protocols.kits.ubp import COMMANDS
 from tests.protocols.peers.tcp import tcp_server
 from tests.protocols.peers.udp import UdpPeer
 
@@ -49,7 +50,7 @@ ABLE = [kit for kit in KITS if "echo" in kit.cases and kit.protocol not in ("tex
 
 @pytest.fixture
 async def adapters(engine) -> AsyncIterator[Any]:
-    built = Adapters(AdapterContext(engine, engine.network, Masker(), settings()))
+    built = Adapters(AdapterContext(engine, engine.network, Masker(), settings(), COMMANDS))
     yield built
     await built.aclose()
 

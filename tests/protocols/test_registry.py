@@ -129,6 +129,17 @@ OTHER_MEANINGS = {
     ("providers/request_bodies.py", "http"): "documentation: an example of a request",
     ("registration/input_models.py", "http"): "documentation: an example of a request",
     ("registration/input_models.py", "tcp"): "documentation: an example of a request",
+    ("call_log/entries.py", "ubp"): "the interface by which a call came",
+    ("executors/commands.py", "ubp"): "the interface by which a call came",
+    ("executors/command_route.py", "ubp"): "a member of the state of requests",
+    ("executors/websocket.py", "ubp"): "a member of the state of requests",
+    ("executors/websocket.py", "websocket"): "how an executor is connected",
+    ("executors/grpc_server.py", "websocket"): "a type of scopes of ASGI",
+    ("executors/grpc_server.py", "grpc"): "how an executor is connected",
+    ("executors/routes.py", "websocket"): "documentation: an example of a response",
+    ("server/middleware.py", "websocket"): "a type of scopes of ASGI",
+    ("cli/server.py", "ubp"): "a member of the state of requests",
+    ("main.py", "ubp"): "a member of the state of requests",
 }
 
 
@@ -178,9 +189,10 @@ DOORS = {
 }  # fmt: skip
 # The command line is a client of the gateway, the embedded servers are servers. OpenTelemetry's
 # exporter speaks to the operator's own collector, whose address no client chooses. The conversion's processes speak to each
-# other over pairs of sockets.
+# other over pairs of sockets. Executors connect to a server of gRPC, which opens no connections.
 OPEN = (
     "outbound", "cli", "embedded", "telemetry/otlp.py", "openapi/fork_server.py", "openapi/worker_process.py",
+    "executors/grpc_server.py", "executors/grpc_start.py",
 )  # fmt: skip
 # These get connections, addresses and programs from `outbound` and `processes` only.
 LIBRARIES = {

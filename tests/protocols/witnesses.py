@@ -21,9 +21,12 @@ import h11
 import orjson
 from websockets.asyncio.server import ServerConnection
 
+from app.ubp.model import Command, Message
+from app.ubp.values import value_of
 from tests.protocols.kits.base import Template, Upstream
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.streams import FOLDER
+from tests.protocols.kits.ubp import COMMANDS, EXECUTOR, KitExecutor
 from tests.protocols.kits.webrtc import WebrtcKit
 from tests.protocols.mcp_lines import CALLS, rpc_answer
 from tests.protocols.peers.tcp import tcp_server
@@ -518,10 +521,39 @@ class WebrtcWitness(Witness):
             yield
 
 
+class UbpWitness(Witness):
+    """Notes the arguments of each command."""
+
+    protocol = "ubp"
+
+    @contextlib.asynccontextmanager
+    async def serve(self, folder: Path) -> AsyncIterator[None]:
+        witness = self
+
+        class Noting(KitExecutor):
+            def respond(self, message: Message, command: Command) -> None:
+                witness.notes.append((command.command_name, structure(value_of(command.arguments))))
+                super().respond(message, command)
+
+        executor = Noting(Upstream(EXECUTOR))
+        COMMANDS.add(executor.connection)
+        self.places = [
+            Place({"call_template_type": "ubp", "executor": EXECUTOR, "command_name": "echo"}),
+            Place(
+                {"call_template_type": "ubp", "executor": EXECUTOR, "command_name": "echo"},
+                lambda word: {"deep": {"list": [word, {"word": word}]}},
+            ),
+        ]
+        try:
+            yield
+        finally:
+            COMMANDS.remove(executor.connection)
+
+
 WITNESSES: dict[str, type[Witness]] = {
     witness.protocol: witness
     for witness in (
         HttpWitness, SseWitness, StreamableHttpWitness, GraphqlWitness, McpWitness, TextWitness, FileWitness, TcpWitness,
-        UdpWitness, WebsocketWitness, CliWitness, GrpcWitness, WebrtcWitness,
+        UdpWitness, WebsocketWitness, CliWitness, GrpcWitness, WebrtcWitness, UbpWitness,
     )
 }  # fmt: skip

@@ -145,7 +145,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         `no_body` says that the response has no body, whatever its head says (a response to HEAD).
         """
         transport = self._transport
-        if transport is None or not self.usable:
+        if transport is None or self._lost or self._exchange is not None:
             raise RuntimeError("A connection carries one exchange at a time.")
         exchange = self._exchange = Exchange(self, self._loop.create_future(), no_body=no_body)
         self._head_bytes = self._interim = 0
@@ -259,11 +259,13 @@ class Http1Connection(asyncio.BufferedProtocol):
         # llhttp allows whitespace between a field name and its colon, which a proxy must remove (RFC 9112
         # section 5.1).
         headers = CIMultiDict(
-            (
-                name.rstrip().decode("utf-8", "surrogateescape"),
-                value.strip().decode("utf-8", "surrogateescape"),
-            )
-            for name, value in self._headers
+            [
+                (
+                    name.rstrip().decode("utf-8", "surrogateescape"),
+                    value.strip().decode("utf-8", "surrogateescape"),
+                )
+                for name, value in self._headers
+            ]
         )
         if exchange is None:
             return
@@ -386,7 +388,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         if not reusable or transport.get_write_buffer_size():
             self.abort()
             return
-        self.resume()
+        if self._paused:
+            self.resume()
         self._on_free(self)
 
     def _handle_loss(self, exc: BaseException | None) -> None:

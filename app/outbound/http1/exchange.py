@@ -147,7 +147,8 @@ class Exchange:
         """Append a piece of the body, still in its content coding; for the connection."""
         self._pieces.append(piece)
         self.buffered += len(piece)
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end(self, error: FailureReason | None = None) -> None:
         """End the exchange: with its response complete, or with an error."""
@@ -163,7 +164,8 @@ class Exchange:
             self.head.set_exception(
                 ExchangeFailed(error or FailureReason.CLOSED, response_started=self.response_started)
             )
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -9,6 +9,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
@@ -223,8 +224,8 @@ class ConnectionPool:
             connection = kind(
                 loop,
                 self._buffer,
-                on_free=lambda connection: self._handle_free(loop, scope, key, connection),
-                on_lost=lambda connection: self._handle_loss(loop, scope, key, connection),
+                on_free=partial(self._handle_free, loop, scope, key),
+                on_lost=partial(self._handle_loss, loop, scope, key),
             )
             made.append(connection)
             return connection
@@ -322,7 +323,7 @@ class ConnectionPool:
         if origin.trusted_at > now or (connection.had_body and origin.trusted_with_bodies_at > now):
             connection.reusable_from = now + REUSE_DELAY_SECONDS
         scope.idle.append(connection)
-        if not self._wake(origin) and self._open >= self._max_connections:
+        if not (origin.waiting and self._wake(origin)) and self._open >= self._max_connections:
             # A request to another origin may open a connection in place of this one.
             self._wake_another()
         if self._sweeper is None:

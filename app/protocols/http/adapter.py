@@ -158,8 +158,7 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
         if response.unsupported_coding and self._pass_undecodable and call.stream_deadline is None:
             result.headers.append(("Content-Encoding", response.unsupported_coding))
             response.keep_content_coding()
-        length = response.length
-        if response.is_complete or (length is not None and length <= _SMALL_BODY):
+        if response.is_complete or ((length := response.length) is not None and length <= _SMALL_BODY):
             result.body = await response.read(limit)
             if not result.body and method == "OPTIONS" and status != 304:
                 return self._described(response)

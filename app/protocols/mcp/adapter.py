@@ -82,7 +82,8 @@ class McpAdapter(ChecksUpstream):
     async def call(self, call: Call[McpTarget]) -> Result:
         """Call the tool or read the resource and return its value.
 
-        Where the call takes events, reports of progress are events named `progress`. Raise UpstreamRejected
+        Reports of progress go to the call's `on_progress`; where it takes events, they are events named
+        `progress`. Raise UpstreamRejected
         for an error of the server or the tool, and what the session raises.
         """
         target = call.target
@@ -92,7 +93,8 @@ class McpAdapter(ChecksUpstream):
             pending = self._request(sent, lambda session: session.read(uri, sent.attempt))
         else:
             tool = _tool_name(target)
-            on_progress = sent.on_progress if call.stream_deadline is not None else None
+            wants_progress = call.stream_deadline is not None or call.on_progress is not None
+            on_progress = sent.on_progress if wants_progress else None
             pending = self._request(
                 sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
             )

@@ -30,7 +30,15 @@ class McpCall:
         self._changed = asyncio.Event()
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Buffer a report of progress; called by the SDK. Reports above `event_bytes` are dropped."""
+        """Pass a report of progress on, or buffer it where the call takes events; called by the SDK.
+
+        Reports above `event_bytes` are not buffered.
+        """
+        if self.call.on_progress is not None:
+            # It does not wait: this runs in the session's task, which calls may share.
+            self.call.on_progress(progress, total, message)
+        if self.call.stream_deadline is None:
+            return
         report = {"progress": progress, "total": total, "message": message}
         text = orjson.dumps({key: value for key, value in report.items() if value is not None})
         if len(text) <= self.call.limits.event_bytes:

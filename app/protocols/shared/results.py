@@ -14,6 +14,7 @@ from app.protocols.base import Call, Result
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 BYTES: Final = "application/octet-stream"
+_MAX_TEXT: Final = 64 << 10
 
 
 def value_result(value: Any, call: Call[Any], *, status: int = 200) -> Result:
@@ -43,7 +44,8 @@ async def event_result(
 ) -> Result:
     """Return messages as a result: as events where the call takes them, else collected as a JSON list.
 
-    `close` ends the request and must be idempotent. Collecting ends after `max_events` messages; raise
+    `close` ends the request and must be idempotent. Each collected message is progress of the call.
+    Collecting ends after `max_events` messages; raise
     UpstreamTimeout at the call's deadline and ResponseTooLarge above its `response_bytes`.
     """
     if call.stream_deadline is not None:
@@ -54,7 +56,7 @@ async def event_result(
         return result
     try:
         with time_limit(call.deadline):
-            collected = await _collect(events, call.limits.response_bytes, max_events)
+            collected = await _collect(events, call, max_events)
     finally:
         close()
     return Result(status=200, headers=[], media_type=JSON, body=collected)
@@ -87,7 +89,17 @@ def event_value(event: StreamEvent) -> bytes:
     return orjson.dumps(event.data.decode("utf-8", "replace"))
 
 
-async def _collect(events: AsyncGenerator[StreamEvent, None], limit: int, max_events: int | None) -> bytes:
+def event_text(event: StreamEvent) -> str | None:
+    """Return an event as the text of a report of progress; None for bytes, and above 64 KiB."""
+    if event.kind == "bytes" or len(event.data) > _MAX_TEXT:
+        return None
+    return event.data.decode("utf-8", "replace")
+
+
+async def _collect(
+    events: AsyncGenerator[StreamEvent, None], call: Call[Any], max_events: int | None
+) -> bytes:
+    limit, on_progress = call.limits.response_bytes, call.on_progress
     values: list[bytes] = []
     size = 2
     async with contextlib.aclosing(events):
@@ -96,6 +108,8 @@ async def _collect(events: AsyncGenerator[StreamEvent, None], limit: int, max_ev
             size += len(value) + 1
             check_size(size, limit)
             values.append(value)
+            if on_progress is not None:
+                on_progress(len(values), None, event_text(event))
             if max_events is not None and len(values) >= max_events:
                 break
     return b"[" + b",".join(values) + b"]"

@@ -1,7 +1,8 @@
 """HTTP responses in chunks: UTCP's `streamable_http` (0.x: `http_stream`).
 
 Lines of JSON are an event each, JSON is one, everything else comes in pieces of at most `chunk_size` bytes.
-Collected, lines of JSON and JSON become a list, as with the UTCP client; bytes are unchanged.
+Collected, lines of JSON and JSON become a list, as with the UTCP client; bytes are unchanged. The progress of
+a call is the number of its events, or of bytes of any other response.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
 from app.outbound.framing import JSON_LINES_MEDIA_TYPES, is_json, parse_events
 from app.outbound.response import OutboundResponse
-from app.protocols.base import Call, Discovered, Result
+from app.protocols.base import Call, Discovered, ProgressListener, Result
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.results import event_result
 from app.protocols.streamable_http.template import StreamableHttpTemplate
@@ -114,6 +115,8 @@ class StreamableHttpAdapter(HttpBasedAdapter):
         if call.stream_deadline is None and (media in JSON_LINES_MEDIA_TYPES or is_json(media)):
             events = parse_events(pieces, media_type, max_bytes=limits.response_bytes)
             return await event_result(events, call, close=response.close)
+        if call.on_progress is not None:
+            pieces = _counted(pieces, call.on_progress, _length(response))
         result = Result(status=200, headers=[], media_type=media_type, body=None, stream=pieces)
         result.close_with(response.close)
         if call.stream_deadline is not None:
@@ -131,3 +134,22 @@ async def _chunks(pieces: AsyncIterator[bytes], size: int) -> AsyncIterator[byte
     async for piece in pieces:
         for start in range(0, len(piece), size):
             yield piece[start : start + size]
+
+
+def _length(response: OutboundResponse) -> int | None:
+    """Return the bytes of the body; None where they are not known before its end."""
+    length = response.headers.get("Content-Length", "")
+    if "Content-Encoding" in response.headers or not (length.isdecimal() and len(length) < 16):
+        return None
+    return int(length)
+
+
+async def _counted(
+    pieces: AsyncIterator[bytes], on_progress: ProgressListener, total: int | None
+) -> AsyncIterator[bytes]:
+    """Yield the pieces, and report how many bytes have arrived."""
+    size = 0
+    async for piece in pieces:
+        size += len(piece)
+        on_progress(size, total, None)
+        yield piece

@@ -9,6 +9,7 @@ from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import run_application
 from tests.harness.beside import web_server
+from tests.harness.issuer import run_issuer
 
 
 class Upstream:
@@ -37,7 +38,13 @@ async def upstream():
 
 
 @pytest.fixture(scope="module")
-async def gateway_app(servers):
+async def issuer():
+    async with run_issuer() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+async def gateway_app(servers, issuer):
     dsn = await asyncio.to_thread(servers.create_database)
     settings = Settings(
         _env_file=None,
@@ -45,6 +52,9 @@ async def gateway_app(servers):
         redis_url=servers.redis_url,
         sealing_keys=KeyRing.generate("test"),
         allow_networks=("127.0.0.0/8", "::1/128"),
+        oauth_issuer=issuer.url,
+        oauth_resources="gateway",
+        oauth_providers_claim="apis",
         log_level="error",
     )
     async with run_application(settings) as running:

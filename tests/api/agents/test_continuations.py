@@ -24,17 +24,17 @@ READERS = {
 reader = pytest.mark.parametrize("reader", READERS)
 
 
-async def handle_of(client):
-    response = await meta_tool("call_read_tool", {"name": "mine_listStars"}).send(client, "")
+async def handle_of(client, address=""):
+    response = await meta_tool("call_read_tool", {"name": "mine_listStars"}).send(client, address)
     assert response.status_code == 200, response.text
     result = response.json()["result"]
     assert not result["isError"]
     return HANDLE.search(result["content"][0]["text"])[0]
 
 
-async def rest_of(client, handle, reader):
+async def rest_of(client, handle, reader, address=""):
     """Return the status and the body of the response, without the handle and without ids."""
-    response = await READERS[reader](handle).send(client, "")
+    response = await READERS[reader](handle).send(client, address)
     text = response.text.replace(handle, "HANDLE")
     return response.status_code, re.sub(r"[0-9a-f-]{36}", "ID", text)
 
@@ -82,6 +82,51 @@ async def test_a_key_that_may_no_longer_use_the_tool_does_not_read_its_rest(gate
     changed = await world.patch(f"/keys/{made['id']}", json={"providers": ["hidden"]})
     assert changed.status_code == 200, changed.text
     assert await rest_of(client, handle, reader) == await rest_of(client, UNKNOWN, reader)
+
+
+@pytest.mark.parametrize(
+    "after", [["mixed"], ["view"], []], ids=["another-with-it", "another-without-it", "none"]
+)
+@reader
+async def test_a_key_that_is_moved_between_toolsets_reads_what_it_sees_there(
+    gateway_app, world, reader, after
+):
+    definition = {"definition": {"tools": ["mine.listStars"]}}
+    stored = await world.put("/toolsets/stars", json=definition)
+    assert stored.status_code in (200, 201), stored.text
+    body = {"name": "k", "scopes": ["tools:read", "tools:call"], "toolsets": ["stars"]}
+    made = (await world.post("/keys", json=body)).json()
+    client = await gateway_app.client("tools:read", "tools:call")
+    client.headers["authorization"] = f"Bearer {made['key']}"
+    handle = await handle_of(client, "/toolsets/stars")
+    # The address of the registry, where the key uses no tool, and that of the toolset.
+    own = "/toolsets/stars" if reader != "rest" else ""
+    assert "star 1" in (await rest_of(client, handle, reader, own))[1]
+    changed = await world.patch(f"/keys/{made['id']}", json={"toolsets": after})
+    assert changed.status_code == 200, changed.text
+    address = f"/toolsets/{after[0]}" if after and reader != "rest" else ""
+    found = await rest_of(client, handle, reader, address)
+    if after == ["mixed"]:
+        assert "star 1" in found[1]
+    else:
+        assert found == await rest_of(client, UNKNOWN, reader, address)
+        assert "star" not in found[1].replace("/toolsets/stars", "")
+
+
+@reader
+async def test_a_tool_that_is_taken_out_of_the_toolset_is_no_longer_read(gateway_app, world, reader):
+    definition = {"definition": {"tools": ["mine.listStars"]}}
+    stored = await world.put("/toolsets/stars", json=definition)
+    assert stored.status_code in (200, 201), stored.text
+    body = {"name": "k", "scopes": ["tools:read", "tools:call"], "toolsets": ["stars"]}
+    made = (await world.post("/keys", json=body)).json()
+    client = await gateway_app.client("tools:read", "tools:call")
+    client.headers["authorization"] = f"Bearer {made['key']}"
+    handle = await handle_of(client, "/toolsets/stars")
+    definition = {"definition": {"tools": ["mine.listPlanets"]}}
+    assert (await world.put("/toolsets/stars", json=definition)).status_code == 200
+    address = "/toolsets/stars" if reader != "rest" else ""
+    assert await rest_of(client, handle, reader, address) == await rest_of(client, UNKNOWN, reader, address)
 
 
 @reader

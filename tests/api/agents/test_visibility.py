@@ -1,4 +1,4 @@
-"""The visibility matrix: every interface for agents x each kind of key x each address.
+"""The visibility matrix: every interface for agents x each kind of key, and an access token, x each address.
 
 A tool that a key may not use at an address is unknown there: the response is that for a name which nobody has,
 but for the name. Lists, searches, exports and manuals do not contain it. No call reaches the upstream.
@@ -35,11 +35,15 @@ KEYS = {
     "all": {},
 }
 """The limits of keys, by kind."""
+TOKEN_CLAIMS = {"apis": ["mine"]}
+"""The claims that limit the access token, the principal of the kind `token`."""
 
 REGISTRY, VIEW, MIXED, FOREIGN = "", "/toolsets/view", "/toolsets/mixed", "/toolsets/foreign"
 CASES = [
     ("provider", REGISTRY, "hidden.qqqqqw"),
     ("tag", REGISTRY, "hidden.vvvvvk"),
+    ("token", REGISTRY, "hidden.qqqqqw"),
+    ("token", MIXED, "hidden.qqqqqw"),
     ("provider", MIXED, "hidden.qqqqqw"),
     ("tag", MIXED, "hidden.vvvvvk"),
     # A member for nobody, though the key sees it in the registry.
@@ -97,8 +101,13 @@ SHOWN_CASES = [
 
 
 @pytest.fixture(scope="module")
-async def clients(gateway_app, world):
-    return {kind: await client_of(gateway_app, world, **limits) for kind, limits in KEYS.items()}
+async def clients(gateway_app, world, issuer):
+    found = {kind: await client_of(gateway_app, world, **limits) for kind, limits in KEYS.items()}
+    found["token"] = await gateway_app.client()
+    audience = gateway_app.services.settings.base_url
+    token = issuer.token(aud=audience, exp=4_000_000_000, **TOKEN_CLAIMS)
+    found["token"].headers["authorization"] = f"Bearer {token}"
+    return found
 
 
 async def client_of(gateway_app, world, **limits):
@@ -153,14 +162,20 @@ async def test_a_tool_that_a_key_may_not_use_is_not_shown(key, address, tool, ro
 
 
 @pytest.mark.parametrize(
-    "row", [pytest.param(name, id=name) for name in NAMED if named_rows(REGISTRY).count(name)]
+    "row",
+    [
+        pytest.param(name, id=name)
+        for name in named_rows(REGISTRY)
+        if name in NAMED or name.startswith("ubp-")
+    ],
 )
 async def test_a_tool_that_a_key_may_use_is_found_by_the_same_request(row, clients, upstream):
     """The requests of the matrix are right: with the right key, they find the tool."""
     before = len(upstream.paths)
-    response = await NAMED[row]("mine_listPlanets").send(clients["provider"], REGISTRY)
+    response = await (NAMED | REGISTRY_NAMED)[row]("mine_listPlanets").send(clients["provider"], REGISTRY)
     assert response.status_code == 200, response.text
     assert "listPlanets" in response.text
+    assert "NOT_FOUND" not in response.text
     is_call = "call" in row
     assert (len(upstream.paths) > before) == is_call
 
@@ -236,13 +251,16 @@ async def test_a_key_without_the_scope_gets_nothing(missing, address, gateway_ap
 
 
 def _is_error(response):
-    return "insufficient_scope" in response.headers.get("www-authenticate", "")
+    if "insufficient_scope" in response.headers.get("www-authenticate", ""):
+        return True
+    return response.url.path == "/ubp/commands" and response.json()["status"] == "PERMISSION_DENIED"
 
 
 OUTSIDE = {
     "/approvals", "/approvals/{}", "/approvals/{}/approve", "/approvals/{}/reject", "/approvals/{}/result",
     "/providers/{}/utcp", "/toolsets", "/toolsets/{}", "/continuations/{}",
 }  # fmt: skip
+OUTSIDE |= {"/ubp"}  # A WebSocket: its commands are those of /ubp/commands, see tests/api/executors.
 """Paths that need tools:read or tools:call, and name no tool: other tests cover what they show."""
 
 

@@ -49,6 +49,12 @@ def mcp(method: str, *, modern: bool = True, path: str = "/mcp", **params: Any) 
     return Call(path, "POST", body=body, headers=headers)
 
 
+def ubp(name: str, arguments: dict[str, Any] | None = None) -> Call:
+    """A command of UBP."""
+    body = {"commandId": "c1", "commandName": name, "arguments": arguments or {}}
+    return Call("/ubp/commands", "POST", body=body)
+
+
 def meta_tool(name: str, arguments: dict[str, Any], *, modern: bool = True) -> Call:
     """A call of a meta-tool."""
     return mcp("tools/call", modern=modern, name=name, arguments=arguments)
@@ -79,6 +85,11 @@ REGISTRY_NAMED: dict[str, Callable[[str], Call]] = {
     "get": lambda name: Call("/tools/{name}", url=f"/tools/{name}"),
     "list-q": lambda name: Call("/tools", url=f"/tools?q={name}"),
     "registry-search": lambda name: Call("/tools/search", url=f"/tools/search?q={name}&q=x"),
+    "ubp-call": ubp,
+    "ubp-declared": lambda name: ubp(
+        "agent.register_tools", {"tools": [{"name": name, "description": "x", "parameters": []}]}
+    ),
+    "ubp-list-q": lambda name: ubp("agent.list_tools", {"q": name}),
 }
 """Requests that only the registry has. `search` of a toolset is `/tools/search` there."""
 
@@ -105,6 +116,7 @@ REGISTRY_SHOWN: dict[str, Call] = {
     "registry-search": Call("/tools/search", url="/tools/search?q=alpha&q=hidden"),
     "registry-search-as-export": Call("/tools/search", url="/tools/search?q=tool&format=anthropic"),
     "utcp-direct": Call("/utcp", url="/utcp?mode=direct"),
+    "ubp-list": ubp("agent.list_tools", {"q": "tool", "limit": 50}),
     "mcp-all": mcp("tools/list", path="/mcp/all"),
     "mcp-search": mcp("tools/list", path="/mcp/search"),
 }

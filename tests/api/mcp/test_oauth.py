@@ -1,30 +1,31 @@
 """Access tokens of a real issuer: a server that publishes its keys, whose tokens are signed here."""
 
 import hmac
+import re
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
 import httpx2
 import pytest
-from aiohttp import web
-from joserfc import jwt
-from joserfc.jwk import ECKey, RSAKey
+from joserfc.jwk import RSAKey
+from pydantic import ValidationError
 from sqlalchemy import text as text_of_sql
 
+from app.security.keys import KEY_ID_PATTERN, mint
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import Application, run_application
+from tests.harness.issuer import FIRST, SECOND, Issuer, run_issuer
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 from tests.harness.upstream import upstream
 from tests.stored import store_provider, store_tool
 
-FIRST = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
-SECOND = ECKey.generate_key("P-256", {"kid": "second", "use": "sig"})
 FOREIGN = RSAKey.generate_key(2048, {"kid": "first"})
 RING = KeyRing.generate("test")
 TABLES = """
@@ -33,38 +34,10 @@ SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NO
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
-class Issuer:
-    """An authorisation server: `keys` are those that it publishes, `requests` the paths that were read."""
-
-    def __init__(self) -> None:
-        self.keys = [FIRST]
-        self.requests: list[str] = []
-        self.is_down = False
-        self.url = ""
-
-    async def respond(self, request: web.Request) -> web.Response:
-        self.requests.append(request.path)
-        if self.is_down:
-            return web.Response(status=503)
-        if request.path == "/.well-known/oauth-authorization-server":
-            return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys"})
-        if request.path == "/keys":
-            return web.json_response({"keys": [key.as_dict(private=False) for key in self.keys]})
-        return web.Response(status=404)
-
-
 @pytest.fixture
 async def issuer() -> AsyncIterator[Issuer]:
-    found = Issuer()
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", found.respond)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    found.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield found
-    await runner.cleanup()
+    async with run_issuer() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +59,7 @@ async def gateway_of(
         allow_networks="127.0.0.0/8",
         public_base_url="http://gateway.example",
         allowed_hosts="*",
-        oauth_issuer=issuer.url,
-        log_level="error",
-        **more,
+        **{"oauth_issuer": issuer.url, "log_level": "error", **more},
     )
     async with run_application(settings) as running:
         yield running
@@ -100,18 +71,9 @@ async def application(issuer: Issuer, own_database_url: str, redis_url: str) -> 
         yield running
 
 
-def token(issuer: Issuer, key=FIRST, algorithm="RS256", header=None, **changes) -> str:
+def token(issuer: Issuer, **changes) -> str:
     """Return an access token for /mcp with changed claims; a claim that is None is left out."""
-    claims = {
-        "iss": issuer.url,
-        "sub": "user-7",
-        "aud": "http://gateway.example/mcp",
-        "exp": int(time.time()) + 600,
-        "scope": "tools:read tools:call",
-    }
-    claims = {name: value for name, value in (claims | changes).items() if value is not None}
-    head = {"alg": algorithm, "typ": "at+jwt", "kid": key.kid} | (header or {})
-    return jwt.encode(head, claims, key, algorithms=[algorithm])
+    return issuer.token(**{"aud": "http://gateway.example/mcp", **changes})
 
 
 def encoded(part: bytes) -> str:
@@ -203,6 +165,35 @@ async def test_keys_of_the_issuer_may_change(application, issuer, own_database_u
     assert changed.status_code == 200, changed.text
     # The issuer withdrew the first key: what is signed by it is not accepted any more.
     assert (await request(application, token(issuer, sub="user-8"))).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "new"},
+        {"kty": "EC", "crv": "P-256", "x": "AA", "y": "AA"},
+        {"kty": "OKP", "crv": "Ed25519", "x": 1},
+        {"kty": "RSA", "kid": "new"},
+        {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA"},
+        "text",
+    ],
+)
+async def test_a_key_that_cannot_be_used_does_not_lock_out_the_others(application, issuer, other):
+    issuer.others = [other]
+    assert (await request(application, token(issuer))).status_code == 200
+
+
+async def test_a_key_of_the_token_itself_verifies_nothing(application, issuer):
+    mine = FOREIGN.as_dict(private=False)
+    for header in (
+        {"jwk": mine},
+        {"jku": f"{issuer.url}/mine"},
+        {"x5u": f"{issuer.url}/mine"},
+        {"kid": "../keys"},
+    ):
+        response = await request(application, token(issuer, key=FOREIGN, header=header))
+        assert response.status_code == 401, response.text
+    assert not any("mine" in path for path in issuer.requests)
 
 
 async def test_unknown_ids_of_keys_do_not_become_requests_to_the_issuer(application, issuer):
@@ -390,3 +381,217 @@ async def test_a_challenge_has_no_text_of_the_path_as_it_is(application, name):
     assert response.status_code == 401
     assert "x-injected" not in response.headers
     assert f"/toolsets/{name.replace(':', '%3A')}/mcp" in response.headers["www-authenticate"]
+
+
+GATEWAY = "http://gateway.example"
+
+
+@asynccontextmanager
+async def client_of(application: Application, text: str) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client that sends a token."""
+    async with httpx2.AsyncClient(
+        base_url=application.url,
+        trust_env=False,
+        verify=WITHOUT_CERTIFICATES,
+        headers={"Authorization": f"Bearer {text}"},
+    ) as client:
+        yield client
+
+
+async def store_approved_tool(application: Application, name: str, url: str) -> None:
+    """Store a provider with the tool `lend`, which POSTs to `url` and requires approval."""
+    services = application.services
+    provider = await store_provider(services.database, name)
+    template = {"call_template_type": "http", "http_method": "POST", "url": url}
+    await store_tool(
+        services.database, provider, "lend", call_template=template, override={"requires_approval": True}
+    )
+    await services.feed.catch_up()
+
+
+async def test_a_call_by_a_token_waits_is_made_and_read_by_the_same_principal_only(application, issuer):
+    approver = await application.client("approvals:decide")
+    own = {"aud": GATEWAY, "client_id": "desk"}
+    with upstream() as site:
+        await store_approved_tool(application, "lending", f"{site.url}/echo")
+        waiting = await call(application, token(issuer, client_id="desk"), "lending_lend")
+        assert waiting["isError"] is True
+        [shown] = (await approver.get("/approvals", params={"provider": "lending"})).json()["items"]
+        path = f"/approvals/{shown['id']}"
+        assert path in waiting["content"][0]["text"]
+        assert shown["requester"] == {"issuer": issuer.url, "subject": "user-7", "client": "desk"}
+        assert site.requests == []
+        async with client_of(application, token(issuer, **own)) as agent:
+            assert (await agent.get(path)).json()["state"] == "pending"
+            approved = await approver.post(f"{path}/approve")
+            assert approved.json()["state"] == "executed", approved.text
+            assert len(site.requests) == 1
+            result = await agent.get(f"{path}/result")
+            assert (result.status_code, result.json()["upstream_status"]) == (200, 200)
+        others = (
+            {"sub": "user-8"},
+            {"client_id": "other"},
+            {"client_id": None},
+            {"client_id": None, "azp": "other"},
+        )
+        for changes in others:
+            async with client_of(application, token(issuer, **{**own, **changes})) as other:
+                assert (await other.get(path)).status_code == 404
+                assert (await other.get(f"{path}/result")).status_code == 404
+                assert (await other.get("/approvals")).json()["items"] == []
+        assert (await (await application.client("tools:call")).get(f"{path}/result")).status_code == 404
+    await application.services.call_log.flush()
+    reader = await application.client("calls:read")
+    found = (await reader.get("/calls", params={"provider": "lending"})).json()["items"]
+    assert sorted(one["outcome"] for one in found) == ["approval-pending", "ok"]
+    assert len({one["key_id"] for one in found}) == 1
+
+
+async def test_an_approved_call_has_the_restrictions_of_the_token(issuer, own_database_url, redis_url):
+    with upstream() as site:
+        settings = {"oauth_providers_claim": "apis", "oauth_toolsets_claim": "sets"}
+        async with gateway_of(issuer, own_database_url, redis_url, **settings) as application:
+            await store_approved_tool(application, "restricted", f"{site.url}/echo")
+            admin = await application.client("admin")
+            body = {"definition": {"tools": ["restricted.lend"]}}
+            assert (await admin.put("/toolsets/lend", json=body)).status_code == 201
+            text = token(issuer, aud=f"{GATEWAY}/toolsets/lend/mcp", sets=["lend"], apis=["restricted"])
+            params = {"name": "restricted_lend", "arguments": {}}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            async with client_of(application, text) as agent:
+                for _ in range(2):
+                    asked = await agent.post("/toolsets/lend/mcp", json=message)
+                    assert "needs the approval" in asked.text
+            listed = await admin.get("/approvals", params={"provider": "restricted"})
+            second, first = (f"/approvals/{one['id']}" for one in listed.json()["items"])
+            assert (await admin.post(f"{first}/approve")).json()["state"] == "executed"
+            # The tool is taken out of the toolset: the second call is not made.
+            body = {"definition": {"providers": ["lending"]}}
+            assert (await admin.put("/toolsets/lend", json=body)).status_code == 200
+            outdated = await admin.post(f"{second}/approve")
+            assert outdated.status_code == 409
+            assert "no longer in the toolset lend" in outdated.json()["detail"]
+        assert len(site.requests) == 1
+
+
+async def test_an_approved_call_is_not_made_once_its_issuer_is_not_accepted(
+    issuer, own_database_url, redis_url
+):
+    with upstream() as site:
+        async with gateway_of(issuer, own_database_url, redis_url) as application:
+            await store_approved_tool(application, "left", f"{site.url}/echo")
+            await call(application, token(issuer), "left_lend")
+        async with gateway_of(
+            issuer, own_database_url, redis_url, oauth_issuer="https://other.example"
+        ) as application:
+            admin = await application.client("admin")
+            [shown] = (await admin.get("/approvals", params={"provider": "left"})).json()["items"]
+            outdated = await admin.post(f"/approvals/{shown['id']}/approve")
+            assert outdated.status_code == 409
+            assert "not accepted any more" in outdated.json()["detail"]
+        assert site.requests == []
+
+
+async def test_waiting_calls_of_a_token_are_bounded(issuer, own_database_url, redis_url):
+    async with gateway_of(issuer, own_database_url, redis_url, approval_pending_max=2) as application:
+        await store_approved_tool(application, "bounded", "http://127.0.0.1:9/echo")
+        for number in range(3):
+            text = token(issuer, sub="bounded", jti=str(number))
+            result = await call(application, text, "bounded_lend")
+            waits = "needs the approval" in result["content"][0]["text"]
+            assert waits == (number < 2), result
+        other = await call(application, token(issuer, sub="another"), "bounded_lend")
+        assert "needs the approval" in other["content"][0]["text"]
+
+
+async def test_me_says_what_the_token_is(issuer, own_database_url, redis_url):
+    settings = {"oauth_providers_claim": "apis", "key_rate_limit": "5/60"}
+    async with gateway_of(issuer, own_database_url, redis_url, **settings) as application:
+        now = int(time.time())
+        claims = {"aud": GATEWAY, "apis": ["shop"], "azp": "desk", "iat": now - 60, "exp": now + 60}
+        text = token(issuer, scope="tools:read", **claims)
+        async with client_of(application, text) as client:
+            response = await client.get("/me")
+        assert response.status_code == 200, response.text
+        me = response.json()
+        principal = me["access_token"].pop("principal")
+        assert me["access_token"] == {"issuer": issuer.url, "subject": "user-7", "client": "desk"}
+        assert principal.startswith("oauth:")
+        assert re.fullmatch(KEY_ID_PATTERN, me["id"])
+        assert (me["state"], me["rotated_from"], me["warnings"]) == ("active", None, [])
+        assert (me["scopes"], me["providers"], me["is_admin"]) == (["tools:read"], ["shop"], False)
+        assert [one["name"] for one in me["scope_descriptions"]] == ["tools:read"]
+        assert me["rate_limit_usage"]["remaining"] == 5
+        times = [datetime.fromisoformat(me[name]).timestamp() for name in ("created_at", "expires_at")]
+        assert times == [now - 60, now + 60]
+        for part in (text, *text.split(".")[1:]):
+            assert part not in response.text
+        key = await application.client("tools:read")
+        assert (await key.get("/me")).json()["access_token"] is None
+
+
+async def test_clients_of_one_subject_share_its_rate_limit(issuer, own_database_url, redis_url):
+    with upstream() as site:
+        async with gateway_of(issuer, own_database_url, redis_url, key_rate_limit="1/60") as application:
+            await store_tool_of(application, "shared", f"{site.url}/echo")
+            errors = [
+                (await call(application, token(issuer, sub="both", client_id=name), "shared_find"))["isError"]
+                for name in ("one", "two")
+            ]
+        assert errors == [False, True]
+
+
+async def test_invalid_tokens_are_limited_per_address_as_invalid_keys_are(
+    issuer, own_database_url, redis_url
+):
+    async with gateway_of(
+        issuer, own_database_url, redis_url, key_failure_rate_limit="3/3600"
+    ) as application:
+        invalid = [token(issuer, key=FOREIGN, jti=str(number)) for number in range(2)]
+        for text in (*invalid, mint().text.reveal()):
+            response = await request(application, text)
+            assert response.status_code == 401
+            assert "retry-after" not in response.headers
+        beyond = await request(application, invalid[1])
+        assert beyond.status_code == 401
+        assert "too many invalid ones" in beyond.json()["detail"]
+        assert int(beyond.headers["retry-after"]) > 0
+        unknown = await request(application, mint().text.reveal())
+        assert "too many invalid keys" in unknown.json()["detail"]
+        # Valid ones of the same address are served, and an expired one is told that it has expired.
+        assert (await request(application, token(issuer))).status_code == 200
+        expired = await request(application, token(issuer, exp=1_000_000))
+        assert "expired" in expired.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("url", "is_accepted"),
+    [
+        ("https://login.example", True),
+        ("https://login.example/tenant", True),
+        ("http://127.0.0.1:8080", True),
+        ("http://[::1]:8080/realm", True),
+        ("http://localhost:8080", True),
+        ("http://login.example", False),
+        ("http://10.0.0.7", False),
+        ("http://127.0.0.1.example", False),
+        ("https://", False),
+        ("https://user:pass@login.example", False),
+        ("https://login.example?x=1", False),
+        ("ftp://login.example", False),
+    ],
+)
+@pytest.mark.parametrize("name", ["oauth_issuer", "oauth_jwks_url"])
+def test_issuers_are_https_except_for_loopback(name, url, is_accepted):
+    if is_accepted:
+        assert getattr(Settings(_env_file=None, **{name: url}), name) == url
+    else:
+        with pytest.raises(ValidationError, match=name):
+            Settings(_env_file=None, **{name: url})
+
+
+async def test_the_metadata_of_an_issuer_cannot_move_its_keys_off_https(issuer, application):
+    issuer.keys_url = "http://keys.example/keys"
+    response = await request(application, token(issuer))
+    assert response.status_code == 503
+    assert "/keys" not in issuer.requests

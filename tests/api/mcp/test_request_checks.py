@@ -334,13 +334,41 @@ async def test_the_checks_are_the_same_where_a_middleware_disables_the_fast_rout
         denied = await client.modern("tools/list", headers={"Origin": "https://evil.example"})
         assert denied.status_code == 403
         assert (await client.http.get("/mcp")).status_code == 405
-        preflight = await client.http.options(
-            "/mcp",
-            headers={
-                "Origin": "https://app.example",
-                "Access-Control-Request-Method": "POST",
-                "Access-Control-Request-Headers": "authorization, content-type, mcp-protocol-version,"
-                " mcp-method, mcp-name, mcp-session-id, last-event-id",
-            },
-        )
-        assert preflight.status_code == 200
+
+
+MCP_HEADERS = (
+    "authorization,content-type,mcp-protocol-version,mcp-method,mcp-name,mcp-session-id,last-event-id"
+)
+
+
+async def test_a_preflight_request_allows_the_headers_that_mcp_clients_send(served):
+    """Browsers ask before they send such a request, and let a page read only the headers that are exposed."""
+    settings = served.services.settings.model_dump(exclude={"base_url"})
+    other = Settings(**{**settings, "cors_origins": ("https://app.example",), "port": 0})
+
+    async def ask(http, names, origin="https://app.example"):
+        headers = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": names}
+        response = await http.options("/mcp", headers={"Origin": origin, **headers})
+        allowed = response.headers["access-control-allow-headers"].lower().replace(" ", "")
+        return response, allowed.split(",")
+
+    async with run_application(other) as application:
+        http = await application.client("tools:read")
+        response, allowed = await ask(http, f"{MCP_HEADERS},mcp-param-tenant, Mcp-Param-Region")
+        assert response.status_code == 200
+        assert response.headers["access-control-allow-origin"] == "https://app.example"
+        assert {*MCP_HEADERS.split(","), "mcp-param-tenant", "mcp-param-region"} <= set(allowed)
+        # What one request names is allowed for no other.
+        response, allowed = await ask(http, MCP_HEADERS)
+        assert response.status_code == 200
+        assert not any(name.startswith("mcp-param-") for name in allowed)
+        for names in ("x-other", "mcp-param-", "mcp-param-a b", "mcp-param-tenant, x-other"):
+            response, allowed = await ask(http, names)
+            assert response.status_code == 400
+            assert "x-other" not in allowed
+        denied, _ = await ask(http, "mcp-param-tenant", origin="https://evil.example")
+        assert denied.status_code == 400
+        assert "access-control-allow-origin" not in denied.headers
+        listed = await McpClient(http).modern("tools/list", headers={"Origin": "https://app.example"})
+        exposed = listed.headers["access-control-expose-headers"].lower().split(", ")
+        assert {"mcp-session-id", "www-authenticate", "x-call-id", "retry-after"} <= set(exposed)

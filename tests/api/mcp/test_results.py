@@ -213,6 +213,30 @@ async def test_a_result_beyond_the_limit_is_cut_and_says_how_to_read_the_rest(ap
     assert more.json()["result"]["isError"] is False
 
 
+async def test_a_model_chooses_the_parts_and_the_form_of_a_result(api, mcp, upstream):
+    row = await api.provider("site")
+    body = '{"total": 2, "items": [{"id": 1, "text": "x"}, {"id": 2, "text": "y"}]}'
+    # Parts of a result need not be valid for the schema of the whole.
+    outputs = {"type": "object", "required": ["items", "total"]}
+    override = {"publish_output_schema": True}
+    await api.tool(row, "list", {"url": f"{upstream.url}{pieces(body)}"}, outputs=outputs, override=override)
+
+    async def call(**wanted):
+        arguments = {"name": "site_list", "arguments": {}, **wanted}
+        params = {"name": "call_read_tool", "arguments": arguments}
+        return [(await send("tools/call", params)).json()["result"] for send in (mcp.modern, mcp.legacy)]
+
+    for projected in await call(fields=["$.items[*].id"]):
+        assert projected["structuredContent"] == {"items": [{"id": 1}, {"id": 2}]}
+        assert json.loads(projected["content"][0]["text"]) == projected["structuredContent"]
+    for table in await call(fields=["$.items[*].id"], result_format="csv"):
+        assert table["content"][0]["text"] == "id\n1\n2\n"
+        assert "structuredContent" not in table
+    for wrong in await call(fields=["total"]):
+        assert wrong["isError"] is True
+        assert "/fields" in wrong["content"][0]["text"]
+
+
 async def test_a_binary_is_described_and_embedded_only_where_the_setting_says_so(call, served):
     pdf = "%25PDF-1.7%20x"
     for result in await call(f"/pieces?type=application/pdf&body={pdf}"):

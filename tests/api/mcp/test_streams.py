@@ -214,3 +214,21 @@ async def test_open_subscriptions_are_bounded_and_no_calls_in_progress(api, mcp,
         assert admission.running == 0
     finally:
         monkey.undo()
+
+
+async def test_json_with_line_breaks_is_one_event(api, mcp):
+    async def respond(request):
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b'data: {"total":\ndata: 1,\ndata:\ndata:  "items": []}\n\n')
+        return response
+
+    application = web.Application()
+    application.router.add_get("/broken", respond)
+    async with web_server(application) as url:
+        await api.tool(await api.provider("lines"), "broken", {"url": f"{url}/broken"})
+        call = request_of("tools/call", {"name": "lines_broken"}, meta={"progressToken": 1})
+        async with mcp.http.stream("POST", "/mcp", **call) as response:
+            *_, result = [one async for one in messages(response)]
+    assert result["result"]["structuredContent"] == {"total": 1, "items": []}
+    assert result["result"]["content"][0]["text"] == '{"total":\n1,\n\n "items": []}'

@@ -201,3 +201,32 @@ def legacy_page(client: httpx2.Client, cursor):
     response = client.post("/mcp", json=body)
     assert response.status_code == 200, response.text
     return response
+
+
+async def test_tools_of_one_name_and_members_that_are_null_spoil_no_list(api, mcp):
+    """An imported manual in which a name stands twice, and what should be text or an object is null."""
+    template = {"call_template_type": "http", "http_method": "GET", "url": "http://127.0.0.1:9/x"}
+    tools = [
+        {"name": "same", "description": "First.", "tool_call_template": template},
+        {"name": "same", "description": "Second.", "tool_call_template": template},
+        {"name": "null", "description": None, "inputs": None, "outputs": None, "tags": None, "title": None,
+         "annotations": None, "tool_call_template": template},
+        {"name": "a name " + "x" * 230, "description": "", "unknown": [{}], "tool_call_template": template},
+    ]  # fmt: skip
+    manual = {"utcp_version": "1.0.1", "manual_version": "1.0.0", "tools": tools}
+    admin = await api.client("admin")
+    made = await admin.post("/providers", json={"name": "odd", "source": {"manual": manual}})
+    assert made.status_code == 201, made.text
+    operations = made.json()["report"]["operations"]
+    stored = [one for one in operations if one["outcome"] != "skipped"]
+    assert [one["outcome"] for one in operations] == ["accepted", "skipped", "accepted", "renamed"]
+    assert operations[1]["reason"] == "Another tool has this name, too."
+    mcp.path = "/mcp/all"
+    listed = (await mcp.modern("tools/list")).json()["result"]["tools"]
+    odd = [tool for tool in listed if tool["name"].startswith("odd_")]
+    assert len({tool["name"] for tool in odd}) == len(odd) == len(stored)
+    for tool in odd:
+        assert len(tool["name"]) <= 45
+        assert tool["description"]
+        assert tool["inputSchema"]["type"] == "object"
+        assert None not in tool.values()

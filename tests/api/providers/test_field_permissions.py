@@ -26,6 +26,7 @@ from app.protocols.mcp.template import McpConfig, McpServer
 from app.protocols.registry import PROTOCOLS
 from app.providers import export, request_bodies
 from app.providers.schemas_check import CheckRequest
+from app.providers.toolset_transfer import ExportedToolset
 from app.registration import from_export as exported
 from app.registration import input_models as inputs
 from app.schemas import AllPagesInput, AnnotationsInput, RateLimitInput, ResponseOptionsInput, StrictModel
@@ -97,7 +98,7 @@ FIELDS = {
         "owner": "credentials variables", "nested": "limits options",
         "registers": "name mcp_servers", "harmless": "description tags",
     },
-    request_bodies.ExportBody: {"nested": "providers", "harmless": "format"},
+    request_bodies.ExportBody: {"nested": "providers toolsets", "harmless": "format"},
     inputs.DocumentOptionsInput: {"registers": "root overlay"},
     inputs.SourceInput: {
         "owner": "headers auth auth_tools",
@@ -113,7 +114,7 @@ FIELDS = {
     },
     ResponseOptionsInput: {"nested": "all_pages", "harmless": "poll"},
     AllPagesInput: {"harmless": "by items pointer argument max_pages"},
-    AnnotationsInput: {"harmless": "read_only destructive idempotent open_world"},
+    AnnotationsInput: {"harmless": "read_only destructive idempotent open_world header_inputs"},
     ApprovalDecision: {"harmless": "comment"},
     ToolBatch: {"nested": "operations", "harmless": "atomic dry_run"},
     ToolOperation: {
@@ -122,7 +123,8 @@ FIELDS = {
     },
     ToolFilter: {"harmless": "provider tag q state"},
     CheckRequest: {"harmless": "probe tool"},
-    export.ExportDocument: {"nested": "providers", "harmless": "format"},
+    export.ExportDocument: {"nested": "providers toolsets", "harmless": "format"},
+    ExportedToolset: {"nested": "definition", "harmless": "name title description former_names"},
     export.ExportedProvider: {
         "nested": "limits options tools slots overrides",
         "registers": "name url media_type document document_base64 root overlay follow_references "
@@ -168,7 +170,7 @@ FIELDS = {
         "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
         " allow_unknown_providers argument_repair"
     },
-    ExportQuery: {"harmless": "format strict names q provider tag limit"},
+    ExportQuery: {"harmless": "format strict names q provider tag limit mode"},
     ToolsetCreate: {"nested": "definition", "harmless": "name title description"},
     ToolsetInput: {"nested": "definition", "harmless": "title description"},
     ToolsetDefinition: {
@@ -231,6 +233,9 @@ FIELDS = {
     PROTOCOLS["cli"].template: {
         "owner": "auth env_vars", "moves": "command_name", "nested": "commands",
         "harmless": f"{TEMPLATE['harmless']} inherit_env_vars working_dir",
+    },
+    PROTOCOLS["ubp"].template: {
+        "owner": "auth", "moves": "executor", "harmless": f"{TEMPLATE['harmless']} command_name",
     },
     PROTOCOLS["text"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url content"},
     PROTOCOLS["file"].template: {**LOCAL_DOCUMENT, "harmless": f"{TEMPLATE['harmless']} base_url file_path"},
@@ -520,6 +525,7 @@ SAMPLES = {
     "webrtc": {"peer_id": "p", "timeout": 500},
     "mcp": {"tool_name": "t"},
     "cli": {"command_name": "/bin/true"},
+    "ubp": {"executor": "pets", "command_name": "c"},
     "text": {"content": "x"},
     "file": {"file_path": "/x"},
 }
@@ -538,6 +544,7 @@ def moved(protocol, model, elsewhere, listener):
         "host": {"host": "127.0.0.1", "port": listener.port},
         "port": {"host": "127.0.0.1", "port": listener.port},
         "use_ssl": {"host": "127.0.0.1", "port": listener.port, "use_ssl": True},
+        "executor": {"executor": "elsewhere"},
         "command_name": {"command_name": f"/usr/bin/curl {elsewhere.url}"},
     }
     for name in fields_of(model, "moves"):

@@ -113,6 +113,43 @@ async def test_an_override_is_restored_with_its_tool(admin, upstream):
     assert (await admin.get("/tools/pets.listA")).json()["enabled"] is False
 
 
+async def test_a_refresh_reports_header_inputs_that_the_source_no_longer_has(admin, upstream):
+    def notes(response):
+        (operation,) = response.json()["report"]["operations"]
+        return [note for note in operation["notes"] if "Mcp-Param" in note]
+
+    page = tool("one", f"{upstream.url}/one")
+    upstream.pages["/utcp"] = manual(page)
+    source = {"url": f"{upstream.url}/utcp"}
+    assert (await admin.post("/providers", json={"name": "m", "source": source})).status_code == 201
+    given = {"annotations": {"header_inputs": {"q": "Query"}}}
+    assert (await admin.patch("/tools/m.one", json=given)).status_code == 200
+    other = {"type": "object", "properties": {"text": {"type": "string"}}}
+    upstream.pages["/utcp"] = manual({**page, "inputs": other})
+    (note,) = notes(await admin.post("/providers/m/refresh"))
+    assert "q (Mcp-Param-Query)" in note
+    provider = (await admin.get("/providers/m")).json()
+    assert note in provider["report"]["operations"][0]["notes"]
+    assert "x-mcp-header" not in (await admin.get("/tools/export?format=mcp")).text
+    # The annotation stays, and has its effect again once the input is back.
+    upstream.pages["/utcp"] = manual(page)
+    assert notes(await admin.post("/providers/m/refresh")) == []
+    assert '"x-mcp-header":"Query"' in (await admin.get("/tools/export?format=mcp")).text
+
+
+async def test_an_export_of_the_registry_has_the_header_inputs(admin, upstream):
+    upstream.pages["/utcp"] = manual(tool("one", f"{upstream.url}/one"))
+    source = {"url": f"{upstream.url}/utcp"}
+    assert (await admin.post("/providers", json={"name": "m", "source": source})).status_code == 201
+    given = {"annotations": {"header_inputs": {"q": "Query"}}}
+    assert (await admin.patch("/tools/m.one", json=given)).status_code == 200
+    export = (await admin.get("/export")).json()
+    assert export["providers"][0]["overrides"]["one"]["annotations"] == given["annotations"]
+    await admin.delete("/providers/m")
+    assert (await admin.post("/import", json=export)).status_code == 200
+    assert '"x-mcp-header":"Query"' in (await admin.get("/tools/export?format=mcp")).text
+
+
 @pytest.mark.parametrize("key", ["${AKEY}", "literal"])
 async def test_a_refresh_retains_auth_tools_that_a_tool_of_the_manual_has_too(admin, upstream, key):
     await admin.put("/variables/m_AKEY", json={"value": "literal"})

@@ -21,6 +21,7 @@ BODIES = {
     "/pdf": ("application/pdf", PDF),
     "/text": ("text/plain", "café".encode()),
     "/list": ("application/json", b"[1, 2.50]"),
+    "/lines": ("application/json", b'{\r\n  "total": 1,\n\n  "items": []\r}'),
     "/precise": ("application/json", b'{"n": 1.10}'),
 }
 INPUTS = {
@@ -39,6 +40,7 @@ TOOLS = (
     "pdf",
     "text",
     "list",
+    "lines",
     "precise",
     "many",
     "large",

@@ -73,3 +73,16 @@ async def test_a_client_that_leaves_a_stream_cancels_its_calls(client, upstream)
 async def test_a_request_that_cannot_be_read_is_a_problem_and_no_stream(client, query) -> None:
     response = await client.post(f"/tool-calls?{query}", json=[])
     assert (response.status_code, response.headers["content-type"]) == (422, "application/problem+json")
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+async def test_json_with_line_breaks_is_one_event(client, accept) -> None:
+    call = {"id": "a", "tool_name": "p.lines", "arguments": {}}
+    response = await client.post("/tool-calls?stream=1&format=utcp", json=call, headers={"Accept": accept})
+    if accept == "text/event-stream":
+        (_, one), (_, end) = events_of(response.text)
+    else:
+        one, end = (json.loads(line) for line in response.text.splitlines())
+        one, end = one["result"], end["end"]
+    assert one["message"]["result"] == {"total": 1, "items": []}
+    assert end["messages"] == [one["message"]]

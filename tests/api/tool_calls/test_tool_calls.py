@@ -87,6 +87,20 @@ async def test_whatever_goes_wrong_is_the_result_of_that_call(
     assert (other["tool_call_id"], other["content"]) == ("c1", "café")
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "hint"),
+    [
+        ("entirely_different", "{}", "Search for the tool with find_tools."),
+        ("call_tool", '{"name": "entirely_different"}', "Search for the tool with find_tools."),
+        ("call_tool", '{"name": "find_tools"}', "Call it directly."),
+    ],
+    ids=["direct", "meta-tool", "nested"],
+)
+async def test_a_model_reads_what_it_can_do_about_an_unknown_tool(client, name, arguments, hint) -> None:
+    got = await run(client, chat((name, arguments)))
+    assert got["messages"][0]["content"].endswith(hint)
+
+
 async def test_a_schema_is_shown_to_a_model_that_writes_broken_json(client) -> None:
     got = await run(client, chat(("p_read", "{n: 1}")))
     assert '"minimum":1' in got["messages"][0]["content"].replace(" ", "")
@@ -135,6 +149,69 @@ async def test_an_id_is_answered_once_even_where_a_model_repeats_it(client, upst
     got = await run(client, body)
     assert [one["tool_call_id"] for one in got["messages"]] == ["same"]
     assert [one["is_error"] for one in got["results"]] == [False, True]
+    assert upstream.requests == ["GET /read?n=1"]
+
+
+async def test_a_call_that_was_not_made_for_its_id_has_no_duplicates(client, upstream) -> None:
+    body = chat(
+        *(("p_write", f'{{"n": {n}}}') for n in (1, 2, 2)), *(("p_read", f'{{"n": {n}}}') for n in (3, 3))
+    )
+    ids = ["same", "same", "other", "same", "another"]
+    for call, call_id in zip(body["choices"][0]["message"]["tool_calls"], ids, strict=True):
+        call["id"] = call_id
+    got = await run(client, body)
+    assert sorted(upstream.requests) == ["GET /read?n=3", "POST /write?n=1", "POST /write?n=2"]
+    assert [(one["tool_call_id"], json.loads(one["content"])["path"]) for one in got["messages"]] == [
+        ("same", "/write?n=1"), ("other", "/write?n=2"), ("another", "/read?n=3"),
+    ]  # fmt: skip
+
+
+async def test_a_call_by_a_meta_tool_is_identical_to_that_of_its_tool(client, upstream) -> None:
+    inner = {name: json.dumps({"name": name, "arguments": {"n": 1}}) for name in ("p_read", "p.write")}
+    got = await run(
+        client,
+        chat(
+            ("p_write", '{"n": 1}'), ("call_tool", inner["p.write"]), ("call_tool", inner["p.write"]),
+            ("call_read_tool", inner["p_read"]), ("p_read", '{"n": 1}'),
+        ),
+    )  # fmt: skip
+    assert sorted(upstream.requests) == ["GET /read?n=1", "POST /write?n=1"]
+    assert [one["content"] == "Duplicate tool call skipped." for one in got["messages"]] == [
+        False, True, True, False, False,
+    ]  # fmt: skip
+    assert [one["tool"] for one in got["results"]] == ["p.write"] * 3 + ["p.read"] * 2
+
+
+async def test_one_call_in_two_forms_is_two_results_but_one_effect(client, upstream) -> None:
+    def call(name, **wanted):
+        return json.dumps({"name": name, "arguments": {"n": 1}, **wanted})
+
+    forms = [{}, {"fields": ["/path"]}, {"fields": ["/sent"]}]
+    got = await run(
+        client,
+        chat(
+            *(("call_read_tool", call("p_read", **form)) for form in forms),
+            *(("call_tool", call("p_write", **form)) for form in forms),
+        ),
+    )
+    read = [json.loads(one["content"]) for one in got["messages"][:3]]
+    assert read == [{"path": "/read?n=1", "sent": ""}, {"path": "/read?n=1"}, {"sent": ""}]
+    assert [one["content"] for one in got["messages"][4:]] == ["Duplicate tool call skipped."] * 2
+    assert sorted(upstream.requests) == ["GET /read?n=1"] * 3 + ["POST /write?n=1"]
+
+
+async def test_what_a_call_wants_of_its_result_goes_before_what_the_request_wants(client) -> None:
+    calls = [{"name": "p_read", "arguments": {"n": 1}, **wanted} for wanted in ({}, {"fields": ["/sent"]})]
+    got = await run(client, chat(*(("call_tool", json.dumps(one)) for one in calls)), fields="/path")
+    assert [json.loads(one["content"]) for one in got["messages"]] == [{"path": "/read?n=1"}, {"sent": ""}]
+
+
+async def test_the_repairs_of_a_call_are_not_said_of_an_identical_one(client, upstream) -> None:
+    got = await run(client, chat(("p_read", '{"n": 1,}'), ("p_read", '{"n": 1}')))
+    repaired, other = got["messages"]
+    assert "comma" in repaired["content"]
+    assert "comma" not in other["content"]
+    assert [one["notes"] for one in got["results"]][1] == []
     assert upstream.requests == ["GET /read?n=1"]
 
 
@@ -352,3 +429,92 @@ async def test_a_tool_with_the_name_of_a_meta_tool_gets_none_of_its_calls(
         await reader.on_changes([ChangeNotice("all")])
     await run(client, chat(("call_tool", '{"name": "p_read", "arguments": {"n": 1}}'), ("call.tool", "{}")))
     assert sorted(upstream.requests) == ["GET /read?n=1", "POST /taken"]
+
+
+NULLABLE = {
+    "type": "object",
+    "properties": {
+        "body": {
+            "type": "object",
+            "properties": {
+                "note": {"type": ["string", "null"], "default": None},
+                "title": {"type": "string"},
+            },
+            "additionalProperties": False,
+        }
+    },
+    "required": ["body"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+async def nullable(application, upstream, tools) -> str:
+    """A tool whose body has a member that may be null; upstreams clear members so."""
+    services = application.services
+    provider = await store_provider(services.database, "nulls")
+    template = {
+        "call_template_type": "http", "http_method": "POST", "url": f"{upstream.url}/change", "body_field": "body",
+    }  # fmt: skip
+    await store_tool(
+        services.database, provider, "change", call_template=template, inputs=NULLABLE, agent_name="nulls_change"
+    )  # fmt: skip
+    await services.feed.catch_up()
+    for reader in (services.search, services.catalog, services.collections):
+        await reader.on_changes([ChangeNotice("all")])
+    return "nulls_change"
+
+
+def calls_by_dialect(name, arguments):
+    """Return a call in the form of each dialect whose form tells it."""
+    text = json.dumps(arguments)
+    return {
+        "openai-chat": chat((name, text)),
+        "openai-responses": {"output": [{"type": "function_call", "call_id": "c", "name": name, "arguments": text}]},
+        "anthropic": {"content": [{"type": "tool_use", "id": "c", "name": name, "input": arguments}], "stop_reason": "tool_use"},
+        "gemini": {"candidates": [{"content": {"parts": [{"functionCall": {"name": name, "args": arguments}}]}}]},
+        "bedrock": {"output": {"message": {"content": [{"toolUse": {"toolUseId": "c", "name": name, "input": arguments}}]}}},
+        "cohere": {"message": {"tool_calls": chat((name, text))["choices"][0]["message"]["tool_calls"]}, "finish_reason": "TOOL_CALL"},
+        "ollama": {"message": {"tool_calls": [{"function": {"name": name, "arguments": arguments}}]}, "done": True},
+        "ai-sdk": {"toolCalls": [{"toolCallId": "c", "toolName": name, "input": arguments}]},
+        "langchain": {"type": "ai", "content": "", "tool_calls": [{"name": name, "args": arguments, "id": "c"}]},
+        "mcp": {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}},
+        "utcp": {"tool_name": name, "arguments": arguments},
+        "json-prompt": json.dumps({"tool_name": name, "arguments": arguments}),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", calls_by_dialect("", {}))
+@pytest.mark.parametrize("arguments", [{"note": None}, {"title": "a", "note": None}, {"title": "a"}])
+async def test_null_is_sent_where_the_tool_accepts_it_and_no_format_is_given(
+    client, nullable, dialect, arguments
+) -> None:
+    body = calls_by_dialect(nullable, {"body": arguments})[dialect]
+    got = await run(client, body)
+    assert got["format"] == dialect
+    (result,) = got["results"]
+    assert (result["is_error"], result["status"]) == (False, 200), got
+    assert json.dumps(arguments, separators=(",", ":")) in json.dumps(got["messages"]).replace("\\", "")
+
+
+async def test_parts_and_form_of_results_are_chosen_for_the_request(client, upstream):
+    upstream.listed = [{"id": number, "name": f"n{number}", "text": "x" * 50} for number in range(3)]
+    got = await run(client, chat(("p_many", "{}")), fields="$[*].id $[*].name", result_format="csv")
+    content = got["messages"][0]["content"]
+    assert content.splitlines() == ["id,name", "0,n0", "1,n1", "2,n2"]
+    inner = {"name": "p_many", "arguments": {}, "fields": ["$[*].id"]}
+    got = await run(client, chat(("call_tool", inner)), fields="$[*].name")
+    assert json.loads(got["messages"][0]["content"]) == [{"id": 0}, {"id": 1}, {"id": 2}]
+    found = await run(client, chat(("find_tools", {"query": "many"})), fields="/none", result_format="csv")
+    assert "p_many" in found["messages"][0]["content"]
+    for query, pointer in (({"fields": "a.b"}, "fields"), ({"result_format": "xml"}, "result_format")):
+        wrong = await client.post("/tool-calls", params=query, json=chat(("p_many", "{}")))
+        assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, f"#/query/{pointer}")
+
+
+async def test_hint_about_a_deadline_names_no_header(client, upstream):
+    late = await client.post("/tool-calls", json=chat(("p_slow", "{}")), headers={"X-Timeout-Ms": "300"})
+    result = late.json()["results"][0]
+    assert (result["is_error"], result["status"]) == (True, 504)
+    assert "X-Timeout-Ms" not in late.text
+    assert "provider" in result["error"]["hint"]

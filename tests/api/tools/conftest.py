@@ -125,6 +125,8 @@ async def served(database_url, redis_url):
         async with run_application(settings) as application:
             # Upstreams on probation rest after each response, which would hide how connections are shared.
             application.services.engine.pool._probation = 0.0
+            # While the index is being built, unknown names get no suggestions.
+            await application.services.search.wait_loaded()
             yield Api(application)
 
 

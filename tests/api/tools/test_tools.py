@@ -245,7 +245,8 @@ async def test_operator_says_what_a_tool_does(api, library):
     admin = await api.client("admin")
     path = "/tools/weather.now"
     before = (await admin.get(path)).json()
-    known = {"read_only": True, "destructive": None, "idempotent": None, "open_world": True}
+    hints = {"read_only": True, "destructive": None, "idempotent": None, "open_world": True}
+    known = hints | {"header_inputs": {}}
     assert before["annotations"] == known
     given = {"annotations": {"read_only": False, "destructive": True}, "publish_output_schema": True}
     after = (await admin.patch(path, json=given)).json()

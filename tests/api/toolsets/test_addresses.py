@@ -177,3 +177,32 @@ async def test_errors_do_not_suggest_presets_and_say_who_can_mend_them(api, desk
     assert error["pointer"] == "/limit"
     assert "whoever manages the toolset" in error["detail"]
     assert "integer" not in str(error)
+
+
+async def test_manual_of_a_client_that_streams(api, library, upstream):
+    """The tools that stream are as in the manual of the registry, but for the address of calls."""
+    template = {"url": f"{upstream}/events", "call_template_type": "sse"}
+    await api.tool(library, "events", template, inputs={"type": "object", "properties": {}})
+    admin = await api.client("admin")
+    await admin.put("/toolsets/desk", json={"definition": {"providers": ["library"]}})
+    agent = await api.client()
+
+    async def templates(path, **query):
+        response = await agent.get(path, params=query)
+        assert (response.status_code, response.headers["x-tools-left-out"]) == (200, "0"), response.text
+        return {tool["name"]: tool["tool_call_template"] for tool in response.json()["tools"]}
+
+    streaming = {"protocol": "http,streamable_http"}
+    for query, kind in (({}, "http"), ({"protocol": "http"}, "http"), (streaming, "streamable_http")):
+        found = await templates("/toolsets/desk/utcp", **query)
+        whole = await templates("/utcp", provider="library", **query)
+        assert found.keys() == whole.keys()
+        assert found["library_events"]["call_template_type"] == kind
+        for name, one in found.items():
+            url = one["url"].replace("/toolsets/desk/", "/")
+            assert one | {"url": url} == whole[name]
+    etags = {
+        (await agent.get("/toolsets/desk/utcp", params=query)).headers["etag"] for query in ({}, streaming)
+    }
+    assert len(etags) == 2
+    assert (await agent.get("/toolsets/desk/utcp", params={"protocol": "soap"})).status_code == 422

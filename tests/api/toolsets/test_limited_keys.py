@@ -75,7 +75,7 @@ async def test_limit_is_shown_changed_and_kept_by_rotation(api, admin):
     agent, made = await limited(api, admin)
     assert made["toolsets"] == ["desk"]
     me = (await agent.get("/me")).json()
-    assert (me["toolsets"], me["warnings"], me["visible"]) == (["desk"], [], {"providers": 0, "tools": 0})
+    assert (me["toolsets"], me["warnings"], me["visible"]) == (["desk"], [], {"providers": 1, "tools": 2})
     rotated = (await admin.post(f"/keys/{made['id']}/rotate")).json()
     assert rotated["toolsets"] == ["desk"]
     path = f"/keys/{rotated['id']}"
@@ -135,3 +135,79 @@ async def test_preset_values_are_not_shown_to_the_agent(api, admin):
     assert (await admin.get(location)).json()["arguments"] == {"q": "tea", "limit": 5}
     approved = (await admin.post(f"{location}/approve")).json()
     assert (approved["state"], approved["arguments"]) == ("executed", {"q": "tea", "limit": 5})
+
+
+async def test_key_is_told_how_much_it_sees_in_its_toolsets(api, admin):
+    async def visible(client):
+        return (await client.get("/me")).json()["visible"]
+
+    agent, _ = await limited(api, admin)
+    assert await visible(agent) == {"providers": 1, "tools": 2}
+    both, _ = await limited(api, admin, toolsets=("desk", "sky", "none"))
+    assert await visible(both) == {"providers": 2, "tools": 3}
+    within, _ = await limited(api, admin, toolsets=("desk", "sky"), providers=["weather"])
+    assert await visible(within) == {"providers": 1, "tools": 1}
+    nothing, _ = await limited(api, admin, toolsets=(), scopes=("tools:read",))
+    assert await visible(nothing) == {"providers": 0, "tools": 0}
+    caller, _ = await limited(api, admin, scopes=("tools:call",))
+    assert await visible(caller) == {"providers": 0, "tools": 2}
+
+
+async def test_error_about_a_name_says_where_the_names_of_the_toolset_are(api, admin):
+    agent, _ = await limited(api, admin)
+    for toolset, path in (("desk", "GET /toolsets/desk has"), ("elsewhere", "GET /toolsets has")):
+        missing = await agent.post(f"/toolsets/{toolset}/tools/zzzz/call", json={})
+        assert missing.status_code == 404
+        assert path in missing.json()["hint"]
+        assert "GET /tools " not in missing.text
+    message = {"tool_calls": [{"id": "c", "function": {"name": "zzzz", "arguments": "{}"}}]}
+    answered = await agent.post("/toolsets/desk/tool-calls", json=message)
+    assert "GET /toolsets/desk has" in answered.json()["messages"][0]["content"]
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "zzzz", "arguments": {}}}
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+    over_mcp = await agent.post("/toolsets/desk/mcp", json=body, headers=headers)
+    assert "GET /toolsets/desk has" in over_mcp.json()["error"]["data"]["hint"]
+
+
+LOAN_BOOKS = {"tools": ["library.loan"]}
+OUTDATING = {
+    "no member": ({"definition": LOAN_BOOKS}, "is no longer in the toolset desk"),
+    "another preset": (
+        {"definition": {**DESK, "changes": {"library.books": {"presets": {"limit": 6}}}}},
+        "sets for library.books have changed",
+    ),
+    "no preset": ({"definition": {"providers": ["library"]}}, "sets for library.books have changed"),
+    "deleted": (None, "is no longer in the toolset desk"),
+}
+
+
+@pytest.mark.parametrize("is_limited", [True, False], ids=["limited", "not-limited"])
+@pytest.mark.parametrize("change", OUTDATING)
+async def test_an_approved_call_of_a_toolset_that_has_changed_is_not_made(api, admin, change, is_limited):
+    assert (await admin.patch("/tools/library.books", json={"requires_approval": True})).status_code == 200
+    agent, _ = await limited(api, admin, toolsets=("desk",)) if is_limited else (
+        await api.client("tools:read", "tools:call"), None
+    )  # fmt: skip
+    waiting = await agent.post("/toolsets/desk/tools/find_books/call", json={"q": "tea"})
+    assert waiting.status_code == 202, waiting.text
+    body, detail = OUTDATING[change]
+    if body is None:
+        assert (await admin.delete("/toolsets/desk")).status_code == 204
+    else:
+        assert (await admin.put("/toolsets/desk", json=body)).status_code == 200
+    outdated = await admin.post(f"{waiting.headers['location']}/approve")
+    assert outdated.status_code == 409, outdated.text
+    assert detail in outdated.json()["detail"]
+    assert outdated.json()["approval"]["state"] == "failed"
+    assert (await agent.get(f"{waiting.headers['location']}/result")).json()["json"] is None
+
+
+async def test_an_approved_call_is_made_where_another_name_was_given_meanwhile(api, admin):
+    assert (await admin.patch("/tools/library.books", json={"requires_approval": True})).status_code == 200
+    agent, _ = await limited(api, admin)
+    waiting = await agent.post("/toolsets/desk/tools/find_books/call", json={"q": "tea"})
+    changes = {"library.books": {"name": "books", "presets": {"/limit": 5}}}
+    body = {"definition": {"tools": ["library.books", "library.loan"], "changes": changes}}
+    assert (await admin.put("/toolsets/desk", json=body)).status_code == 200
+    approved = (await admin.post(f"{waiting.headers['location']}/approve")).json()
+    assert approved["state"] == "executed", approved

@@ -1,5 +1,5 @@
 // As client_python.py, by the official TypeScript clients and that of the AI SDK.
-const [url, key, calls, client] = process.argv.slice(2);
+const [url, key, calls, client, wanted] = process.argv.slice(2);
 const headers = { Authorization: `Bearer ${key}` };
 const requestInit = { headers };
 
@@ -21,6 +21,9 @@ async function official(kind, mode) {
 
 const shown = (result) => [Boolean(result.isError), result.content.map((one) => [one.type, one.text ?? one.mimeType ?? ""])];
 const [kind, mode] = client.split("/");
+const reports = [];
+const onprogress = ({ progress, total, message }) => reports.push([progress, total ?? null, message ?? null]);
+const options = wanted === "progress" ? { onprogress } : undefined;
 let names;
 let call;
 let close;
@@ -40,7 +43,10 @@ if (kind === "ai-sdk") {
     names.push(...page.tools.map((tool) => tool.name));
     cursor = page.nextCursor;
   } while (cursor);
-  call = (name, input) => made.callTool({ name, arguments: input });
+  call = (name, input) => {
+    const params = { name, arguments: input };
+    return kind === "ts1" ? made.callTool(params, undefined, options) : made.callTool(params, options);
+  };
   close = () => made.close();
 }
 const results = [];
@@ -52,4 +58,4 @@ for (const [name, input] of JSON.parse(calls)) {
   }
 }
 await close();
-console.log(JSON.stringify({ tools: names, results }));
+console.log(JSON.stringify({ tools: names, results, progress: reports }));

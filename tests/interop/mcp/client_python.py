@@ -1,6 +1,7 @@
 """Lists and calls over MCP by an official Python client: URL, key, calls as JSON and the client's name as arguments.
 
 Prints the names of the tools, and each call's `[is_error, [[type, text or MIME type], ...]]`, or `["raised", text]`.
+With a fifth argument, `progress`, the calls ask for progress, whose reports are printed, too.
 """
 
 import asyncio
@@ -18,6 +19,19 @@ def _contents(result):
     ]
     is_error = getattr(result, "is_error", None)
     return [bool(getattr(result, "isError", False) if is_error is None else is_error), found]
+
+
+REPORTS = []
+WANTS_PROGRESS = sys.argv[5:] == ["progress"]
+
+
+async def _on_progress(progress, total, message):
+    REPORTS.append([progress, total, message])
+
+
+def _with_progress(call, argument="progress_callback"):
+    options = {argument: _on_progress} if WANTS_PROGRESS else {}
+    return lambda name, arguments: call(name, arguments, **options)
 
 
 async def _call_all(call, calls):
@@ -50,7 +64,7 @@ async def _version_1(url, headers, calls):
     ):
         await session.initialize()
         tools = await _all_pages(lambda cursor: session.list_tools(cursor=cursor))
-        return [tool.name for tool in tools], await _call_all(session.call_tool, calls)
+        return [tool.name for tool in tools], await _call_all(_with_progress(session.call_tool), calls)
 
 
 async def _version_2(url, headers, calls, mode):
@@ -63,7 +77,7 @@ async def _version_2(url, headers, calls, mode):
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         tools = await _all_pages(lambda cursor: client.list_tools(cursor=cursor))
-        return [tool.name for tool in tools], await _call_all(client.call_tool, calls)
+        return [tool.name for tool in tools], await _call_all(_with_progress(client.call_tool), calls)
 
 
 async def _fastmcp(url, headers, calls):
@@ -72,7 +86,8 @@ async def _fastmcp(url, headers, calls):
 
     async with Client(StreamableHttpTransport(url, headers=headers)) as client:
         tools = await client.list_tools()
-        return [tool.name for tool in tools], await _call_all(client.call_tool_mcp, calls)
+        call = _with_progress(client.call_tool_mcp, "progress_handler")
+        return [tool.name for tool in tools], await _call_all(call, calls)
 
 
 async def _langchain(url, headers, calls):
@@ -106,7 +121,7 @@ def _main():
             url, headers, json.loads(calls)
         )
     tools, results = asyncio.run(running)
-    print(json.dumps({"tools": tools, "results": results}))
+    print(json.dumps({"tools": tools, "results": results, "progress": REPORTS}))
 
 
 _main()

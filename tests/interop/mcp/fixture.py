@@ -30,6 +30,7 @@ _BODIES: Final[dict[str, tuple[int, str, bytes]]] = {
     "test_embedded_resource": (200, "application/pdf", b"%PDF-1.4 an embedded resource"),
     "test_error_handling": (500, "text/plain", b"This tool intentionally returns an error for testing"),
     "json_schema_2020_12_tool": (200, "application/json", b"{}"),
+    "test_header_input": (200, "text/plain", b"The header has the value of the argument."),
 }
 _JSON_SCHEMA: Final[dict[str, Any]] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -63,7 +64,15 @@ _CONTENT: Final[list[dict[str, Any]]] = [
         "resource": {"uri": "test://mixed", "mimeType": "application/json", "text": '{"test": "data"}'},
     },
 ]
+_HEADER_INPUT: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"region": {"type": "string"}},
+    "additionalProperties": False,
+}
 _NO_INPUTS: Final[dict[str, Any]] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+_INPUTS: Final = {"json_schema_2020_12_tool": _JSON_SCHEMA, "test_header_input": _HEADER_INPUT}
 
 
 def _application() -> web.Application:
@@ -114,7 +123,7 @@ def _manual(url: str) -> dict[str, Any]:
                 "config": {"mcpServers": {"mixed": server}},
                 "tool_name": name,
             }
-        inputs = _JSON_SCHEMA if name == "json_schema_2020_12_tool" else _NO_INPUTS
+        inputs = _INPUTS.get(name, _NO_INPUTS)
         description = f"The tool {name} of the conformance suites."
         return {"name": name, "description": description, "inputs": inputs, "tool_call_template": template}
 
@@ -164,6 +173,9 @@ def register(admin: httpx2.Client, upstream: str) -> None:
     """Register the upstream as the provider `fixture`, and the toolset with its tools."""
     created = admin.post("/providers", json={"name": "fixture", "source": {"manual": _manual(upstream)}})
     assert created.status_code == 201, created.text
+    header_inputs = {"annotations": {"header_inputs": {"region": "Region"}}}
+    changed = admin.patch("/tools/fixture.test_header_input", json=header_inputs)
+    assert changed.status_code == 200, changed.text
     names = [tool["name"] for tool in _manual(upstream)["tools"]]
     body = {
         "providers": ["fixture"],

@@ -11,6 +11,7 @@ from tests.protocols.kits.http import HttpKit
 from tests.protocols.kits.mcp import McpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
+from tests.protocols.kits.ubp import UbpKit
 from tests.protocols.kits.webrtc import WebrtcKit
 from tests.protocols.kits.websocket import WebsocketKit
 
@@ -28,6 +29,7 @@ KITS: tuple[Kit, ...] = (
     GrpcKit(),
     WebrtcKit(),
     GraphqlKit(),
+    UbpKit(),
 )
 
 

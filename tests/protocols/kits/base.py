@@ -53,6 +53,8 @@ class Kit(ABC):
     """Where its credentials may stand: header, query, cookie, or the JSON pointer of a sealed field."""
     peer_members: ClassVar[frozenset[str]] = frozenset()
     """Members of a template without which this peer would not understand the call, although others would."""
+    discovers: ClassVar[bool] = True
+    """Whether tools are discovered at the upstream; else it registers them itself."""
     text_only: ClassVar[bool] = False
     """Whether arguments reach the upstream as text, so that types are lost."""
 

@@ -65,6 +65,26 @@ async def steps(context: Context, body: Any = None) -> str:
     return '{"done": true}'
 
 
+@server.tool(structured_output=False)
+async def reports(context: Context, values: list[float], message: str = "") -> str:
+    for value in values:
+        await context.report_progress(value, None, message or None)
+    return '{"done": true}'
+
+
+@server.tool(structured_output=False)
+async def endless(context: Context) -> str:
+    n = 0
+    try:
+        while True:
+            n += 1
+            await context.report_progress(n)
+            await anyio.sleep(0.05)
+    except BaseException:
+        note("gone", 1)
+        raise
+
+
 class Answer(BaseModel):
     name: str
 

@@ -77,7 +77,20 @@ def test_edit_sends_what_was_given(run: Run, stub: Any) -> None:
         assert stub.seen[-1].json() == {"requires_approval": value}
 
 
-@pytest.mark.parametrize("words", [(), ("--tag", "a", "--no-tags"), ("--revert", "name")])
+def test_edit_sends_the_inputs_that_mcp_clients_repeat_in_headers(run: Run, stub: Any) -> None:
+    header_inputs = {"tenant": "Tenant", "/a=b/c": "Inner"}
+    shown = {"read_only": True, "header_inputs": header_inputs}
+    stub.on("PATCH", "/tools/pets.a", {**TOOL, "annotations": shown})
+    words = ("--header-input", "tenant=Tenant", "--header-input", "/a=b/c=Inner", "--read-only")
+    ran = run("tools", "edit", "pets.a", *words)
+    assert ran.code == 0
+    assert stub.seen[0].json() == {"annotations": shown}
+    assert "tenant=Tenant /a=b/c=Inner" in ran.out
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("--tag", "a", "--no-tags"), ("--revert", "name"), ("--header-input", "tenant")]
+)
 def test_edit_rejects_what_cannot_be_sent(run: Run, stub: Any, words: tuple[str, ...]) -> None:
     assert run("tools", "edit", "pets.a", *words).code == 2
     assert not stub.seen
@@ -102,3 +115,13 @@ def test_history_shows_differences_and_values(run: Run, stub: Any) -> None:
         assert text in ran.out
     assert "\x1b" not in ran.out
     assert run("tools", "history", "pets.a", "-o", "name").out == f"{item['id']}\n"
+
+
+def test_response_options_are_set_and_reverted(run, stub):
+    stub.on("PATCH", "/tools/l.a", {"name": "l.a"})
+    ran = run("tools", "edit", "l.a", "--response-options", '{"poll": true}')
+    assert ran.code == 0, ran.err
+    assert stub.seen[-1].json() == {"response_options": {"poll": True}}
+    assert run("tools", "edit", "l.a", "--revert", "response_options").code == 0
+    assert stub.seen[-1].json() == {"response_options": None}
+    assert run("tools", "edit", "l.a", "--response-options", "{").code == 2

@@ -103,3 +103,30 @@ def test_export_without_definitions_is_rejected(run: Run, stub: Any) -> None:
     ran = run("toolsets", "export")
     assert ran.code == 2
     assert "providers:read" in ran.err
+
+
+def test_set_changes_all_of_a_definition(run: Run, stub: Any) -> None:
+    stub.on("GET", "/toolsets/desk", DESK | {"definition": {"changes": {"l.a": {"title": "A"}}}})
+    stub.on("PUT", "/toolsets/desk", DESK)
+    ran = run(
+        "toolsets", "set", "desk", "--search", "books", "--mode", "search", "--pin", "l.a", "--read-only",
+        "--argument-repair", "on", "--max-bytes", "5000", "--rename", "l.a=find", "--preset", "l.a:limit=5",
+        "--preset", "l.a:/body/desk=north", "--preset", "l.b:code=007",
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert stub.seen[-1].json()["definition"] == {
+        "search": ["books"],
+        "mode": "search",
+        "pinned": ["l.a"],
+        "read_only": True,
+        "argument_repair": "on",
+        "result_budget": {"max_bytes": 5000},
+        "changes": {
+            "l.a": {"title": "A", "name": "find", "presets": {"/limit": 5, "/body/desk": "north"}},
+            "l.b": {"presets": {"/code": "007"}},
+        },
+    }
+    for option, written in (("--preset", "l.a=5"), ("--rename", "l.a")):
+        wrong = run("toolsets", "set", "desk", option, written)
+        assert wrong.code == 2
+        assert f"{option} '{written}'" in wrong.err

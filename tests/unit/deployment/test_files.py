@@ -135,6 +135,95 @@ def test_required_variables_alone_make_a_gateway_that_starts(monkeypatch):
     assert (settings.port, settings.base_url) == (8000, "https://t.example")
 
 
+REQUIRED = {
+    "POSTGRES_PASSWORD": "p",
+    "REDIS_PASSWORD": "r",
+    "PUBLIC_BASE_URL": "https://t.example",
+    "SEALING_KEYS": "k1:x",
+}
+AGENTS = {
+    "MCP_PAGE_SIZE": ("250", 250),
+    "MCP_RESULT_MAX": ("20000", 20_000),
+    "MCP_STRUCTURED_MAX": ("0", 0),
+    "MCP_EMBED_BINARIES": ("true", True),
+    "MCP_MAX_STREAMS": ("300", 300),
+    "MCP_MAX_STREAMS_PER_KEY": ("30", 30),
+    "MCP_SESSIONS": ("5", 5),
+    "MCP_IDLE_SECONDS": ("1.5", 1.5),
+    "TOOL_CALLS_PARALLEL": ("4", 4),
+    "OAUTH_ISSUER": ("https://login.example", "https://login.example"),
+    "OAUTH_JWKS_URL": ("https://login.example/keys", "https://login.example/keys"),
+    "OAUTH_RESOURCES": ("gateway", "gateway"),
+    "OAUTH_ALGORITHMS": ("RS256, ES256", ("RS256", "ES256")),
+    "OAUTH_LEEWAY": ("5", 5),
+    "OAUTH_JWKS_SECONDS": ("60", 60),
+    "OAUTH_SCOPES": ("read=tools:read,call=tools:call", ("read=tools:read", "call=tools:call")),
+    "OAUTH_PROVIDERS_CLAIM": ("providers", "providers"),
+    "OAUTH_TAGS_CLAIM": ("tags", "tags"),
+    "OAUTH_TOOLSETS_CLAIM": ("toolsets", "toolsets"),
+}
+"""What `.env` says of the interfaces for agents, and the value that the gateway has of it."""
+
+
+def _settings_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    from app.settings import Settings
+
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return Settings(_env_file=None)
+
+
+def test_settings_of_agents_in_the_env_file_are_those_of_each_replica(monkeypatch):
+    given = {name: text for name, (text, _) in AGENTS.items()}
+    settings = _settings_of(container_environment("gateway", REQUIRED | given), monkeypatch)
+    assert {name: getattr(settings, name.lower()) for name in AGENTS} == {
+        name: value for name, (_, value) in AGENTS.items()
+    }
+
+
+def test_each_setting_of_agents_is_tried():
+    from app.settings import Settings
+
+    known = {name.upper() for name in Settings.model_fields}
+    assert {name for name in known if name.startswith(("MCP_", "TOOL_CALLS_", "OAUTH_"))} == set(AGENTS)
+
+
+def test_settings_of_agents_without_a_value_are_their_defaults(monkeypatch):
+    empty = container_environment("gateway", REQUIRED | dict.fromkeys(AGENTS, ""))
+    settings = _settings_of(empty, monkeypatch)
+    defaults = _settings_of(container_environment("gateway", REQUIRED), monkeypatch)
+    assert [getattr(settings, name.lower()) for name in AGENTS] == [
+        getattr(defaults, name.lower()) for name in AGENTS
+    ]
+
+
+def _seconds_of_nginx(directive: str) -> int:
+    return int(re.search(rf"^ *{directive} (\d+)s;$", NGINX, re.MULTILINE)[1])
+
+
+def test_nginx_waits_longer_than_a_call_and_a_silent_subscription_take():
+    from app.settings import Settings
+    from app.tool_calls.runner import MAX_SECONDS
+
+    settings = Settings(_env_file=None)
+    least = max(settings.total_timeout, MAX_SECONDS, 2 * settings.stream_heartbeat_seconds)
+    assert _seconds_of_nginx("proxy_read_timeout") > least
+
+
+def test_nginx_has_connections_left_when_every_subscription_is_open():
+    from app.settings import Settings
+
+    replicas = SERVICES["gateway"]["deploy"]["replicas"]
+    # One from the client and one to the gateway for each; nginx has at least one worker.
+    subscriptions = 2 * replicas * Settings(_env_file=None).mcp_max_streams
+    connections = int(re.search(r"^ *worker_connections (\d+);$", NGINX, re.MULTILINE)[1])
+    assert connections >= 2 * subscriptions
+    files = int(re.search(r"^worker_rlimit_nofile (\d+);$", NGINX, re.MULTILINE)[1])
+    assert SERVICES["nginx"]["ulimits"]["nofile"] == files > connections
+
+
 def test_variables_of_compose_are_settings_or_documented_as_its_own():
     from app.settings import Settings
     from scripts.configuration import COMPOSE as VARIABLES

@@ -263,3 +263,15 @@ def test_repaired_values_are_valid_and_lose_nothing(schema, value, only_types) -
         validator.check(found.value)
         assert found.repairs
         assert sorted(_leaves(found.value)) == sorted(_leaves(arguments))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param({"type": "array"}, id="list"),
+        pytest.param({"anyOf": [{"type": "array"}, {"type": "object"}]}, id="choice"),
+    ],
+)
+def test_json_text_that_is_nested_too_deeply_to_be_sent_is_not_repaired(schema):
+    assert repaired(of(schema), {"x": "[" * 100 + "]" * 100})[1] == {"/x": "json"}
+    assert repaired(of(schema), {"x": "[" * 300 + "]" * 300}) == (None, {})

@@ -33,7 +33,7 @@ class World:
         self.called = []
 
     async def use(self, name, arguments, *, principal):
-        async def call(tool, inner):
+        async def call(tool, inner, _budget):
             self.called.append((tool.tool, inner))
             return f"result of {tool.tool}"
 

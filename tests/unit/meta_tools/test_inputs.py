@@ -5,7 +5,7 @@ import pytest
 
 from app.errors import InvalidArguments
 from app.meta_tools.definitions import INPUTS
-from app.meta_tools.inputs import DescribeArguments, FindArguments, parse, parse_call
+from app.meta_tools.inputs import DescribeArguments, FindArguments, InnerCall, parse, parse_call
 
 CITY = {"city": "Berlin"}
 
@@ -25,18 +25,29 @@ CITY = {"city": "Berlin"}
     ids=["plain", "other-names", "text", "nested", "nested-text", "name-inside", "flat", "all-text"],
 )
 def test_a_call_is_understood_in_each_form(given):
-    assert parse_call(given) == ("t", CITY)
+    assert parse_call(given) == InnerCall("t", CITY)
 
 
 def test_the_name_of_an_argument_is_no_name_of_a_tool():
-    assert parse_call({"name": "t", "arguments": {"name": "Ada"}}) == ("t", {"name": "Ada"})
+    assert parse_call({"name": "t", "arguments": {"name": "Ada"}}) == InnerCall("t", {"name": "Ada"})
+
+
+def test_what_is_wanted_of_the_result_is_beside_the_arguments():
+    given = {"name": "t", "arguments": {}, "fields": ["/a", "$.b[*].c"], "result_format": "csv"}
+    assert parse_call(given) == InnerCall("t", {}, ("/a", "$.b[*].c"), "csv")
+    assert parse_call({"name": "t", "arguments": "{}", "fields": "/a"}) == InnerCall("t", {}, ("/a",))
+
+
+def test_without_arguments_beside_it_fields_is_an_argument_of_the_tool():
+    given = {"name": "t", "fields": ["id"], "result_format": "x"}
+    assert parse_call(given) == InnerCall("t", {"fields": ["id"], "result_format": "x"})
 
 
 @pytest.mark.parametrize(
     "given", [{"name": "t"}, {"name": "t", "arguments": None}, {"name": "t", "arguments": ""}]
 )
 def test_absent_arguments_are_none(given):
-    assert parse_call(given) == ("t", {})
+    assert parse_call(given) == InnerCall("t", {})
 
 
 @pytest.mark.parametrize(
@@ -51,6 +62,10 @@ def test_absent_arguments_are_none(given):
         ({"name": "t", "arguments": "{"}, ["/arguments"]),
         ({"name": "t", "arguments": '{"id": 123456789012345678901234}'}, ["/arguments"]),
         ({"name": "t", "arguments": CITY, "x/y": 1}, ["/x~1y"]),
+        ({"name": "t", "arguments": CITY, "fields": ["total"]}, ["/fields"]),
+        ({"name": "t", "arguments": CITY, "fields": ["/a"] * 51}, ["/fields"]),
+        ({"name": "t", "arguments": CITY, "fields": {"a": 1}}, ["/fields"]),
+        ({"name": "t", "arguments": CITY, "result_format": "xml"}, ["/result_format"]),
     ],
 )
 def test_what_is_wrong_with_a_call_has_its_pointer(given, pointers):

@@ -85,3 +85,22 @@ def test_any_schema_has_a_signature(inputs):
 def test_a_recursive_schema_has_a_signature():
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "value": TEXT}}
     assert of({"a": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": node}}).startswith("t(a: {next: {")
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_references_that_double_at_each_step_have_a_signature(keyword) -> None:
+    steps = {f"S{number}": {keyword: [{"$ref": f"#/$defs/S{number + 1}"}] * 2} for number in range(60)}
+    assert of({"a": {"$ref": "#/$defs/S0"}, "b": TEXT}, **{"$defs": steps | {"S60": TEXT}}) in (
+        "t(a: any, b: string)",
+        "t(a: string, b: string)",
+    )
+
+
+def test_a_choice_of_itself_has_a_signature() -> None:
+    loop = {"anyOf": [{"$ref": "#/$defs/Loop"}, TEXT]}
+    assert of({"a": {"$ref": "#/$defs/Loop"}}, **{"$defs": {"Loop": loop}}).startswith("t(a: any/string")
+
+
+def test_members_that_double_at_each_step_have_a_signature() -> None:
+    wide = {"type": "object", "properties": {f"p{number}": {"$ref": "#/$defs/Wide"} for number in range(300)}}
+    assert of({"a": {"$ref": "#/$defs/Wide"}}, **{"$defs": {"Wide": wide}}) == "t(a: object)"

@@ -113,6 +113,34 @@ async def test_members_of_stored_reports_are_renamed_and_back(servers: Pair) -> 
         await asyncio.to_thread(servers.drop_database, dsn)
 
 
+async def test_statistics_of_interfaces_are_added_up_on_the_way_down(servers: Pair) -> None:
+    def insert(_config: Config, connection: Any) -> None:
+        statement = text(
+            "INSERT INTO call_stats (resolution, at, tenant_id, provider, tool, key_id, interface, toolset,"
+            " outcome, bin, shard, calls, duration_ms, max_duration_ms, request_bytes, response_bytes)"
+            " VALUES ('hour', '2026-11-22T09:00:00Z', '00000000-0000-0000-0000-000000000001', 'p', 'p.a', 'k',"
+            " :interface, :toolset, 'ok', 1, 0, :calls, 2.5, :most, 10, 20)"
+        )
+        for interface, toolset, calls, most in (("rest", "", 3, 4.5), ("mcp", "support", 4, 6.5)):
+            row = {"interface": interface, "toolset": toolset, "calls": calls, "most": most}
+            connection.execute(statement, row)
+
+    def stored(columns: str) -> Any:
+        query = text(f"SELECT {columns} FROM call_stats")
+        return lambda _config, connection: [tuple(row) for row in connection.execute(query)]
+
+    dsn = await asyncio.to_thread(servers.create_database)
+    try:
+        await migrated(dsn, insert)
+        await migrated(dsn, lambda config, _: command.downgrade(config, "0016"))
+        counts = "calls, duration_ms, max_duration_ms, request_bytes, response_bytes"
+        assert await migrated(dsn, stored(counts)) == [(7, 5.0, 6.5, 20, 40)]
+        await migrated(dsn, lambda config, _: command.upgrade(config, "head"))
+        assert await migrated(dsn, stored("interface, toolset, calls")) == [("rest", "", 7)]
+    finally:
+        await asyncio.to_thread(servers.drop_database, dsn)
+
+
 @pytest.mark.parametrize(
     ("kind", "old", "new", "difference"),
     [

@@ -21,6 +21,7 @@ README = [
     ({"provider_type": "mcp", "config": {"mcpServers": {"s": {"transport": "http", "url": "u"}}}}, "mcp"),
     ({"provider_type": "text", "file_path": "/path/to/my/tools.json"}, "file"),
     ({"call_template_type": "text", "content": "{}"}, "text"),
+    ({"call_template_type": "ubp", "executor": "orders", "command_name": "get_order_status"}, "ubp"),
 ]
 
 

@@ -11,6 +11,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "changelog.d" / "README.md",
+    *sorted((ROOT / "packages").glob("*/README.md")),
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 GUIDES = [
@@ -18,6 +19,7 @@ GUIDES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "packages").glob("*/README.md")),
 ]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -27,7 +29,7 @@ _DECISION = re.compile(
 )
 # A path of this checkout, as `app/calls/retries.py` or `app/settings/`; not within a URL, and without <placeholders>.
 _PATH = re.compile(
-    r"(?<![\w/.<-])(?:app|tests|examples|benchmarks|scripts|migrations|deploy|requirements|openapi)/[\w./*-]*[\w/](?![\w<{])"
+    r"(?<![\w/.<-])(?:app|tests|examples|benchmarks|scripts|migrations|deploy|requirements|openapi|packages)/[\w./*-]*[\w/](?![\w<{])"
 )
 _MODULE = re.compile(r"(?<![\w/.])app(?:\.[a-z_][a-z0-9_]*)+\b(?!\()")
 

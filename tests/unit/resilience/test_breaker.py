@@ -203,3 +203,12 @@ class BreakerRules(RuleBasedStateMachine):
 
 TestBreakerRules = BreakerRules.TestCase
 TestBreakerRules.settings = settings(examples(40), stateful_step_count=40)
+
+
+def test_a_reset_closes_it_and_forgets_its_failures(breaker):
+    fail(breaker, 5)
+    assert breaker.is_tripped
+    breaker.reset()
+    assert breaker.state is BreakerState.CLOSED
+    fail(breaker)
+    assert not breaker.is_tripped

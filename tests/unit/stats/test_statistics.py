@@ -33,6 +33,8 @@ def random_entry(chance, **changed):
         key_id=chance.choice(("key1", "key2")),
         provider=provider,
         tool=f"{provider}.{chance.choice('abc')}",
+        interface=chance.choice(("rest", "mcp", "tool-calls")),
+        toolset=chance.choice(("", "", "support", "sales")),
         outcome=chance.choice(OUTCOMES),
         duration_ms=10 ** chance.uniform(-2, 4),
         request_bytes=chance.randrange(1_000),
@@ -102,6 +104,8 @@ async def assert_agrees(database):
         "provider": lambda row: row.provider,
         "key": lambda row: row.key_id,
         "outcome": outcome_of,
+        "interface": lambda row: row.interface,
+        "toolset": lambda row: row.toolset,
     }
     for group, value_of in of.items():
         for interval in ("minute", "hour", "day"):
@@ -256,6 +260,24 @@ async def test_filters_and_restrictions(database):
     restricted = await read(database, "provider", limit=1, providers={"a", "b"})
     assert (list(restricted.series), restricted.others, restricted.totals.calls) == (["b"], 1, 3)
     assert (await read(database, "tool", outcome="unknown")).totals.calls == 0
+
+
+async def test_filters_by_interface_and_toolset_count_the_records_that_match(database):
+    chance = random.Random(17)
+    writer = BatchCallLog(database)
+    for _ in range(200):
+        writer.record(random_entry(chance))
+    assert await writer.flush()
+    rows = await ended_calls(database)
+    for interface, toolset in (("mcp", None), (None, "support"), ("rest", "sales"), ("utcp", None)):
+        chosen = [
+            row for row in rows if interface in (None, row.interface) and toolset in (None, row.toolset)
+        ]
+        found = await read(database, "tool", interface=interface, toolset=toolset)
+        assert_counts(found.totals, chosen)
+        assert {name: one.totals.calls for name, one in found.series.items()} == Counter(
+            row.tool for row in chosen
+        )
 
 
 async def test_bins_of_the_database_contain_their_durations(database):

@@ -231,3 +231,31 @@ async def test_items_that_are_nested_too_deeply_are_the_first_page_as_it_came(ru
     outcome = await run("/deep", {"all_pages": {"by": "link"}})
     assert outcome.error is None
     assert await outcome.result.read() == page
+
+
+async def test_a_first_page_above_the_limit_is_passed_on_without_being_held(run, upstream) -> None:
+    body = json.dumps([{"text": "x" * (17 << 20)}]).encode()
+
+    async def respond(_request):
+        headers = {"Link": '</next>; rel="next"'}
+        return web.Response(body=body, content_type="application/json", headers=headers)
+
+    upstream.respond = respond
+    outcome = await run("/root", {"all_pages": {"by": "link"}})
+    assert outcome.result.body is None
+    assert b"".join([piece async for piece in outcome.result.iterate()]) == body
+    assert dict(outcome.result.headers)["X-Pages"] == "1;more"
+    assert len(upstream.requests) == 1
+
+
+async def test_large_pages_are_one_list(run, upstream) -> None:
+    pages = [[{"number": number, "price": 0.1, "text": "x" * 70_000}] for number in range(3)]
+
+    async def respond(request):
+        number = int(request.query.get("offset", "0"))
+        headers = {"Link": f'<?offset={number + 1}>; rel="next"'} if number < 2 else {}
+        return web.json_response(pages[number], headers=headers)
+
+    upstream.respond = respond
+    outcome = await run("/root", {"all_pages": {"by": "link"}})
+    assert json.loads(await outcome.result.read()) == [item for page in pages for item in page]

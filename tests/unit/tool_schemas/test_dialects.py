@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import jsonschema_rs
 import orjson
 import pytest
 
@@ -12,8 +13,9 @@ from app.json_schema.validator import ArgumentValidator
 from app.tool_schemas.aliases import AliasRecord, undo
 from app.tool_schemas.convert import convert_inputs
 from app.tool_schemas.dialects import FORMATS, dialect
-from app.tool_schemas.sanitize import sanitize_inputs
+from app.tool_schemas.sanitize import UnusableSchema, sanitize_inputs
 from tests.harness.dialect_rules import broken_rules
+from tests.harness.exported_calls import as_exported
 from tests.harness.json_form import json_schema_of
 from tests.harness.schema_values import values_of
 from tests.unit.tool_schemas.schemas import SCHEMAS
@@ -26,6 +28,13 @@ VALUES = 30
 
 def converted(name, target, strict="auto"):
     return convert_inputs(SCHEMAS[name], dialect(target), strict)
+
+
+def validator_of(schema, target):
+    """Return a validator of an exported schema."""
+    return jsonschema_rs.Draft202012Validator(
+        json_schema_of(schema) if target == "gemini-openapi" else schema
+    )
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -81,6 +90,26 @@ def test_calls_of_the_export_are_valid_after_undo_or_a_loss_says_why(target, str
     assert accepted > len(SCHEMAS) * VALUES // 2
 
 
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("target", TARGETS)
+def test_valid_calls_can_be_written_for_the_export_or_a_loss_says_why(target, strict):
+    written = 0
+    for name, schema in SCHEMAS.items():
+        made = converted(name, target, strict)
+        original = sanitize_inputs(schema).schema
+        validator = validator_of(made.schema, target)
+        for value in values_of(original, f"{name} of the original", VALUES):
+            call = as_exported(value, made.record)
+            # The undone call may only differ where the export is narrower.
+            undone = undo(call, made.record)
+            again = {"body": undone} if made.record.body else undone
+            if validator.is_valid(call) and again == value:
+                written += 1
+            else:
+                assert any(loss.effect == "narrower" for loss in made.losses), (name, value, call, again)
+    assert written > len(SCHEMAS) * VALUES * 0.8
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_auto_is_strict_only_where_nothing_but_text_is_lost(target):
     strict = [name for name in SCHEMAS if converted(name, target).is_strict]
@@ -107,6 +136,18 @@ def test_auto_is_strict_only_where_nothing_but_text_is_lost(target):
 )
 def test_what_is_not_strict_says_why(name, target, strict, reason):
     assert converted(name, target, strict).strict_reason == reason
+
+
+@pytest.mark.parametrize(("number", "is_strict"), [(250, True), (251, False)])
+def test_the_characters_of_an_enum_with_more_than_250_strings_are_limited(number, is_strict):
+    values = [f"{value:064}" for value in range(number)]
+    schema = {"type": "object", "properties": {"v": {"type": "string", "enum": values}}, "required": ["v"]}
+    made = convert_inputs(schema, dialect("openai-chat"), "true")
+    assert made.is_strict is is_strict
+    if not is_strict:
+        assert made.strict_reason == (
+            "it has 16064 characters in an enum of more than 250 strings, and at most 15000 are accepted"
+        )
 
 
 # What the helpers of the SDKs do to foreign schemas: raise, or lose the constraint without a word.
@@ -157,6 +198,53 @@ def test_undo_of_each_rule():
     assert undo({"tree": {"kids": [{"kids": None}]}}, tree) == {"tree": {"kids": [{}]}}
 
 
+NULLABLE = {
+    "type-list": {"type": ["string", "null"]},
+    "default": {"type": ["string", "null"], "default": None},
+    "any-of": {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+    "one-of": {"oneOf": [{"type": "string"}, {"type": "null"}]},
+    "enum": {"enum": ["a", None]},
+    "const": {"const": None},
+    "reference": {"$ref": "#/$defs/text"},
+    "all-of": {"allOf": [{"$ref": "#/$defs/text"}]},
+    "object": {"type": ["object", "null"], "properties": {"a": {"type": "string"}}},
+    "list": {"type": ["array", "null"], "items": {"type": "string"}},
+    "map": {"type": ["object", "null"], "additionalProperties": {"type": "string"}},
+    "several-types": {"type": ["string", "integer", "null"]},
+    "free-form": {},
+}
+"""Schemas of properties that accept null."""
+
+
+@pytest.mark.parametrize("is_nested", [False, True], ids=["top", "nested"])
+@pytest.mark.parametrize("strict", ["auto", "false"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_null_is_sent_where_the_original_accepts_it(target, strict, is_nested):
+    for name, member in NULLABLE.items():
+        schema = {"type": "object", "properties": {"n": member, "s": {"type": "string"}}}
+        call = {"n": None, "s": "a"}
+        if is_nested:
+            schema = {"type": "object", "properties": {"list": {"type": "array", "items": schema}}}
+            call = {"list": [call]}
+        schema["$defs"] = {"text": {"type": ["string", "null"]}}
+        assert undo(call, convert_inputs(schema, dialect(target), strict).record) == call, name
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_null_is_absence_where_the_export_made_a_property_nullable(target):
+    schema = {"type": "object", "properties": {"n": {"type": ["string", "null"]}, "s": {"type": "string"}}}
+    made = convert_inputs({**schema, "required": ["n"]}, dialect(target), "auto")
+    nullable = made.is_strict and dialect(target).strict.all_required
+    assert undo({"n": None, "s": None}, made.record) == ({"n": None} if nullable else {"n": None, "s": None})
+    # With `strict=true` it is absence of a nullable property, too, which the report says.
+    forced = convert_inputs(schema, dialect(target), "true")
+    if forced.is_strict and dialect(target).strict.all_required:
+        assert undo({"n": None, "s": "a"}, forced.record) == {"s": "a"}
+        assert [loss.pointer for loss in forced.losses if loss.effect == "narrower"] == [
+            "/properties/n/required"
+        ]
+
+
 def test_tables_name_their_version_and_date():
     for target in TARGETS:
         assert dialect(target).version >= 1
@@ -172,3 +260,35 @@ def test_undoing_loses_no_digit() -> None:
     text = AliasRecord(rule={"properties": {"any": {"json_text": True}}})
     exact = undo({"any": '{"n": 123456789012345678901234567890, "d": 0.1000000000000000055}'}, text)
     assert dumps(exact) == b'{"any":{"n":123456789012345678901234567890,"d":0.1000000000000000055}}'
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_references_that_double_at_each_step_are_merged_within_bounds(target):
+    steps = {
+        f"{side}{number}": {
+            "allOf": [{"$ref": f"#/$defs/A{number + 1}"}, {"$ref": f"#/$defs/B{number + 1}"}],
+            "description": f"{side}{number} {'x' * 1_000}",
+        }
+        for number in range(22)
+        for side in "AB"
+    }
+    leaf = {"type": "object", "properties": {"x": {"type": "string"}}}
+    schema = {
+        "type": "object",
+        "properties": {"body": {"$ref": "#/$defs/A0"}, "limit": {"type": "integer"}},
+        "$defs": steps | {"A22": leaf, "B22": leaf},
+    }
+    found = convert_inputs(schema, dialect(target))
+    assert found.schema["properties"]["limit"]
+    assert len(dumps(found.schema)) < 20 * len(dumps(schema))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_schema_that_merges_itself_is_converted_or_unusable(target):
+    merged = {"allOf": [{"$ref": "#tree"}, {"$ref": "#tree"}]}
+    schema = {"type": "object", "$anchor": "tree", "properties": {"child": merged}}
+    if target == "gemini-openapi":
+        with pytest.raises(UnusableSchema, match="includes itself"):
+            convert_inputs(schema, dialect(target))
+    else:
+        assert "child" in convert_inputs(schema, dialect(target)).schema["properties"]

@@ -151,6 +151,13 @@ def test_former_names_lead_to_the_present_one():
     assert error.detail == "look_up was removed from the toolset desk: list its tools again."
 
 
+def test_a_restricted_key_is_not_told_of_removed_tools_that_it_may_not_have_seen():
+    found = members(tools=["library.books"], former_names={"sky": "weather.now"})
+    seen = found.view(Viewer(providers=frozenset({"library"})))
+    assert found.unknown("sky", seen, toolset="s").detail == "The toolset s has no tool sky."
+    assert found.unknown("sky", found.view(EVERYBODY), toolset="s").detail.startswith("sky was removed")
+
+
 def test_viewer_sees_only_what_its_key_permits():
     found = members(providers=["library", "weather"])
     view = found.view(Viewer(providers=frozenset({"weather"})))
@@ -238,3 +245,21 @@ def test_a_former_name_of_a_hidden_tool_is_unknown():
     assert found.unknown("sky", found.view(EVERYBODY), toolset="s").detail.startswith(
         "sky is called weather_now"
     )
+
+
+def body_of(definitions):
+    return {"type": "object", "properties": {"body": {"$ref": "#/$defs/S0"}}, "$defs": definitions}
+
+
+def test_an_input_of_a_schema_that_includes_itself_is_hidden():
+    node = {"allOf": [{"$ref": "#/$defs/S0"}], "properties": {"x": {"type": "string"}, "y": {}}}
+    shown, unknown = without_inputs(body_of({"S0": node}), ["/body/x"])
+    assert unknown == []
+    assert list(shown["properties"]["body"]["properties"]) == ["y"]
+
+
+def test_an_input_is_hidden_behind_references_that_double_at_each_step():
+    steps = {f"S{number}": {"allOf": [{"$ref": f"#/$defs/S{number + 1}"}] * 2} for number in range(60)}
+    shown, unknown = without_inputs(body_of(steps | {"S60": {"properties": {"x": {}}}}), ["/body/x"])
+    assert unknown == []
+    assert '"x"' not in orjson.dumps(shown["properties"]).decode()

@@ -1,4 +1,5 @@
-"""The arguments of a call as whoever approves it sees them: without secrets.
+"""Which arguments of a call are secrets: whoever approves it does not see them, and neither does a client
+whose toolset sets them.
 
 by the tool's inputs   `writeOnly: true` or `format: password`             ***
 by name                authorization, *password, *secret, *token, ...      ***
@@ -32,6 +33,30 @@ def masked_arguments(
     masking = _Masking(inputs, masker)
     shown = masking.value(dict(arguments), [inputs], depth=0)
     return shown if isinstance(shown, dict) else {}
+
+
+def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
+    """Return the texts and numbers (as texts) in arguments that are secrets by inputs or by name."""
+    shown = masked_arguments(arguments, inputs, Masker())
+    found: list[str] = []
+    pending: list[tuple[Any, Any]] = [(arguments, shown)]
+    while pending:
+        value, masked = pending.pop()
+        if masked == MASK and value != MASK:
+            found += _texts(value)
+        elif isinstance(value, dict) and isinstance(masked, dict):
+            pending += [(member, masked[name]) for name, member in value.items() if name in masked]
+        elif isinstance(value, list) and isinstance(masked, list):
+            pending += zip(value, masked, strict=False)
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
 
 
 class _Masking:

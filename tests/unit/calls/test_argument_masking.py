@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.approvals.argument_masking import masked_arguments
+from app.calls.argument_masking import masked_arguments
 from app.security.masking import Masker
 
 PIN = {"type": "string", "writeOnly": True}

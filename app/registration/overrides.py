@@ -1,6 +1,6 @@
 """What people change on tools, stored with its version, history, events and change notices.
 
-Used by the change of one tool and by that of many.
+Used by the change of one tool, by that of many, and where the gateway withdraws an output schema.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,13 +121,14 @@ async def store_overrides(
     session: AsyncSession,
     changes: Mapping[UUID, Mapping[str, Any]],
     *,
-    principal: Principal,
     history: ToolHistoryWriter,
 ) -> dict[UUID, OverridableTool]:
     """Change the overrides of tools, whose rows are locked, and return the tools after it, by id.
 
-    `changes` are the members of the overrides to set, by the id of the tool; None reverts to the source. The
-    last statements of a transaction: the caller calls `feed.catch_up()` after its commit.
+    `changes` are the members of the overrides to set, by the id of the tool; None reverts to the source.
+    Where they publish an output schema, or revert that, deviations from it are counted anew. `history` has
+    the actor of the changes. The last statements of a transaction: the caller calls `feed.catch_up()` after
+    its commit.
     """
     before = await _read(session, changes)
     query = select(Override).where(col(Override.tool_id).in_(list(changes)))
@@ -136,6 +137,8 @@ async def store_overrides(
         override = stored.get(tool_id) or Override(tool_id=tool_id)
         for field, value in members.items():
             setattr(override, field, value)
+        if members.get("publish_output_schema", False) is not False:
+            forget_deviations(override)
         if any(getattr(override, name) is not None for name in OVERRIDDEN):
             session.add(override)
         elif tool_id in stored:
@@ -150,7 +153,7 @@ async def store_overrides(
         (tool_id,) = changes
         await record_event(
             session,
-            actor=principal.key_id,
+            actor=history.actor,
             action="updated",
             object_type="tool",
             object_name=before[tool_id].name,
@@ -159,10 +162,17 @@ async def store_overrides(
     else:
         details = {before[one].name: {"changed": sorted(members)} for one, members in changes.items()}
         await record_events(
-            session, actor=principal.key_id, action="updated", object_type="tool", details=details
+            session, actor=history.actor, action="updated", object_type="tool", details=details
         )
     await record_tool_changes(session, before.values())
     return after
+
+
+def forget_deviations(override: Override) -> None:
+    """Make an override one whose output schema no result has deviated from."""
+    override.output_deviations = 0
+    override.deviations_schema = None
+    override.output_schema_withdrawn_at = None
 
 
 async def record_tool_changes(session: AsyncSession, tools: Iterable[OverridableTool]) -> None:

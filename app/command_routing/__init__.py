@@ -1,0 +1,19 @@
+"""Commands for executors: programs that connect to the gateway and execute what it sends (UBP).
+
+An executor is connected to one worker; a command may arrive at any. `CommandRouter` selects the connection,
+and `WorkerRelay` passes commands, results and events between workers.
+"""
+
+from app.command_routing.connection import ExecutorConnection, MessageSender
+from app.command_routing.model import Capability, CommandNotSent, ConnectedExecutor, ProgressListener
+from app.command_routing.router import CommandRouter
+
+__all__ = [
+    "Capability",
+    "CommandNotSent",
+    "CommandRouter",
+    "ConnectedExecutor",
+    "ExecutorConnection",
+    "MessageSender",
+    "ProgressListener",
+]

@@ -1,0 +1,236 @@
+"""Which executor a command goes to: the least busy of those that have registered it, at any worker."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol, TypeAlias
+from uuid import UUID
+
+from app.command_routing.connection import ExecutorConnection
+from app.command_routing.model import (
+    Capability,
+    CommandNotSent,
+    ConnectedExecutor,
+    ExecutorsListener,
+    ProgressListener,
+    not_connected,
+)
+from app.errors import UpstreamTimeout
+from app.ubp.model import Command, CommandResult
+
+ConnectedListener: TypeAlias = Callable[[UUID, str], None]
+"""Called with a tenant and the name of its executor; it must not block."""
+
+_TIMED_OUT: Final = "The executor did not respond in time."
+_MAX_AWAY: Final = 10_000
+
+
+class Relay(Protocol):
+    """What the router needs of `WorkerRelay`."""
+
+    worker_id: str
+
+    async def ensure_started(self) -> bool:
+        """Start reading the inbox, once; return False where Redis is unavailable."""
+
+    async def refresh(self) -> None:
+        """Describe the executors of this worker to others, and read what they describe."""
+
+    def remote_executors(self) -> Iterator[ConnectedExecutor]:
+        """Yield the executors of other workers."""
+
+    def listen(self, listener: ExecutorsListener) -> None:
+        """Call `listener` at changes of the executors of another worker."""
+
+    async def execute(
+        self,
+        executor: ConnectedExecutor,
+        command: Command,
+        *,
+        seconds: float,
+        on_progress: ProgressListener | None = None,
+    ) -> CommandResult:
+        """Return the result of a command that another worker's executor executes."""
+
+    async def aclose(self) -> None:
+        """Stop."""
+
+
+class CommandRouter:
+    """The executors of this worker, and by the relay those of others; one instance per worker."""
+
+    def __init__(self) -> None:
+        self._connections: dict[str, ExecutorConnection] = {}
+        self._relay: Relay | None = None
+        self._away_since: OrderedDict[tuple[UUID, str], float] = OrderedDict()
+        self._on_connected: ConnectedListener = _nobody
+
+    def use(self, relay: Relay) -> None:
+        """Route to other workers, too; without a relay, only executors of this worker are known."""
+        self._relay = relay
+        relay.listen(self._changed)
+
+    def listen(self, listener: ConnectedListener) -> None:
+        """Call `listener` with the tenant and the name of each executor that connects, at any worker."""
+        self._on_connected = listener
+
+    async def aclose(self) -> None:
+        """End all connections, and the relay."""
+        for connection in list(self._connections.values()):
+            self.remove(connection)
+            await connection.wait_closed()
+        if self._relay is not None:
+            await self._relay.aclose()
+
+    def add(self, connection: ExecutorConnection) -> None:
+        """Add a connection of this worker; call `announce` once it has registered what it executes."""
+        self._connections[connection.id] = connection
+        self._changed((), (connection.described(""),))
+
+    def remove(self, connection: ExecutorConnection) -> None:
+        """Remove a connection and close it: its open commands fail. Idempotent."""
+        if self._connections.pop(connection.id, None) is not None:
+            self._changed((connection.described(""),), ())
+        connection.close()
+
+    async def announce(self) -> None:
+        """Tell other workers at once what executors this one has; otherwise they learn it within a second."""
+        if self._relay is not None and await self._relay.ensure_started():
+            await self._relay.refresh()
+
+    def described(self) -> list[ConnectedExecutor]:
+        """Return the connections of this worker."""
+        worker_id = "" if self._relay is None else self._relay.worker_id
+        return [connection.described(worker_id) for connection in self._connections.values()]
+
+    async def executors(self, tenant_id: UUID) -> list[ConnectedExecutor]:
+        """Return the connected executors of a tenant at all workers, by name and time of connection."""
+        if self._relay is not None and await self._relay.ensure_started():
+            await self._relay.refresh()
+        found = [one for one in self._all() if one.tenant_id == tenant_id]
+        return sorted(found, key=lambda one: (one.executor, one.connected_at, one.connection_id))
+
+    def is_connected(self, capability: Capability) -> bool:
+        """Return whether an executor of any worker, as far as this one knows, has the capability."""
+        return any(one.has(capability) for one in self._all())
+
+    def commands_of(self, tenant_id: UUID, executor: str) -> frozenset[str] | None:
+        """Return what the connections of an executor have registered, as far as this worker knows; None where
+        there is no connection.
+        """
+        found = [
+            one.commands for one in self._all() if (one.tenant_id, one.executor) == (tenant_id, executor)
+        ]
+        return frozenset().union(*found) if found else None
+
+    def away_since(self, tenant_id: UUID, executor: str) -> float | None:
+        """Return when the last connection of an executor has ended, in seconds since 1970 (UTC).
+
+        None while one is connected, and where this worker has seen none.
+        """
+        if self.commands_of(tenant_id, executor) is not None:
+            return None
+        return self._away_since.get((tenant_id, executor))
+
+    async def execute(
+        self,
+        capability: Capability,
+        command: Command,
+        *,
+        deadline: float,
+        on_progress: ProgressListener | None = None,
+    ) -> CommandResult:
+        """Send a command as it is to the least busy executor, and return its result.
+
+        One that disconnects before it has received the command is replaced by another one. Raise
+        CommandNotSent where there is none, ExecutorDisconnected where the executor disconnects later, and
+        UpstreamTimeout at `deadline` (`loop.time()`).
+        """
+        failed: set[str] = set()
+        refreshed = False
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    try:
+                        found = self._least_busy(capability, failed)
+                        if found is None and not refreshed:
+                            # Another worker may have one since its last description.
+                            refreshed = True
+                            await self.announce()
+                            found = self._least_busy(capability, failed)
+                        if found is None:
+                            raise not_connected(
+                                capability, self.away_since(capability.tenant_id, capability.executor)
+                            )
+                        return await self._execute_by(found, command, deadline, on_progress)
+                    except CommandNotSent:
+                        if found is None:
+                            raise
+                        failed.add(_id(found))
+        except TimeoutError:
+            raise UpstreamTimeout(_TIMED_OUT) from None
+
+    async def execute_locally(
+        self, connection_id: str, command: Command, on_progress: ProgressListener
+    ) -> CommandResult:
+        """Execute a command by a connection of this worker; raise CommandNotSent where it has ended."""
+        connection = self._connections.get(connection_id)
+        if connection is None:
+            raise CommandNotSent("The executor has disconnected.")
+        return await connection.execute(command, on_progress)
+
+    async def _execute_by(
+        self,
+        found: "ExecutorConnection | ConnectedExecutor",
+        command: Command,
+        deadline: float,
+        on_progress: ProgressListener | None,
+    ) -> CommandResult:
+        if isinstance(found, ExecutorConnection):
+            return await found.execute(command, on_progress)
+        if self._relay is None:
+            raise CommandNotSent("The worker of the executor cannot be reached.")
+        seconds = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        return await self._relay.execute(found, command, seconds=seconds, on_progress=on_progress)
+
+    def _least_busy(
+        self, capability: Capability, failed: set[str]
+    ) -> "ExecutorConnection | ConnectedExecutor | None":
+        """Return the least busy executor; of equally busy ones, one of this worker."""
+        local = [one for one in self._connections.values() if one.id not in failed and one.has(capability)]
+        best: ExecutorConnection | ConnectedExecutor | None = min(
+            local, key=lambda one: one.load, default=None
+        )
+        for one in self._remote():
+            if one.connection_id not in failed and one.has(capability):
+                best = one if best is None or one.load < best.load else best
+        return best
+
+    def _changed(self, before: Iterable[ConnectedExecutor], after: Iterable[ConnectedExecutor]) -> None:
+        """Note which connections have ended, and tell the listener of those that are new."""
+        known, current = ({one.connection_id: one for one in group} for group in (before, after))
+        for connection_id in known.keys() - current.keys():
+            one = known[connection_id]
+            self._away_since[one.tenant_id, one.executor] = time.time()
+            self._away_since.move_to_end((one.tenant_id, one.executor))
+        while len(self._away_since) > _MAX_AWAY:
+            self._away_since.popitem(last=False)
+        for connection_id in current.keys() - known.keys():
+            self._on_connected(current[connection_id].tenant_id, current[connection_id].executor)
+
+    def _remote(self) -> Iterator[ConnectedExecutor]:
+        if self._relay is not None:
+            yield from self._relay.remote_executors()
+
+    def _all(self) -> Iterator[ConnectedExecutor]:
+        yield from self.described()
+        yield from self._remote()
+
+
+def _id(found: "ExecutorConnection | ConnectedExecutor") -> str:
+    return found.id if isinstance(found, ExecutorConnection) else found.connection_id
+
+
+def _nobody(tenant_id: UUID, executor: str) -> None:
+    """Take no notice of an executor that has connected."""

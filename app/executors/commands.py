@@ -1,0 +1,136 @@
+"""Commands of agents: the tool that each one means, and its call by the one execution of calls."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from sqlmodel import col, select
+
+from app.calls import CallRequest, execute
+from app.command_routing import ProgressListener
+from app.errors import FieldError, InvalidInput, NotFound, scopes_missing
+from app.executors.results import outcome_result
+from app.models import Provider, Tool
+from app.protocols.ubp.record import PROTOCOL as UBP
+from app.security.principal import Principal
+from app.services import Services
+from app.ubp.model import Command, CommandResult
+from app.ubp.values import value_of
+
+TIMEOUT: Final = "timeout_ms"
+"""The member of a command's metadata with the milliseconds that its sender waits."""
+TRACE: Final = ("traceparent", "tracestate")
+"""Members of a command's metadata with the trace that is to be continued (W3C Trace Context)."""
+_MAX_TIMEOUT_MS: Final = 86_400_000
+_MAX_NAMED: Final = 10
+_MAX_CACHED: Final = 10_000
+
+
+class _ExecutorTool(NamedTuple):
+    """A tool that an executor has registered."""
+
+    tool: str
+    provider: str
+    tags: list[str]
+
+
+class CommandCaller:
+    """Calls tools for the commands of agents; one instance per worker."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._snapshot: object = None
+        self._names: dict[tuple[UUID, str], tuple[_ExecutorTool, ...]] = {}
+
+    async def call(
+        self,
+        command: Command,
+        principal: Principal,
+        *,
+        route: str,
+        idempotency_key: str | None = None,
+        on_event: ProgressListener | None = None,
+    ) -> CommandResult:
+        """Return the response to a command for a tool.
+
+        `on_event` is called with the events of the executor. Errors of the gateway and of the tool become
+        responses with their status. Raise Forbidden for a key without `tools:call`, and InvalidInput for
+        arguments that cannot be read, and for a command that several executors have registered.
+        """
+        require_scope(principal, "tools:call")
+        services = self._services
+        request = CallRequest(
+            principal,
+            await self.tool_name(command.command_name, principal),
+            route,
+            "ubp",
+            arguments={} if command.arguments is None else value_of(command.arguments, at="/arguments"),
+            deadline=_deadline(command),
+            idempotency_key=idempotency_key,
+            trace_headers={
+                name.encode(): command.metadata[name].encode() for name in TRACE if name in command.metadata
+            },
+            command=command,
+            on_command_event=on_event,
+        )
+        outcome = await execute(request, services.calls)
+        return await outcome_result(command, outcome, base_url=services.settings.base_url)
+
+    async def tool_name(self, name: str, principal: Principal) -> str:
+        """Return the name of the tool that a command means: that of a tool, or of an executor's command.
+
+        A name that is neither is returned as it is: its call fails, and is recorded, like any other. Raise
+        InvalidInput for a command that several executors have registered.
+        """
+        with suppress(NotFound):
+            return (await self._services.collections.registry(principal).get(name)).tool
+        found = [
+            one for one in await self._registered(name, principal.tenant_id)
+            if principal.may_use(one.provider, one.tags)
+        ]  # fmt: skip
+        if len(found) > 1:
+            names = ", ".join(one.tool for one in found[:_MAX_NAMED])
+            detail = f"Several executors have registered {name}. Name one of these: {names}."
+            raise InvalidInput(detail, errors=[FieldError("/command_name", detail)])
+        return found[0].tool if found else name
+
+    async def _registered(self, command_name: str, tenant_id: UUID) -> tuple[_ExecutorTool, ...]:
+        """Return the tools of executors whose command has this name; cached until the registry changes."""
+        snapshot = await self._services.collections.directory.snapshot()
+        if snapshot is not self._snapshot or len(self._names) > _MAX_CACHED:
+            self._snapshot, self._names = snapshot, {}
+        key = (tenant_id, command_name)
+        found = self._names.get(key)
+        if found is None:
+            query = (
+                select(Tool.name, Provider.name, Provider.tags)
+                .join(Provider, col(Tool.provider_id) == col(Provider.id))
+                .where(Provider.protocol == UBP.name, Tool.source_key == command_name)
+                .where(Tool.tenant_id == tenant_id)
+                .order_by(col(Tool.name))
+            )
+            async with self._services.database.read_session() as session:
+                rows = (await session.execute(query)).all()
+            found = self._names[key] = tuple(_ExecutorTool(*row) for row in rows)
+        return found
+
+
+def require_scope(principal: Principal, scope: str, *alternatives: str) -> None:
+    """Raise Forbidden where the key has neither the scope nor one of the alternatives.
+
+    A connection needs one of the scopes of agents and executors; each command needs its own.
+    """
+    if not any(principal.has_scope(one) for one in (scope, *alternatives)):
+        raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
+
+
+def _deadline(command: Command) -> float | None:
+    """Return the `loop.time()` until which the sender waits, None where it does not say."""
+    text = command.metadata.get(TIMEOUT)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= _MAX_TIMEOUT_MS and len(text) < 10):
+        problem = FieldError(f"/metadata/{TIMEOUT}", "Give a whole number of milliseconds, from 1.")
+        raise InvalidInput("The metadata of the command is not valid.", errors=[problem])
+    return asyncio.get_running_loop().time() + int(text) / 1000

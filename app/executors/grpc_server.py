@@ -1,0 +1,231 @@
+"""gRPC: `ubp.v1.Orchestrator/Connect`, a bidirectional stream of messages, on a port of its own.
+
+This module needs the extra `grpc`. Messages are read and written as bytes by `app.ubp.wire`, so that there is
+no generated service. Workers share the port (SO_REUSEPORT): the kernel gives each connection to one of them.
+"""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import unquote
+
+import grpc
+import grpc.aio
+import structlog
+from starlette.requests import HTTPConnection
+
+from app.access import authorise
+from app.client_address import UNKNOWN, address_group
+from app.errors import BadRequest, Forbidden, GatewayError, RateLimited, Unauthenticated, Unavailable
+from app.executors.lifetime import Ended, until_ended
+from app.executors.server import ExecutorServer
+from app.executors.session import Session
+from app.security.principal import Principal
+from app.ubp import wire
+from app.ubp.model import Message
+
+_log = structlog.get_logger(__name__)
+
+SERVICE: Final = "ubp.v1.Orchestrator"
+_PATH: Final = "/ubp"
+_KEEPALIVE_MS: Final = 20_000
+_MAX_METADATA_BYTES: Final = 16 << 10
+_STREAMS_PER_CONNECTION: Final = 100
+_IDENTITY: Final = 1
+_STOPPING: Final = "The gateway is stopping; connect again."
+
+
+class GrpcServer:
+    """The service of one worker."""
+
+    def __init__(self, server: ExecutorServer) -> None:
+        self._server = server
+        self._settings = server.services.settings
+        self._by_address: Counter[str] = Counter()
+        self._running: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen; raise Unavailable where the port or the certificate cannot be used."""
+        settings = self._settings
+        host = settings.ubp_grpc_host or settings.host
+        address = f"[{host}]:{settings.ubp_grpc_port}" if ":" in host else f"{host}:{settings.ubp_grpc_port}"
+        running = grpc.aio.server(options=self._options(), maximum_concurrent_rpcs=settings.max_connections)
+        method = grpc.stream_stream_rpc_method_handler(self._connect)
+        running.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Connect": method}),)
+        )
+        credentials = self._credentials()
+        try:
+            if credentials is None:
+                running.add_insecure_port(address)
+            else:
+                running.add_secure_port(address, credentials)
+        except RuntimeError:
+            raise Unavailable(f"UBP_GRPC_PORT: the gateway cannot listen on {address}.") from None
+        await running.start()
+        self._running = running
+        _log.info("gRPC listens", address=address, tls=credentials is not None)
+
+    async def aclose(self) -> None:
+        """End all streams, and stop listening."""
+        self._server.draining.set()
+        if self._running is not None:
+            await self._running.stop(0)
+        for task in list(self._server.streams):
+            task.cancel()
+        await asyncio.gather(*self._server.streams, return_exceptions=True)
+
+    def _options(self) -> list[tuple[str, int]]:
+        settings = self._settings
+        return [
+            # With one worker, a port that is in use is an error at the start.
+            ("grpc.so_reuseport", int(settings.workers > 1)),
+            ("grpc.max_receive_message_length", settings.max_request_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+            ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
+            ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+            ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+            ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
+            ("grpc.keepalive_permit_without_calls", 1),
+            ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 4),
+            # A compressed message may be a thousand times its size.
+            ("grpc.compression_enabled_algorithms_bitset", _IDENTITY),
+        ]
+
+    def _credentials(self) -> grpc.ServerCredentials | None:
+        certificate, key = self._settings.ubp_grpc_certificate_file, self._settings.ubp_grpc_key_file
+        if certificate is None or key is None:
+            return None
+        return grpc.ssl_server_credentials([(_read(key), _read(certificate))])
+
+    async def _connect(self, _requests: Any, context: grpc.aio.ServicerContext) -> None:
+        """Serve one stream until its peer or the gateway ends it."""
+        if self._server.draining.is_set():
+            await context.abort(grpc.StatusCode.UNAVAILABLE, _STOPPING)
+        group, host = _address(context.peer())
+        if self._by_address[group] >= self._settings.max_connections_per_address:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many streams of one address.")
+        task = asyncio.current_task()
+        self._by_address[group] += 1
+        if task is not None:
+            self._server.streams.add(task)
+        try:
+            await self._serve(context, host)
+        finally:
+            if task is not None:
+                self._server.streams.discard(task)
+            self._by_address[group] -= 1
+            if not self._by_address[group]:
+                del self._by_address[group]
+
+    async def _serve(self, context: grpc.aio.ServicerContext, host: str) -> None:
+        connection = HTTPConnection(_scope(self._server, context, host))
+
+        async def verify() -> Principal:
+            return await authorise(connection, "tools:call", "executors:connect")
+
+        try:
+            await verify()
+        except GatewayError as error:
+            await _abort(context, error)
+        # The peer learns that it is admitted before it has sent anything.
+        await context.send_initial_metadata(())
+        sender = _Sender(context, seconds=self._settings.client_idle_timeout)
+        session = Session(self._server.services, self._server.caller, sender, verify=verify, transport="grpc")
+        try:
+            reason = await until_ended(
+                self._server, session, verify, _receive(context, session), sender.failed.wait()
+            )
+        finally:
+            await session.aclose()
+        if isinstance(reason, GatewayError):
+            await _abort(context, reason)
+        if reason is Ended.STOPPING:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, _STOPPING)
+        if reason is Ended.NOT_READING:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "The peer does not read its messages.")
+
+
+class _Sender:
+    """Sends messages one after the other; `failed` is set where the peer takes none of them in time."""
+
+    def __init__(self, context: grpc.aio.ServicerContext, *, seconds: float) -> None:
+        self._context = context
+        self._seconds = seconds
+        self._turn = asyncio.Lock()
+        self.failed = asyncio.Event()
+
+    async def send(self, message: Message) -> None:
+        """See `MessageSender`."""
+        data = wire.encode_message(message)
+        async with self._turn:
+            if self.failed.is_set():
+                raise ConnectionResetError
+            try:
+                async with asyncio.timeout(self._seconds):
+                    await self._context.write(data)
+            except TimeoutError:
+                self.failed.set()
+                raise ConnectionResetError from None
+            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, RuntimeError):
+                # What grpcio raises once the stream has ended depends on how it has.
+                raise ConnectionResetError from None
+
+
+async def _receive(context: grpc.aio.ServicerContext, session: Session) -> None:
+    """Give each message to the session until the peer ends its side; raise BadRequest for a malformed one."""
+    while True:
+        data = await context.read()
+        if data is grpc.aio.EOF:
+            return
+        await session.receive(wire.decode_message(data))
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: GatewayError) -> NoReturn:
+    """End a stream with the status of an error."""
+    code = next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+    await context.abort(code, error.problem_detail)
+    raise AssertionError  # `abort` raises.
+
+
+_CODES: Final = (
+    (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
+    (Forbidden, grpc.StatusCode.PERMISSION_DENIED),
+    (RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Unavailable, grpc.StatusCode.UNAVAILABLE),
+    (BadRequest, grpc.StatusCode.INVALID_ARGUMENT),
+)
+
+
+def _scope(server: ExecutorServer, context: grpc.aio.ServicerContext, host: str) -> dict[str, Any]:
+    """Return what `authorise` reads of a request, from the metadata of a stream."""
+    headers = [
+        (key.encode(), value.encode("latin-1", "replace"))
+        for key, value in context.invocation_metadata() or ()
+        if isinstance(value, str)
+    ]
+    return {
+        "type": "websocket",
+        "path": _PATH,
+        "headers": headers,
+        "client": (host, 0) if host else None,
+        "state": {"services": server.services},
+    }
+
+
+def _address(peer: str) -> tuple[str, str]:
+    """Return the address group and the address of a peer, e.g. of `ipv6:[2001:db8::1]:5000`."""
+    kind, _, rest = unquote(peer).partition(":")
+    if kind not in ("ipv4", "ipv6"):
+        return UNKNOWN, ""
+    host = rest.rpartition(":")[0].strip("[]")
+    return address_group(host), host
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Unavailable(f"UBP_GRPC_CERTIFICATE_FILE, UBP_GRPC_KEY_FILE: {error.strerror}.") from None

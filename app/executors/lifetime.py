@@ -1,0 +1,85 @@
+"""How long a connection lasts: until its peer, its API key or the gateway ends it."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Final
+
+from app.errors import Forbidden, GatewayError, Unauthenticated
+from app.executors.server import ExecutorServer
+from app.executors.session import Session, Verify
+
+KEY_CHECK_SECONDS: Final = 2.0
+"""How often the key of a connection is verified: in memory; the change feed removes revoked keys."""
+
+
+class Ended(Enum):
+    """Why a connection has ended, where it is no error of its peer."""
+
+    BY_PEER = "by_peer"
+    STOPPING = "stopping"
+    NOT_READING = "not_reading"
+
+
+async def until_ended(
+    server: ExecutorServer,
+    session: Session,
+    verify: Verify,
+    receiving: Coroutine[Any, Any, None],
+    stalled: Coroutine[Any, Any, Any] | None = None,
+) -> Ended | GatewayError:
+    """Wait for the end of a connection, and return its reason.
+
+    `receiving` gives messages to the session; it returns when the peer has ended the connection, and raises a
+    GatewayError for a message that ends it. `stalled` returns where the peer does not read. An error of the
+    key is one of the reasons, too. While the gateway stops, open commands are completed first.
+    """
+    received = asyncio.ensure_future(receiving)
+    key = asyncio.ensure_future(_until_key_ends(verify))
+    stop = asyncio.ensure_future(_until_stopped(server, session))
+    unread = None if stalled is None else asyncio.ensure_future(stalled)
+    tasks = {received, key, stop} | (set() if unread is None else {unread})
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if received in done:
+            with suppress(asyncio.CancelledError):
+                error = received.exception()
+                if isinstance(error, GatewayError):
+                    return error
+                if error is not None:
+                    raise error
+            return Ended.BY_PEER
+        if key in done:
+            return key.result()
+        return Ended.STOPPING if stop in done else Ended.NOT_READING
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_key_ends(verify: Verify) -> GatewayError:
+    """Return the error of the API key once it is no longer valid: revoked, expired, or without its scopes."""
+    while True:
+        await asyncio.sleep(KEY_CHECK_SECONDS)
+        try:
+            await verify()
+        except (Unauthenticated, Forbidden) as error:
+            return error
+        except GatewayError:
+            # It could not be verified just now.
+            continue
+
+
+async def _until_stopped(server: ExecutorServer, session: Session) -> None:
+    """Return when the gateway stops: once the open commands are completed, or when it waits no longer."""
+    await server.draining.wait()
+    drained = asyncio.ensure_future(session.drain())
+    stopping = asyncio.ensure_future(server.services.stopping.wait())
+    try:
+        await asyncio.wait((drained, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        drained.cancel()
+        stopping.cancel()
+        await asyncio.gather(drained, stopping, return_exceptions=True)

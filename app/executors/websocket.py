@@ -1,0 +1,144 @@
+"""`/ubp`: messages of UBP over a WebSocket, as JSON in text frames or as protocol buffers in binary ones.
+
+The gateway sends in the form of the last frame that it has received. The API key is in the headers of the
+handshake, as on every route; it is verified again for each command. A peer that does not read is disconnected
+once it has not answered a ping for 20 seconds.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+import orjson
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from app.access import authorise
+from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput
+from app.executors.lifetime import Ended, until_ended
+from app.executors.server import ExecutorServer
+from app.executors.session import Session
+from app.security.principal import Principal
+from app.ubp import json_form, wire
+from app.ubp.model import Message
+
+PATH: Final = "/ubp"
+"""The path of the WebSocket."""
+_GOING_AWAY: Final = 1001
+_INVALID_DATA: Final = 1007
+_POLICY_VIOLATION: Final = 1008
+_REASON_BYTES: Final = 120
+
+
+class _Sender:
+    """Sends messages in the form that the peer uses."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self._websocket = websocket
+        self.is_binary = False
+
+    async def send(self, message: Message) -> None:
+        """See `MessageSender`."""
+        try:
+            if self.is_binary:
+                await self._websocket.send_bytes(wire.encode_message(message))
+            else:
+                await self._websocket.send_text(json_form.encode_message(message).decode())
+        except (WebSocketDisconnect, RuntimeError, OSError):
+            # Starlette raises RuntimeError for what is sent after the closing frame.
+            raise ConnectionResetError from None
+
+
+async def serve_websocket(websocket: WebSocket) -> None:
+    """Serve one connection until its peer or the gateway ends it."""
+    server: ExecutorServer = websocket.scope["state"]["ubp"]
+
+    async def verify() -> Principal:
+        return await authorise(websocket, "tools:call", "executors:connect")
+
+    try:
+        _check_origin(websocket, server.services.settings.cors_origins)
+        await verify()
+    except GatewayError as error:
+        await websocket.send_denial_response(_denial(error))
+        return
+    await websocket.accept()
+    sender = _Sender(websocket)
+    session = Session(server.services, server.caller, sender, verify=verify, transport="websocket")
+    try:
+        reason = await until_ended(server, session, verify, _receive(websocket, sender, session))
+    finally:
+        await session.aclose()
+    if reason is Ended.STOPPING:
+        await _close(websocket, _GOING_AWAY)
+    elif isinstance(reason, InvalidInput) or (
+        isinstance(reason, GatewayError) and not isinstance(reason, BadRequest)
+    ):
+        await _close(websocket, _POLICY_VIOLATION, _reason(reason))
+    elif isinstance(reason, BadRequest):
+        await _close(websocket, _INVALID_DATA, _reason(reason))
+
+
+async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> None:
+    """Give each message to the session until the peer disconnects.
+
+    A command that is malformed is responded to where its id can be read. Raise BadRequest for a frame that
+    cannot be parsed, and InvalidInput for any other malformed message.
+    """
+    while True:
+        frame = await websocket.receive()
+        if frame["type"] == "websocket.disconnect":
+            return
+        data = frame.get("bytes")
+        sender.is_binary = data is not None
+        if data is not None:
+            await session.receive(wire.decode_message(data))
+            continue
+        text = frame["text"].encode()
+        try:
+            message = json_form.decode_message(text)
+        except InvalidInput as error:
+            identified = json_form.identified_command(text)
+            if identified is None:
+                raise
+            await session.reject(identified, error)
+        else:
+            await session.receive(message)
+
+
+def _check_origin(websocket: WebSocket, allowed: Sequence[str]) -> None:
+    """Raise Forbidden for a page of another origin that is not in CORS_ORIGINS (RFC 6455 section 10.2)."""
+    origin = websocket.headers.get("origin")
+    if origin is None or origin in allowed or "*" in allowed:
+        return
+    if urlsplit(origin).netloc.lower() != websocket.headers.get("host", "").lower():
+        raise Forbidden("The origin of the page is not one of CORS_ORIGINS.")
+
+
+def _reason(error: GatewayError) -> str:
+    """Return what the closing frame says: the first error of a field with its pointer, or the detail."""
+    if isinstance(error, InvalidInput) and error.errors:
+        first = error.errors[0]
+        return f"{first.pointer}: {first.detail}" if first.pointer else first.detail
+    return error.problem_detail
+
+
+async def _close(websocket: WebSocket, code: int, reason: str = "") -> None:
+    try:
+        await websocket.close(code, reason.encode()[:_REASON_BYTES].decode(errors="ignore"))
+    except (RuntimeError, OSError):
+        return
+
+
+def _denial(error: GatewayError) -> Response:
+    headers = dict(error.headers)
+    if error.status == 401:
+        headers.setdefault("WWW-Authenticate", "Bearer")
+    return Response(orjson.dumps(error.as_problem()), error.status, headers, "application/problem+json")
+
+
+serve_websocket.scope = "tools:call"  # type: ignore[attr-defined]
+serve_websocket.alternative_scopes = ("executors:connect",)  # type: ignore[attr-defined]
+
+WEBSOCKET_ROUTE: Final = WebSocketRoute(PATH, serve_websocket, name="ubp")

@@ -1,0 +1,23 @@
+"""UBP: commands for executors that connect to the gateway."""
+
+from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord
+from app.protocols.ubp.template import UbpTemplate
+
+
+def _origin(fields: Fields) -> str:
+    """Return `ubp://<executor>`: which machine it is does not matter, since it connects to the gateway."""
+    return f"ubp://{fields['executor']}"
+
+
+def _not_direct(fields: Fields) -> dict[str, object]:  # noqa: ARG001 - none of them is.
+    raise NotDirect("Its executor is connected to the gateway only.")
+
+
+PROTOCOL = ProtocolRecord(
+    name="ubp",
+    template=UbpTemplate,
+    adapter="app.protocols.ubp.adapter:UbpAdapter",
+    origin=_origin,
+    is_connected=True,
+    direct=DirectMode(versions=frozenset(), native=_not_direct),
+)

@@ -1,0 +1,126 @@
+"""`/tools/search` and `/toolsets/{name}/search`: the tools for a task, and their export for a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from app.access import requires
+from app.dependencies import UsesServices
+from app.pagination import TagFilter
+from app.schemas import problem_responses
+from app.search import Filters, hits_json
+from app.security.principal import Principal
+from app.services import Services
+from app.tool_schemas.dialects import Format, Strict
+from app.tools.schemas_search import (
+    ExportFormat,
+    ExportStrict,
+    ProviderFilter,
+    SearchLimit,
+    SearchTexts,
+    ToolHitsExport,
+    ToolsetHit,
+    ToolsetHits,
+    ToolsetHitsExport,
+)
+from app.toolsets import AgentTool
+from app.toolsets.definition import TOOLSET_NAME
+
+router = APIRouter()
+
+ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+
+
+@dataclass(frozen=True, slots=True)
+class _WantedExport:
+    format: Format
+    strict: Strict
+
+
+async def _wanted_export(
+    export_format: ExportFormat = None, strict: ExportStrict = "auto"
+) -> _WantedExport | None:
+    return None if export_format is None else _WantedExport(export_format, strict)
+
+
+WantedExport = Annotated[_WantedExport | None, Depends(_wanted_export)]
+
+
+@router.get(
+    "/tools/search",
+    operation_id="searchTools",
+    summary="Search tools by task",
+    tags=["tools"],
+    response_model=ToolHitsExport,
+    responses=problem_responses(),
+)
+async def search_tools(
+    principal: ReadsTools,
+    services: UsesServices,
+    *,
+    export: WantedExport,
+    q: SearchTexts = "",
+    limit: SearchLimit = 10,
+    provider: ProviderFilter = None,
+    tag: TagFilter = None,
+) -> Response:
+    """Search the tools that this key may call, best match first.
+
+    With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
+    has them exported for a model, too, as by `GET /tools/export`.
+    """
+    filters = Filters(provider, tag)
+    hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
+    # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
+    body = hits_json(hits)
+    if export is not None:
+        found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
+        body = await _with_export(body, found, export, services)
+    return Response(body, media_type="application/json")
+
+
+@router.get(
+    "/toolsets/{name}/search",
+    operation_id="searchToolset",
+    summary="Search the tools of a toolset by task",
+    tags=["toolsets"],
+    response_model=ToolsetHitsExport,
+    responses=problem_responses(404),
+)
+async def search_toolset(
+    name: Annotated[str, Path(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])],
+    principal: ReadsTools,
+    services: UsesServices,
+    *,
+    export: WantedExport,
+    q: SearchTexts = "",
+    limit: SearchLimit = 10,
+    provider: ProviderFilter = None,
+    tag: TagFilter = None,
+) -> Response:
+    """Search the tools of a toolset that this key may call, best match first, as `GET /tools/search` ranks
+    them. With `format` the response has them exported for a model, too, as by `GET /toolsets/{name}/export`.
+    """
+    collection = await services.collections.toolset(name, principal)
+    found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
+    base_url = services.settings.base_url
+    hits = ToolsetHits(items=[ToolsetHit.of(tool, toolset=name, base_url=base_url) for tool in found])
+    body = hits.model_dump_json().encode()
+    if export is not None:
+        body = await _with_export(body, found, export, services, toolset=name)
+    return Response(body, media_type="application/json")
+
+
+async def _with_export(
+    body: bytes,
+    tools: Sequence[AgentTool],
+    wanted: _WantedExport,
+    services: Services,
+    *,
+    toolset: str | None = None,
+) -> bytes:
+    """Return a JSON object with the members of the export of these tools."""
+    export = await services.exporter.export(tools, wanted.format, strict=wanted.strict, toolset=toolset)
+    return b"%s,%s" % (body[:-1], export.to_json()[1:])

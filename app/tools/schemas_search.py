@@ -1,0 +1,96 @@
+"""Query parameters and response models of `/tools/search` and `/toolsets/{name}/search`."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Self
+
+from fastapi import Query
+from pydantic import BaseModel, Field, WithJsonSchema
+
+from app.resource_names import PROVIDER_NAME
+from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
+from app.tool_schemas.dialects import Format, Strict
+from app.tools.schemas import ToolHits
+from app.tools.schemas_exports import ExportReport
+from app.toolsets import AgentTool
+
+_QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
+_QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QUERIES}
+SearchTexts = Annotated[
+    # One text is documented as a string: that is what clients made from earlier contracts have.
+    Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
+    WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
+    Query(
+        max_length=MAX_QUERIES,
+        description="A description of what the tool should do. Empty: list tools by name. "
+        "Up to four, for a task that needs several tools.",
+        examples=["search books"],
+    ),
+]
+ProviderFilter = Annotated[
+    str | None, Query(pattern=PROVIDER_NAME, description="Only tools of this provider.", examples=["library"])
+]
+SearchLimit = Annotated[int, Query(ge=1, le=50, description="Maximum number of results.")]
+ExportFormat = Annotated[
+    Format | None,
+    Query(
+        alias="format",
+        description="Export the tools in the dialect of a client, as `GET /tools/export` does.",
+        examples=["openai-chat"],
+    ),
+]
+ExportStrict = Annotated[
+    Strict, Query(description="With `format`: whether tools are exported for constrained decoding.")
+]
+
+
+class ToolsetHit(BaseModel):
+    """A search result."""
+
+    name: str = Field(description="The name that agents see.", examples=["find_books"])
+    title: str
+    provider: str
+    description: str
+    inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object, without preset ones.")
+    tags: list[str]
+    read_only: bool
+    call_url: str
+
+    @classmethod
+    def of(cls, tool: AgentTool, *, toolset: str, base_url: str) -> Self:
+        """Return the view of a tool."""
+        return cls(
+            name=tool.name,
+            title=tool.title,
+            provider=tool.provider,
+            description=tool.description,
+            inputs=tool.inputs,
+            tags=list(tool.tags),
+            read_only=tool.read_only,
+            call_url=f"{base_url}/toolsets/{toolset}/tools/{tool.name}/call",
+        )
+
+
+class ToolsetHits(BaseModel):
+    """Search results, best match first."""
+
+    items: list[ToolsetHit]
+
+
+class _SearchExport(BaseModel):
+    """With `format`, the export of the matches; `ToolExport` describes its members."""
+
+    format: Format | None = None
+    tools: list[dict[str, Any]] | dict[str, dict[str, Any]] | None = None
+    aliases: dict[str, dict[str, Any]] | None = None
+    report: ExportReport | None = None
+    prompt: str | None = None
+
+
+class ToolHitsExport(_SearchExport, ToolHits):
+    """Matches of a search; with `format` also their export, whose members `ToolExport` describes."""
+
+
+class ToolsetHitsExport(_SearchExport, ToolsetHits):
+    """Matches of a search in a toolset; with `format` also their export, whose members `ToolExport`
+    describes.
+    """

@@ -1,0 +1,296 @@
+"""The blocking client of a gateway."""
+
+import ssl
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import httpx2
+
+from utcp_gateway_client.gateway.approvals import SyncApprovalPending, wait_for_approval
+from utcp_gateway_client.gateway.exchange import Reply
+from utcp_gateway_client.gateway.models import (
+    ApprovalResult,
+    ApprovalView,
+    ContinuationPart,
+    MeView,
+    Ready,
+    ToolCallResult,
+    ToolCallsResponse,
+    ToolDetails,
+    ToolExport,
+    ToolHit,
+    ToolsetHit,
+    ToolsetSummary,
+    ToolSummary,
+)
+from utcp_gateway_client.gateway.operations import CallOptions, Operations
+from utcp_gateway_client.gateway.results import CallResult
+from utcp_gateway_client.gateway.settings import Strict, read_settings
+from utcp_gateway_client.gateway.streams import Decoder, StreamEvent, decode_call, decode_tool_calls
+from utcp_gateway_client.gateway.transport import SyncTransport, client_options, read_parts
+
+E = TypeVar("E")
+
+
+class Stream(Generic[E]):
+    """Events as they arrive: iterate over it, or use it as a context manager to end it early.
+
+    `end` is what the last event says; None until it has arrived: for a call a dict with `call_id`,
+    `upstream_status`, `events` and `bytes`, for tool calls the whole ToolCallsResponse. Iteration raises the
+    ProblemError that ends the stream, and StreamBroken where it is not complete.
+    """
+
+    def __init__(self, reply: Reply, decoder: Decoder[E]) -> None:
+        self._response: httpx2.Response = reply.connection
+        self._decoder = decoder
+        self._events = self._read()
+
+    @property
+    def end(self) -> Any:
+        """What the last event says."""
+        return self._decoder.end
+
+    def __iter__(self) -> Iterator[E]:
+        """Return the events."""
+        return self._events
+
+    def _read(self) -> Iterator[E]:
+        try:
+            for part in read_parts(self._response):
+                yield from self._decoder.feed(part)
+            self._decoder.finish()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the stream; the gateway cancels the call."""
+        self._response.close()
+
+    def __enter__(self) -> Self:
+        """Return the stream."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the stream."""
+        self.close()
+
+
+class Gateway:
+    """A gateway. One object keeps connections open and may be used by several threads.
+
+    `url` and `key` are those of the environment (`UTCP_GATEWAY_URL`, `UTCP_GATEWAY_KEY`) where they are not
+    given. With `toolset`, tools are those of this toolset. `timeout` are the seconds of a request with all of
+    its retries, of which there are at most `retries`. `strict` is the default of `tools` and `run`, which
+    need
+    the same value. `verify`, `proxy`, `trust_env` and `limits` are those of httpx2. Raises ValueError.
+
+    All methods raise GatewayError (`utcp_gateway_client.gateway.errors`).
+    """
+
+    def __init__(  # noqa: PLR0913 - each has a default
+        self,
+        url: str | None = None,
+        key: str | None = None,
+        toolset: str | None = None,
+        *,
+        timeout: float = 120.0,
+        retries: int = 3,
+        strict: Strict = "auto",
+        verify: ssl.SSLContext | bool = True,
+        proxy: str | None = None,
+        trust_env: bool = True,
+        limits: httpx2.Limits | None = None,
+    ) -> None:
+        settings = read_settings(url, key, toolset, timeout=timeout, retries=retries, strict=strict)
+        options = client_options(settings, verify=verify, proxy=proxy, trust_env=trust_env, limits=limits)
+        self._operations = Operations(settings, lambda approval: SyncApprovalPending(approval, self))
+        self._transport = SyncTransport(httpx2.Client(**options))
+
+    def __repr__(self) -> str:
+        settings = self._operations.settings
+        return f"Gateway({settings.url!r}, toolset={settings.toolset!r})"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.http.close()
+
+    def __enter__(self) -> Self:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def search(
+        self, query: str, *, limit: int = 10, provider: str | None = None, tag: str | None = None
+    ) -> list[ToolHit] | list[ToolsetHit]:
+        """Return the tools that do what `query` describes, best match first."""
+        return self._transport.drive(self._operations.search(query, limit, provider, tag))
+
+    def tools(
+        self,
+        wanted: str | Sequence[str] | None = None,
+        *,
+        format: str = "openai-chat",  # noqa: A002 - the name in the API
+        strict: Strict | None = None,
+        limit: int | None = None,
+        provider: str | None = None,
+        tag: str | None = None,
+    ) -> Any:
+        """Return tools as a model's API takes them: the best matches of a text, those of these names, or all.
+
+        `format` is a dialect of the gateway (docs/dialects.md). Raises UnknownTools for names without a tool.
+        """
+        export = self.export(wanted, format=format, strict=strict, limit=limit, provider=provider, tag=tag)
+        return export.tools
+
+    def export(
+        self,
+        wanted: str | Sequence[str] | None = None,
+        *,
+        format: str = "openai-chat",  # noqa: A002 - the name in the API
+        strict: Strict | None = None,
+        limit: int | None = None,
+        provider: str | None = None,
+        tag: str | None = None,
+    ) -> ToolExport:
+        """Return what `tools` returns, with a report, and the text of `json-prompt`."""
+        steps = self._operations.export(wanted, format, strict, limit=limit, provider=provider, tag=tag)
+        return self._transport.drive(steps)
+
+    def call(
+        self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions | None = None
+    ) -> Any:
+        """Call a tool and return its value: JSON, text as str, no content as None, anything else as bytes.
+
+        Raises SyncApprovalPending where the call waits for an approval.
+        """
+        return (self.call_result(name, arguments, options)).value
+
+    def call_result(
+        self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions | None = None
+    ) -> CallResult:
+        """Call a tool and return its value with what is known about it; raise as `call` does."""
+        return self._transport.drive(self._operations.call(name, arguments, options or CallOptions()))
+
+    def stream(
+        self, name: str, arguments: Mapping[str, Any] | None = None, options: CallOptions | None = None
+    ) -> Stream[StreamEvent]:
+        """Call a tool and return the events of its result, each as soon as the upstream sends it."""
+        steps = self._operations.open_call(name, arguments, options or CallOptions())
+        return Stream(self._transport.drive(steps), Decoder(decode_call))
+
+    def run(
+        self,
+        message: Any,
+        *,
+        format: str | None = None,  # noqa: A002 - the name in the API
+        strict: Strict | None = None,
+        assistant: bool = False,
+        options: CallOptions | None = None,
+    ) -> list[Any]:
+        """Run the tool calls of a model's response, and return the messages to append to the conversation.
+
+        `message` is the response or message as its SDK has it, or as JSON; `format` its dialect where its
+        shape does
+        not tell it. With `assistant`, the messages begin with the model's own. Errors of calls are their
+        results.
+        """
+        response = self.run_response(
+            message, format=format, strict=strict, assistant=assistant, options=options
+        )
+        return response.messages
+
+    def run_response(
+        self,
+        message: Any,
+        *,
+        format: str | None = None,  # noqa: A002 - the name in the API
+        strict: Strict | None = None,
+        assistant: bool = False,
+        options: CallOptions | None = None,
+    ) -> ToolCallsResponse:
+        """Run the tool calls as `run` does, and return the messages with what became of each call."""
+        steps = self._operations.run(message, format, strict, options or CallOptions(), assistant=assistant)
+        return self._transport.drive(steps)
+
+    def run_stream(
+        self,
+        message: Any,
+        *,
+        format: str | None = None,  # noqa: A002 - the name in the API
+        strict: Strict | None = None,
+        assistant: bool = False,
+        options: CallOptions | None = None,
+    ) -> Stream[ToolCallResult]:
+        """Run the tool calls as `run` does, and return what became of each as soon as it has ended."""
+        steps = self._operations.open_run(
+            message, format, strict, options or CallOptions(), assistant=assistant
+        )
+        return Stream(self._transport.drive(steps), Decoder(decode_tool_calls))
+
+    def tool(self, name: str) -> ToolDetails:
+        """Return a tool."""
+        return self._transport.drive(self._operations.tool(name))
+
+    def list_tools(self, *, provider: str | None = None, tag: str | None = None) -> Iterator[ToolSummary]:
+        """Return all tools that the key may see, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._transport.drive(self._operations.tool_page(cursor, provider, tag))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def toolsets(self) -> Iterator[ToolsetSummary]:
+        """Return all toolsets that the key may see, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._transport.drive(self._operations.toolset_page(cursor))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def me(self) -> MeView:
+        """Return what the key may do."""
+        return self._transport.drive(self._operations.me())
+
+    def health(self) -> Ready:
+        """Return whether the gateway is ready; raise Unavailable where it starts or stops."""
+        return self._transport.drive(self._operations.health())
+
+    def continuation(
+        self,
+        handle: str,
+        *,
+        max_bytes: int | None = None,
+        max_tokens: int | None = None,
+        format: str | None = None,  # noqa: A002 - the name in the API
+    ) -> ContinuationPart:
+        """Return the next part of a result that was cut; its `continuation` leads to the part after it."""
+        steps = self._operations.continuation(handle, max_bytes, max_tokens, format)
+        return self._transport.drive(steps)
+
+    def approval(self, approval_id: str) -> ApprovalView:
+        """Return an approval."""
+        return self._transport.drive(self._operations.approval(approval_id))
+
+    def approval_result(self, approval_id: str) -> ApprovalResult:
+        """Return the result of an approved call, or the problem that it failed with."""
+        return self._transport.drive(self._operations.approval_result(approval_id))
+
+    def wait_for_approval(self, approval_id: str, *, timeout: float | None = None) -> CallResult:
+        """Wait until the call has been approved and made, and return its result.
+
+        Raises ApprovalDenied, the ProblemError that the call failed with, and TimeoutError after `timeout`
+        seconds.
+        """
+        return self._transport.drive(wait_for_approval(self._operations, approval_id, timeout))

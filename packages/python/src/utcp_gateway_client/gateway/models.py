@@ -1,0 +1,1031 @@
+"""Models of responses, generated from the contract; `make client-models` writes them anew."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+from uuid import UUID
+from typing import Any
+from datetime import datetime
+
+
+class AllPagesInput(BaseModel):
+    """
+    How the pages of a list follow each other.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    by: str
+    """
+    `link`: the header Link with rel=next; `next`: a URL at `pointer` of the response; `cursor`: a value at `pointer`, which `argument` has in the next call; `page`, `offset`: numbers that `argument` has.
+    """
+    items: str | None = ''
+    """
+    JSON pointer to the list; empty where it is the response.
+    """
+    pointer: str | None = ''
+    """
+    JSON pointer to the URL or cursor of the next page.
+    """
+    argument: str | None = ''
+    """
+    The input of the tool.
+    """
+    max_pages: int | None = 20
+    """
+    At most so many.
+    """
+
+
+class ApprovalFailure(BaseModel):
+    """
+    Why an approval failed, or expired before its time.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class ApprovalResult(BaseModel):
+    """
+    The result of an approved call. Exactly one of `json`, `text`, `base64` and `problem` is not null, unless the result is the JSON value null or empty.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    call_id: UUID | None
+    """
+    The record of the call, `GET /calls/{call_id}`.
+    """
+    upstream_status: int | None
+    """
+    The upstream's own status, where it responded.
+    """
+    media_type: str
+    json_: Any | None = Field(None, alias='json')
+    """
+    The upstream's JSON.
+    """
+    text: str | None = None
+    """
+    The upstream's text.
+    """
+    base64: str | None = None
+    """
+    The upstream's response, where it is neither JSON nor text.
+    """
+    problem: dict[str, Any] | None = None
+    """
+    The problem document that the call failed with (RFC 9457).
+    """
+
+
+class ApprovalSubject(BaseModel):
+    """
+    What an approval is about.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    type: str
+    name: str
+    provider: str
+
+
+class ContinuationPart(BaseModel):
+    """
+    A part of the rest of a result.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    items: list[Any] | None
+    """
+    The next items of the list that was cut; null where the part is a text.
+    """
+    text: str | None
+    """
+    The next part of the text, or the items as a table; null where there are `items`.
+    """
+    continuation: str | None
+    """
+    The handle of the next part; null at the end.
+    """
+    notes: list[str]
+    """
+    What is to be known of this part, e.g. that it was cut.
+    """
+
+
+class ExceededLimit(BaseModel):
+    """
+    A limit of the dialect for one request that the export exceeds.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    limit: str
+    value: int
+    max: int
+
+
+class GrantedScope(BaseModel):
+    """
+    A scope, and what it allows.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    description: str
+    documentation_url: str
+
+
+class KeyWarningView(BaseModel):
+    """
+    A warning about a key.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    code: str
+    """
+    What the warning is about; new codes may be added.
+    """
+    detail: str
+    hint: str
+    """
+    What to do.
+    """
+
+
+class RateLimitUsage(BaseModel):
+    """
+    The rate limit for calls of tools that applies to a key, and what is left of it now.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    requests: int
+    per_seconds: int
+    burst: int
+    is_default: bool
+    """
+    Whether it is the gateway's rate limit for keys without their own.
+    """
+    remaining: int
+    """
+    Calls that could be made at once.
+    """
+    reset_seconds: int
+    """
+    Seconds until the limit is unused again.
+    """
+
+
+class RateLimitView(BaseModel):
+    """
+    A rate limit for calls of tools: `requests` per `per_seconds`, of which `burst` may be made at once.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    requests: int
+    per_seconds: int
+    burst: int
+
+
+class Ready(BaseModel):
+    """
+    The state of the gateway. `degraded`: without PostgreSQL, only tools in the caches can be called.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    status: str
+    database: str
+    redis: str
+
+
+class ResponseOptionsInput(BaseModel):
+    """
+    What the gateway does with the responses of a tool before a client gets them.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    all_pages: AllPagesInput | None = None
+    """
+    Read all pages of a list, and return them as one. Only for tools that are safe.
+    """
+    poll: bool | None = False
+    """
+    Follow a response with 202 and `Location` until the operation is done.
+    """
+
+
+class TokenHolder(BaseModel):
+    """
+    For whom an access token was issued.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    issuer: str
+    """
+    Claim `iss`.
+    """
+    subject: str
+    """
+    Claim `sub`.
+    """
+    client: str | None
+    """
+    Claim `client_id` or `azp`; null without it.
+    """
+
+
+class TokenView(BaseModel):
+    """
+    For whom the access token of the request was issued.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    issuer: str
+    """
+    Claim `iss`.
+    """
+    subject: str
+    """
+    Claim `sub`.
+    """
+    client: str | None
+    """
+    Claim `client_id` or `azp`; null without it.
+    """
+    principal: str
+    """
+    `oauth:` and a digest of issuer, subject and client: the `key_id` of its calls.
+    """
+
+
+class ToolAnnotations(BaseModel):
+    """
+    What agents are told about a tool; null: unknown.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    read_only: bool
+    """
+    It changes nothing.
+    """
+    destructive: bool | None
+    """
+    It may delete or overwrite.
+    """
+    idempotent: bool | None
+    """
+    Repeating a call changes nothing more.
+    """
+    open_world: bool
+    """
+    It deals with more than a fixed set of things.
+    """
+    header_inputs: dict[str, str] | None = None
+    """
+    Inputs that clients of MCP repeat in the header `Mcp-Param-<token>`, with the tokens.
+    """
+
+
+class ToolCallResult(BaseModel):
+    """
+    What became of one call, whatever the dialect.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    id: str | int
+    """
+    The id of the call, or one made up where its dialect has none.
+    """
+    name: str
+    """
+    The name that the model called.
+    """
+    tool: str | None
+    """
+    The canonical name of the tool; null where there is none.
+    """
+    position: str
+    """
+    JSON pointer to the call in the request.
+    """
+    is_error: bool
+    repairs: list[str]
+    """
+    What was repaired to read the arguments.
+    """
+    notes: list[str]
+    """
+    Repairs of values, cuts, and how to get the rest.
+    """
+    continuation: str | None
+    """
+    The handle by which the rest of a cut result is read.
+    """
+    call_id: str | None
+    """
+    The id of the call's record; null where no call was made.
+    """
+    status: int | None
+    """
+    The status that the call route would have responded with.
+    """
+    duplicate_of: str | int | None = None
+    """
+    The id of the identical call in the same message that was made in place of this.
+    """
+    error: dict[str, Any] | None = None
+    """
+    The members of the problem of a failed call.
+    """
+    retry_after: float | None = None
+    """
+    Seconds after which the call may be repeated.
+    """
+
+
+class ToolCallsResponse(BaseModel):
+    """
+    The results of a model's calls, in its dialect and as a list.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    format: str
+    """
+    The dialect of the request and of `messages`.
+    """
+    messages: list[Any]
+    """
+    Append these to the conversation, after the model's message.
+    """
+    results: list[ToolCallResult]
+    cut: str | None
+    """
+    Why the model's output was cut; null where it was not.
+    """
+
+
+class ToolDetails(BaseModel):
+    """
+    A tool with its schemas and its call template (without secrets).
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    Canonical name, `provider.tool`.
+    """
+    alias: str
+    """
+    The name for clients that allow no dot in names.
+    """
+    agent_name: str
+    """
+    The name that agents see: the alias in at most 45 characters.
+    """
+    provider: str
+    description: str
+    tags: list[str]
+    enabled: bool
+    """
+    Whether it can be called; also false where its provider is disabled.
+    """
+    deprecated: bool
+    requires_approval: bool
+    """
+    Whether each call waits until another key has approved it (202).
+    """
+    annotations: ToolAnnotations
+    """
+    What its method of HTTP tells, and what an operator has set.
+    """
+    publish_output_schema: bool
+    """
+    Whether agents see the schema of its responses, which are compared with it then.
+    """
+    response_options: ResponseOptionsInput | None = None
+    """
+    Whether all pages of a list are read, and operations are polled.
+    """
+    custom: bool
+    """
+    Created with `POST /tools`, not imported.
+    """
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    call_url: str
+    updated_at: datetime
+    inputs: dict[str, Any]
+    """
+    JSON Schema of the arguments object.
+    """
+    outputs: dict[str, Any]
+    """
+    JSON Schema of the response, `{}` where unknown.
+    """
+    slimmed: list[str]
+    """
+    The steps by which a large tool was reduced for models.
+    """
+    call_template: dict[str, Any]
+    security: list[list[dict[str, Any]]]
+    """
+    Credential slots that it needs: any one alternative, with all of its slots.
+    """
+    average_response_size: int | None
+    output_schema_withdrawn_at: datetime | None = None
+    """
+    When the gateway set `publish_output_schema` to false because responses deviated from the schema; null where it did not, or where the schema was published again.
+    """
+    created_at: datetime
+
+
+class ToolHit(BaseModel):
+    """
+    A search result.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    score: float
+    """
+    BM25, plus 100 where the query is the tool's name; 0 without a query.
+    """
+    name: str
+    alias: str
+    provider: str
+    description: str
+    inputs: dict[str, Any]
+    tags: list[str]
+    call_url: str
+
+
+class ToolLoss(BaseModel):
+    """
+    What became of a keyword that the dialect does not have.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    pointer: str
+    """
+    Where it is in the original schema (RFC 6901).
+    """
+    keyword: str
+    value: Any
+    """
+    Its value; a long one is cut.
+    """
+    action: str
+    effect: str
+    """
+    The exported schema says the same, says it as text, accepts more, or rejects some.
+    """
+    server_checks: bool
+    """
+    Whether the gateway checks it when the tool is called: always.
+    """
+
+
+class ToolSummary(BaseModel):
+    """
+    A tool as an item of a list.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    Canonical name, `provider.tool`.
+    """
+    alias: str
+    """
+    The name for clients that allow no dot in names.
+    """
+    agent_name: str
+    """
+    The name that agents see: the alias in at most 45 characters.
+    """
+    provider: str
+    description: str
+    tags: list[str]
+    enabled: bool
+    """
+    Whether it can be called; also false where its provider is disabled.
+    """
+    deprecated: bool
+    requires_approval: bool
+    """
+    Whether each call waits until another key has approved it (202).
+    """
+    annotations: ToolAnnotations
+    """
+    What its method of HTTP tells, and what an operator has set.
+    """
+    publish_output_schema: bool
+    """
+    Whether agents see the schema of its responses, which are compared with it then.
+    """
+    response_options: ResponseOptionsInput | None = None
+    """
+    Whether all pages of a list are read, and operations are polled.
+    """
+    custom: bool
+    """
+    Created with `POST /tools`, not imported.
+    """
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    call_url: str
+    updated_at: datetime
+
+
+class ToolsetAddresses(BaseModel):
+    """
+    Where clients use a toolset.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    mcp: str
+    """
+    Its MCP server.
+    """
+    utcp: str
+    """
+    Its UTCP manual.
+    """
+    search: str
+    tool_calls: str
+    """
+    Takes the response of a model.
+    """
+
+
+class ToolsetHit(BaseModel):
+    """
+    A search result.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    The name that agents see.
+    """
+    title: str
+    provider: str
+    description: str
+    inputs: dict[str, Any]
+    """
+    JSON Schema of the arguments object, without preset ones.
+    """
+    tags: list[str]
+    read_only: bool
+    call_url: str
+
+
+class ToolsetProblem(BaseModel):
+    """
+    A part of a definition that has no effect now.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    kind: str
+    name: str
+    """
+    What the definition names.
+    """
+    detail: str
+
+
+class ToolsetSummary(BaseModel):
+    """
+    A toolset as an item of a list.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    title: str
+    description: str
+    tools: int
+    """
+    The number of its tools that this key may call.
+    """
+    addresses: ToolsetAddresses
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    created_at: datetime
+    updated_at: datetime
+
+
+class ToolsetTool(BaseModel):
+    """
+    A tool of a toolset.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    The name that agents see.
+    """
+    tool: str
+    """
+    Canonical name.
+    """
+    title: str
+    read_only: bool
+
+
+class ToolsetView(BaseModel):
+    """
+    A toolset with its tools.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    title: str
+    description: str
+    tools: int
+    """
+    The number of its tools that this key may call.
+    """
+    addresses: ToolsetAddresses
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    created_at: datetime
+    updated_at: datetime
+    members: list[ToolsetTool]
+    """
+    The tools that this key may call, by name.
+    """
+    definition: dict[str, Any] | None
+    """
+    As in `PUT /toolsets/{name}`; null without `providers:read`, and for a key that is restricted: it has the preset values.
+    """
+    problems: list[ToolsetProblem]
+    """
+    Parts of the definition that have no effect now, e.g. tools that do not exist; empty where the definition is null.
+    """
+
+
+class VisibleView(BaseModel):
+    """
+    How much a key may see.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    providers: int
+    """
+    Providers within its restrictions; 0 without `providers:read` and `tools:read`. Of a key that is limited to toolsets: those of the tools in them.
+    """
+    tools: int
+    """
+    Tools within its restrictions, disabled ones included; 0 without `tools:read` and `tools:call`. Of a key that is limited to toolsets: the enabled ones in them.
+    """
+
+
+class ApprovalSummary(BaseModel):
+    """
+    An approval as an item of a list.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    id: UUID
+    kind: str
+    """
+    `origin`: calls or token requests of a provider would go elsewhere. `credential`: stored credentials would be used in another way. `definition`: other security. `call`: one call.
+    """
+    state: str
+    """
+    `pending`; `approved` while the call is made; then `executed`, `failed`, `rejected` or `expired`.
+    """
+    subject: ApprovalSubject
+    requested_by: str
+    """
+    Id of the key that requested it; `oauth:` and a digest for an access token.
+    """
+    requester: TokenHolder | None = None
+    """
+    Who requested a call with an access token; null for API keys.
+    """
+    requested_at: datetime
+    expires_at: datetime
+    """
+    When it expires, unless it is decided before.
+    """
+    decided_by: str | None
+    """
+    Id of the key that decided.
+    """
+    decided_at: datetime | None
+    comment: str
+    """
+    The comment of the decision.
+    """
+    ended_at: datetime | None
+    """
+    When it was executed, failed, was rejected or expired.
+    """
+    call_id: UUID | None
+    """
+    The record of the call that was made, `GET /calls/{call_id}`.
+    """
+    failure: ApprovalFailure | None
+
+
+class ApprovalView(BaseModel):
+    """
+    An approval with what it is about.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    id: UUID
+    kind: str
+    """
+    `origin`: calls or token requests of a provider would go elsewhere. `credential`: stored credentials would be used in another way. `definition`: other security. `call`: one call.
+    """
+    state: str
+    """
+    `pending`; `approved` while the call is made; then `executed`, `failed`, `rejected` or `expired`.
+    """
+    subject: ApprovalSubject
+    requested_by: str
+    """
+    Id of the key that requested it; `oauth:` and a digest for an access token.
+    """
+    requester: TokenHolder | None = None
+    """
+    Who requested a call with an access token; null for API keys.
+    """
+    requested_at: datetime
+    expires_at: datetime
+    """
+    When it expires, unless it is decided before.
+    """
+    decided_by: str | None
+    """
+    Id of the key that decided.
+    """
+    decided_at: datetime | None
+    comment: str
+    """
+    The comment of the decision.
+    """
+    ended_at: datetime | None
+    """
+    When it was executed, failed, was rejected or expired.
+    """
+    call_id: UUID | None
+    """
+    The record of the call that was made, `GET /calls/{call_id}`.
+    """
+    failure: ApprovalFailure | None
+    arguments: dict[str, Any] | None
+    """
+    Of a call: its arguments, with secrets as `***`; null for other kinds.
+    """
+    operations: list[dict[str, Any]] | None
+    """
+    Of a provider: the first 1,000 of its pending changes, as in `pending` of the provider; null for calls.
+    """
+    operation_count: int | None
+    """
+    Of a provider: the number of its pending changes.
+    """
+
+
+class MeView(BaseModel):
+    """
+    The key of the request, or its access token, and what it may do. Of a token, `id` is derived from its principal, and `created_at` is when it was issued, or first used where it does not say.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    id: str
+    name: str
+    owner: str
+    purpose: str
+    scopes: list[str]
+    providers: list[str] | None
+    tags: list[str] | None
+    toolsets: list[str] | None
+    """
+    The toolsets by whose addresses alone it uses tools; null: no such limit.
+    """
+    rate_limit: RateLimitView | None
+    """
+    Its own rate limit; null where the gateway's default applies.
+    """
+    argument_repair: str | None = None
+    """
+    Its repair of arguments; null where the toolset or the interface decides.
+    """
+    state: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    """
+    Updated about once a minute.
+    """
+    rotated_from: str | None
+    """
+    The key that this one succeeds by rotation.
+    """
+    successor_id: str | None
+    """
+    The key that succeeds this one by rotation.
+    """
+    warnings: list[KeyWarningView]
+    """
+    What needs attention: the key expires soon, was not used for long, is an admin key without expiry, or is restricted to what does not exist. Empty for a key that is not valid.
+    """
+    access_token: TokenView | None = None
+    """
+    For whom the access token was issued; null for an API key.
+    """
+    tenant_id: UUID
+    is_admin: bool
+    """
+    Whether it has `admin`, which includes every other scope.
+    """
+    scope_descriptions: list[GrantedScope]
+    """
+    What its `scopes` allow.
+    """
+    rate_limit_usage: RateLimitUsage | None
+    """
+    null where no rate limit applies.
+    """
+    visible: VisibleView
+
+
+class ToolExportReport(BaseModel):
+    """
+    What the dialect cannot say about one tool.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    Canonical name.
+    """
+    alias: str | None
+    """
+    The name in the export; null where it is not in there.
+    """
+    strict: bool
+    strict_reason: str | None
+    """
+    Why it is not strict, or not in the export.
+    """
+    grade: str
+    tokens: int
+    """
+    Estimate of what the definition costs a model.
+    """
+    losses: list[ToolLoss]
+    more_losses: int | None = 0
+    """
+    Losses that are not listed.
+    """
+
+
+class ToolPage(BaseModel):
+    """
+    A page of tools.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    items: list[ToolSummary]
+    next_cursor: str | None
+    """
+    The `cursor` of the next page; null on the last page.
+    """
+    total: int | None
+    """
+    The number of items on all pages together; null where there are more than 10,000, or where they were not counted.
+    """
+    total_at_least: int | None
+    """
+    10,000 where there are more items than that, else null.
+    """
+
+
+class ToolsetPage(BaseModel):
+    """
+    A page of toolsets.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    items: list[ToolsetSummary]
+    next_cursor: str | None
+    """
+    The `cursor` of the next page; null on the last page.
+    """
+    total: int | None
+    """
+    The number of items on all pages together; null where there are more than 10,000, or where they were not counted.
+    """
+    total_at_least: int | None
+    """
+    10,000 where there are more items than that, else null.
+    """
+
+
+class WaitingForApproval(BaseModel):
+    """
+    The response to the call of a tool that requires approval.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    approval: ApprovalSummary
+
+
+class ExportReport(BaseModel):
+    """
+    What an export does not have, or has in another form.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    tools: list[ToolExportReport]
+    unknown: list[str]
+    """
+    Names that are no tools that this key may call.
+    """
+    omitted: int
+    """
+    Number of tools beyond the limit.
+    """
+    limits: list[ExceededLimit]
+    version: int | None = None
+    """
+    Version of the table of the dialect.
+    """
+    checked_on: str | None = None
+    """
+    Date of the sources of the table.
+    """
+
+
+class ToolExport(BaseModel):
+    """
+    Tools in the dialect of a client.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    format: str
+    tools: list[dict[str, Any]] | dict[str, dict[str, Any]]
+    """
+    What the client takes as its tools, as it is.
+    """
+    aliases: dict[str, dict[str, Any]]
+    """
+    By name in the export: the canonical name, and how arguments are converted back. `POST /tool-calls` does that.
+    """
+    report: ExportReport
+    prompt: str | None = None
+    """
+    With `json-prompt`: the text for the model.
+    """

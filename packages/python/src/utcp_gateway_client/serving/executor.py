@@ -1,0 +1,431 @@
+"""An executor: connects to a gateway, registers its tools there, and executes the commands that it is sent.
+
+The protocol is `ubp.v1` as JSON over the WebSocket `/ubp` of the gateway. Functions run in this process;
+those that are not async run in threads.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from utcp_gateway_client.serving.ubp_json import (
+    CANCEL,
+    DEREGISTER_TOOLS,
+    PING,
+    Command,
+    MalformedMessage,
+    Response,
+    progress,
+    read_message,
+    registration,
+    request,
+    response,
+    result_response,
+)
+from utcp_gateway_client.tools import Progress, ToolCollection, preview, progress_to
+
+MAX_MESSAGE_BYTES: Final = 16 << 20
+"""Of a message, in either direction."""
+
+_log = logging.getLogger(__name__)
+_ANSWER_SECONDS: Final = 30.0
+_DEREGISTER_SECONDS: Final = 5.0
+_SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+_PERMANENT: Final = frozenset({"INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"})
+# Reports of progress that wait to be sent; further ones are left out until the gateway takes them.
+_MAX_WAITING_PROGRESS: Final = 100
+
+
+class GatewayRejected(Exception):
+    """The gateway accepts neither this key nor these tools, which another attempt would not change."""
+
+
+class Executor:
+    """Serves the tools of a collection to a gateway, under the name `name`, until it is stopped.
+
+    `gateway` is its URL (http, https, ws or wss), `key` an API key. `max_commands` are executed at once.
+    `reconnect_seconds` are the shortest and the longest delay between two attempts to connect; it doubles
+    with each attempt. A stop waits `grace_seconds` for open commands. Raises ValueError for what these
+    cannot be.
+    """
+
+    def __init__(
+        self,
+        tools: ToolCollection,
+        *,
+        gateway: str,
+        key: str | None = None,
+        name: str = "python",
+        max_commands: int = 8,
+        reconnect_seconds: tuple[float, float] = (0.5, 30.0),
+        grace_seconds: float = 30.0,
+    ) -> None:
+        if not len(tools):
+            raise ValueError("There is no tool to serve.")
+        if max_commands < 1:
+            raise ValueError("max_commands must be at least 1.")
+        self.tools = tools
+        self.name = name
+        self.url = _socket_url(gateway)
+        self._key = key
+        self._max_commands = max_commands
+        self._reconnect_seconds = reconnect_seconds
+        self._grace_seconds = grace_seconds
+        self._stopping = asyncio.Event()
+        self._registered = asyncio.Event()
+        self._attempts = 0
+        self._running: asyncio.Task[None] | None = None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the gateway has the tools, and sends commands."""
+        return self._registered.is_set()
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM; a second one ends open commands. Raises GatewayRejected."""
+        asyncio.run(self._run_with_signals())
+
+    async def run_async(self) -> None:
+        """Serve until `stop`. Raises GatewayRejected; other failures are followed by another attempt."""
+        threads = ThreadPoolExecutor(self._max_commands, thread_name_prefix="utcp-tool")
+        try:
+            while not self._stopping.is_set():
+                await self._attempt(threads)
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    def stop(self) -> None:
+        """End `run_async`: no new commands are taken, open ones finish. Call it in the event loop."""
+        self._stopping.set()
+
+    async def wait_registered(self) -> None:
+        """Return once the gateway has the tools. Raises GatewayRejected where it rejects them."""
+        waiting = asyncio.ensure_future(self._registered.wait())
+        others = {self._running} if self._running is not None else set()
+        try:
+            await asyncio.wait({waiting, *others}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if self._running is not None and self._running.done():
+            self._running.result()
+
+    async def __aenter__(self) -> Self:
+        """Start to serve in a task."""
+        self._stopping.clear()
+        self._running = asyncio.create_task(self.run_async())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and wait until open commands have finished."""
+        self.stop()
+        running, self._running = self._running, None
+        if running is not None:
+            await running
+
+    async def _run_with_signals(self) -> None:
+        running = asyncio.create_task(self.run_async())
+
+        def ended() -> None:
+            if self._stopping.is_set():
+                running.cancel()
+            self.stop()
+
+        with _signals(ended), contextlib.suppress(asyncio.CancelledError):
+            await running
+
+    async def _attempt(self, threads: ThreadPoolExecutor) -> None:
+        """Connect, and serve until the connection ends; then wait for the time of the next attempt."""
+        try:
+            async with self._connected() as socket:
+                session = _Session(self.tools, socket, threads, self._max_commands)
+                await self._serve(session)
+        except (OSError, InvalidHandshake, ConnectionClosed) as error:
+            _log.warning("No connection to %s: %s", self.url, error)
+        finally:
+            self._registered.clear()
+        if self._stopping.is_set():
+            return
+        delay = reconnect_delay(self._attempts, self._reconnect_seconds)
+        self._attempts += 1
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), delay)
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[ClientConnection]:
+        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        connecting = asyncio.ensure_future(
+            _opened(connect(self.url, additional_headers=headers, max_size=MAX_MESSAGE_BYTES))
+        )
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                raise ConnectionError("stopped before the gateway has responded")
+            socket = connecting.result()
+        except InvalidStatus as error:
+            if error.response.status_code in (401, 403):
+                raise GatewayRejected(
+                    f"The gateway rejects the key: {preview(bytes(error.response.body or b''))}"
+                ) from None
+            raise
+        finally:
+            connecting.cancel()
+            stopping.cancel()
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    async def _serve(self, session: "_Session") -> None:
+        """Register the tools, execute commands, and deregister and finish them at a stop."""
+        async with session:
+            found = await self._unless_stopped(session.registered(self.name))
+            if found is None:
+                return
+            if found.status in _PERMANENT:
+                raise GatewayRejected(f"The gateway rejects the tools: {found.error or found.status}")
+            if found.status != "SUCCESS":
+                raise ConnectionError(f"the tools are not registered: {found.error or found.status}")
+            self._attempts = 0
+            self._registered.set()
+            _log.info("Registered %d tools at %s", len(self.tools), self.url)
+            if found.result:
+                _log.info("The gateway says of the tools: %s", preview(json.dumps(found.result)))
+            await session.until(self._stopping)
+            if self._stopping.is_set():
+                self._registered.clear()
+                await session.finish(self._grace_seconds)
+
+    async def _unless_stopped(self, answer: Coroutine[Any, Any, Response]) -> Response | None:
+        """Return the response of the gateway; None where a stop comes before it."""
+        waiting = asyncio.ensure_future(answer)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else None
+        finally:
+            waiting.cancel()
+            stopping.cancel()
+
+
+class _Session:
+    """One connection: its open commands, and what is sent."""
+
+    def __init__(
+        self, tools: ToolCollection, socket: ClientConnection, threads: ThreadPoolExecutor, max_commands: int
+    ) -> None:
+        self._tools = tools
+        self._socket = socket
+        self._threads = threads
+        self._max_commands = max_commands
+        self._permits = asyncio.Semaphore(max_commands)
+        self._outgoing: asyncio.Queue[str] = asyncio.Queue()
+        self._open: dict[str, tuple[Command, asyncio.Task[str]]] = {}
+        self._answers: dict[str, asyncio.Future[Response]] = {}
+        self._deregistered = False
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    async def __aenter__(self) -> Self:
+        self._tasks = (asyncio.create_task(self._read()), asyncio.create_task(self._write()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End it. Nobody can be told the results of open commands, so they are cancelled."""
+        tasks = [*(task for _, task in self._open.values()), *self._tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def registered(self, executor: str) -> Response:
+        """Register the tools and return the response."""
+        return await self._ask(*registration(self._tools, executor=executor, max_commands=self._max_commands))
+
+    async def until(self, stopping: asyncio.Event) -> None:
+        """Return when `stopping` is set. Raises ConnectionClosed."""
+        waiting = asyncio.ensure_future(stopping.wait())
+        try:
+            await self._first(waiting)
+        finally:
+            waiting.cancel()
+
+    async def finish(self, seconds: float) -> None:
+        """Deregister the tools, so that no command follows, and wait for the open ones to finish.
+
+        Open commands that take longer than `seconds` are cancelled. Raises ConnectionClosed.
+        """
+        try:
+            answer = await self._ask(*request(DEREGISTER_TOOLS), seconds=_DEREGISTER_SECONDS)
+            if answer.status != "SUCCESS":
+                _log.warning("The gateway has not deregistered the tools: %s", answer.error or answer.status)
+        except TimeoutError:
+            _log.warning("The gateway has not confirmed that the tools are deregistered")
+        self._deregistered = True
+        if self._open:
+            _log.info("Waiting for %d open commands", len(self._open))
+            _, late = await asyncio.wait([task for _, task in self._open.values()], timeout=seconds)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self._first(asyncio.ensure_future(self._outgoing.join()))
+
+    async def _ask(self, text: str, message_id: str, *, seconds: float = _ANSWER_SECONDS) -> Response:
+        """Send a command and return its response; raise TimeoutError where there is none."""
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._answers[message_id] = answer
+        self._outgoing.put_nowait(text)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._first(answer)
+                return answer.result()
+        finally:
+            self._answers.pop(message_id, None)
+            answer.cancel()
+
+    async def _first(self, waited_for: "asyncio.Future[Any]") -> None:
+        """Wait for it; raise ConnectionClosed where the connection ends before."""
+        await asyncio.wait((waited_for, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
+        if not waited_for.done():
+            for task in self._tasks:
+                if task.done():
+                    task.result()
+
+    async def _write(self) -> None:
+        while True:
+            text = await self._outgoing.get()
+            await self._socket.send(text)
+            self._outgoing.task_done()
+
+    async def _read(self) -> None:
+        while True:
+            text = await self._socket.recv()
+            try:
+                message = read_message(text)
+            except MalformedMessage as error:
+                _log.warning("A message of the gateway is left out: %s", error)
+                continue
+            if isinstance(message, Command):
+                self._take(message)
+            elif message is not None:
+                answer = self._answers.get(message.reply_to or message.command_id)
+                if answer is not None and not answer.done():
+                    answer.set_result(message)
+
+    def _take(self, command: Command) -> None:
+        """Respond to a command, or start a task that will."""
+        if command.name == PING:
+            self._outgoing.put_nowait(response(command, "SUCCESS"))
+        elif command.name == CANCEL:
+            self._cancel(command)
+        elif command.name not in self._tools:
+            error = f"This executor has no tool {command.name}."
+            self._outgoing.put_nowait(response(command, "NOT_FOUND", error=error))
+        elif self._deregistered:
+            self._outgoing.put_nowait(response(command, "UNAVAILABLE", error="The executor is stopping."))
+        else:
+            task = asyncio.create_task(self._execute(command))
+            # An envelope has an id of its own; a command without one is known by its command_id.
+            key = command.message_id or command.command_id
+            self._open[key] = (command, task)
+            task.add_done_callback(lambda done: self._finished(key, command, done))
+
+    def _finished(self, key: str, command: Command, task: asyncio.Task[str]) -> None:
+        """Respond to a command with the text that its task has returned, or with why there is none."""
+        self._open.pop(key, None)
+        if task.cancelled():
+            text = response(command, "CANCELLED", error="The command was cancelled.")
+        elif (error := task.exception()) is not None:
+            _log.error("The result of %s cannot be sent", command.name, exc_info=error)
+            text = response(command, "ERROR", error=f"The result cannot be sent ({type(error).__name__}).")
+        else:
+            text = task.result()
+        self._outgoing.put_nowait(text)
+
+    def _cancel(self, cancellation: Command) -> None:
+        """Cancel the command of the named envelope, or all with the named command_id."""
+        named = cancellation.arguments if isinstance(cancellation.arguments, dict) else {}
+        message_id = named.get("message_id")
+        command_id = named.get("command_id")
+        found = [
+            task
+            for command, task in self._open.values()
+            if (command.message_id == message_id if message_id else command.command_id == command_id)
+        ]
+        for task in found:
+            task.cancel()
+        error = "" if found else "There is no such open command."
+        self._outgoing.put_nowait(response(cancellation, "SUCCESS" if found else "NOT_FOUND", error=error))
+
+    async def _execute(self, command: Command) -> str:
+        """Return the response to a command for a tool as text."""
+        loop = asyncio.get_running_loop()
+
+        def report(step: Progress) -> None:
+            loop.call_soon_threadsafe(self._report, command, step)
+
+        async with self._permits:
+            with progress_to(report):
+                arguments = "{}" if command.arguments is None else json.dumps(command.arguments)
+                result = await self._tools[command.name].execute_async(arguments, threads=self._threads)
+        text = result_response(command, result)
+        if len(text) > MAX_MESSAGE_BYTES:
+            return response(command, "ERROR", error=f"The result has more than {MAX_MESSAGE_BYTES} bytes.")
+        return text
+
+    def _report(self, command: Command, step: Progress) -> None:
+        if self._outgoing.qsize() < _MAX_WAITING_PROGRESS:
+            members = {"progress": step.progress, "total": step.total, "message": step.message}
+            value = {name: member for name, member in members.items() if member is not None}
+            self._outgoing.put_nowait(progress(command, value))
+
+
+def reconnect_delay(failed: int, limits: tuple[float, float]) -> float:
+    """Return the seconds until the next attempt after `failed` others; `limits` are the shortest and the
+    longest.
+
+    Half of it is random, so that the executors of a gateway that restarts do not all return at once.
+    """
+    shortest, longest = limits
+    return min(longest, shortest * 2.0 ** min(failed, 60)) * random.uniform(0.5, 1)  # noqa: S311
+
+
+def _socket_url(gateway: str) -> str:
+    parts = urlsplit(gateway)
+    if parts.scheme not in _SCHEMES or not parts.netloc:
+        raise ValueError("The URL of the gateway begins with https:// or http://.")
+    return parts._replace(
+        scheme=_SCHEMES[parts.scheme], path=f"{parts.path.rstrip('/')}/ubp", query="", fragment=""
+    ).geturl()
+
+
+async def _opened(connecting: connect) -> ClientConnection:
+    return await connecting
+
+
+@contextlib.contextmanager
+def _signals(ended: Any) -> Iterator[None]:
+    """Call `ended` at SIGINT and SIGTERM, where the platform can do so in an event loop."""
+    loop = asyncio.get_running_loop()
+    handled = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
+            loop.add_signal_handler(number, ended)
+            handled.append(number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,138 @@
+"""Real servers for the tests: uvicorn for ASGI applications, and a WebSocket server in the role of a gateway."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+from uuid import uuid4
+
+import uvicorn
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+Json = dict[str, Any]
+
+
+@asynccontextmanager
+async def http_server(app: Any, **options: Any) -> AsyncIterator[str]:
+    """Serve an ASGI application on a free port; the value is its URL."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on", **options))
+    running = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await running
+
+
+@dataclass
+class Connected:
+    """A connection of an executor, as the gateway sees it."""
+
+    socket: ServerConnection
+    registration: Json
+    messages: "asyncio.Queue[Json]" = field(default_factory=asyncio.Queue)
+    replies: dict[str, Json] = field(default_factory=dict)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def send(self, payload: Json, message_id: str | None = None) -> str:
+        message_id = message_id or uuid4().hex
+        await self.socket.send(json.dumps({"messageId": message_id, **payload}))
+        return message_id
+
+    async def command(self, name: str, arguments: Any = None, command_id: str | None = None) -> str:
+        """Send a command in an envelope of its own, whose id is returned."""
+        request: Json = {"commandId": command_id or uuid4().hex, "commandName": name}
+        if arguments is not None:
+            request["arguments"] = arguments
+        return await self.send({"commandRequest": request})
+
+    async def reply(self, message_id: str) -> Json:
+        """Return the response to an envelope; those to others are kept for later."""
+        while message_id not in self.replies:
+            message = await self.messages.get()
+            if "commandResponse" in message:
+                self.replies[message["metadata"]["reply_to"]] = message["commandResponse"]
+        return self.replies.pop(message_id)
+
+    async def call(self, name: str, arguments: Any = None, command_id: str | None = None) -> Json:
+        return await self.reply(await self.command(name, arguments, command_id))
+
+    async def request(self) -> Json:
+        """Return the next command of the executor, with its envelope's id as `messageId`."""
+        while True:
+            message = await self.messages.get()
+            if "commandRequest" in message:
+                return {"messageId": message["messageId"], **message["commandRequest"]}
+
+    async def confirm(self, request: Json, status: str = "SUCCESS") -> None:
+        """Respond to a command of the executor."""
+        await self.send(
+            {
+                "commandResponse": {"commandId": request["commandId"], "status": status},
+                "metadata": {"reply_to": request["messageId"]},
+            }
+        )
+
+
+class GatewayPeer:
+    """The WebSocket `/ubp` of a gateway. `statuses` are those of the next registrations, "" for no response, then SUCCESS.
+
+    Where it does not confirm deregistrations, the test does so.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.url = ""
+        self.statuses: list[str] = []
+        self.confirms = True
+        self.silent = asyncio.Event()
+        self.attempts = 0
+        self.connections: asyncio.Queue[Connected] = asyncio.Queue()
+        self._server: Any = None
+
+    async def start(self, port: int = 0) -> int:
+        self._server = await serve(self._serve, "127.0.0.1", port, process_request=self._check, max_size=None)
+        found: int = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{found}"
+        return found
+
+    async def stop(self) -> None:
+        self._server.close()
+        await self._server.wait_closed()
+
+    def _check(self, socket: ServerConnection, request: Any) -> Any:
+        self.attempts += 1
+        if request.path != "/ubp":
+            return socket.respond(HTTPStatus.NOT_FOUND, "There is no such path.")
+        if request.headers.get("Authorization") != f"Bearer {self.key}":
+            return socket.respond(HTTPStatus.UNAUTHORIZED, "The key is not known.")
+        return None
+
+    async def _serve(self, socket: ServerConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            first = json.loads(await socket.recv())
+            request = first["commandRequest"]
+            connected = Connected(socket, request)
+            status = self.statuses.pop(0) if self.statuses else "SUCCESS"
+            if status:
+                await connected.confirm({"messageId": first["messageId"], **request}, status)
+            else:
+                self.silent.set()
+            if status == "SUCCESS":
+                self.connections.put_nowait(connected)
+            try:
+                async for text in socket:
+                    message = json.loads(text)
+                    connected.messages.put_nowait(message)
+                    request = message.get("commandRequest", {})
+                    if self.confirms and request.get("commandName") == "agent.deregister_tools":
+                        await connected.confirm({"messageId": message["messageId"], **request})
+            finally:
+                connected.closed.set()

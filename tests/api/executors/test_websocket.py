@@ -1,0 +1,257 @@
+"""`/ubp` as a WebSocket: its handshake, malformed messages, repeated commands, and how it ends."""
+
+import asyncio
+import socket
+import time
+
+import pytest
+import websockets
+from google.protobuf import struct_pb2
+
+from app.executors.session import MAX_OPEN
+from app.ubp.v1 import core_pb2
+from tests.api.executors.test_six_steps import DEFINITION, connected
+from tests.harness.gateway import serve
+
+pytestmark = pytest.mark.slow
+
+UPGRADE = (
+    b"GET /ubp HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+@pytest.fixture(scope="module")
+def gateway(servers, tmp_path_factory):
+    with serve(servers, tmp_path_factory.mktemp("gateway")) as running:
+        yield running
+
+
+@pytest.fixture
+def stopping(servers, tmp_path):
+    with serve(servers, tmp_path) as running:
+        yield running
+
+
+def url(gateway):
+    return gateway.url.replace("http", "ws", 1) + "/ubp"
+
+
+def key_header(gateway):
+    return f"Authorization: Bearer {gateway.key}\r\n".encode()
+
+
+def exchange(gateway, data):
+    """Return what the gateway sends until it closes the connection, or for a moment."""
+    host, port = gateway.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=2) as connection:
+        connection.sendall(data)
+        received = b""
+        try:
+            while piece := connection.recv(65536):
+                received += piece
+        except TimeoutError:
+            pass
+        return received
+
+
+async def register(executor):
+    answer = await executor.request(
+        "agent.register_tools", {"tools": [DEFINITION]}, role="executor", executor="orders", reply_to="true"
+    )
+    assert answer["commandResponse"]["status"] == "SUCCESS", answer
+
+
+async def respond(executor, message, value):
+    response = {
+        "commandId": message["commandRequest"]["commandId"],
+        "status": "SUCCESS",
+        "result": {"@type": "type.googleapis.com/google.protobuf.Value", "value": value},
+    }
+    await executor.send({"commandResponse": response}, reply_to=message["messageId"])
+
+
+async def ask(agent, command_id, number=1):
+    request = {"commandId": command_id, "commandName": "get_order_status", "arguments": {"order_id": number}}
+    return await agent.send({"commandRequest": request})
+
+
+REJECTED_UPGRADES = {
+    "no key": (UPGRADE + b"\r\n", b"HTTP/1.1 401"),
+    "HTTP/1.0": (UPGRADE.replace(b"HTTP/1.1", b"HTTP/1.0") + b"KEY\r\n", None),
+    "another version": (UPGRADE.replace(b"Version: 13", b"Version: 8") + b"KEY\r\n", b"HTTP/1.1 4"),
+    "no nonce": (UPGRADE.replace(b"Sec-WebSocket-Key", b"X-Key") + b"KEY\r\n", b"HTTP/1.1 4"),
+    "another protocol": (UPGRADE.replace(b"Upgrade: websocket", b"Upgrade: h2c") + b"KEY\r\n", None),
+    "POST": (UPGRADE.replace(b"GET", b"POST") + b"Content-Length: 0\r\nKEY\r\n", None),
+    "a body of two lengths": (
+        UPGRADE + b"KEYContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 400",
+    ),
+    "another origin": (UPGRADE + b"Origin: https://evil.example\r\nKEY\r\n", b"HTTP/1.1 403"),
+}
+
+
+@pytest.mark.parametrize(("request_bytes", "status"), REJECTED_UPGRADES.values(), ids=REJECTED_UPGRADES)
+def test_an_upgrade_that_is_not_valid_opens_no_connection(gateway, request_bytes, status):
+    response = exchange(gateway, request_bytes.replace(b"KEY", key_header(gateway)))
+    assert response.startswith(b"HTTP/1.1 4" if status is None else status), response[:200]
+    assert b" 101 " not in response
+
+
+def test_what_follows_a_rejected_upgrade_is_no_request(gateway):
+    smuggled = b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    response = exchange(gateway, UPGRADE + b"\r\n" + smuggled)
+    assert response.count(b"HTTP/1.1 ") <= 1
+    assert b"HTTP/1.1 200" not in response
+
+
+async def test_the_same_origin_is_accepted(gateway):
+    headers = {"Authorization": f"Bearer {gateway.key}"}
+    async with websockets.connect(url(gateway), additional_headers=headers, origin=gateway.url) as opened:
+        assert opened.response.status_code == 101
+        assert "Sec-WebSocket-Extensions" not in opened.response.headers
+
+
+CLOSING = {
+    "no JSON": ("{", 1007, "not valid JSON"),
+    "no object": ("[]", 1008, "object"),
+    "an unknown member": ('{"nothing": 1}', 1008, "/nothing"),
+    "a malformed command without an id": ('{"commandRequest": {"commandName": 5}}', 1008, "/commandRequest"),
+    "bytes that are no message": (b"\xff\xff\xff", 1007, "UbpMessage"),
+    "too much": ('"' + "a" * (9 << 20) + '"', 1009, ""),
+}
+
+
+@pytest.mark.parametrize(("frame", "code", "text"), CLOSING.values(), ids=CLOSING)
+async def test_a_malformed_message_ends_the_connection(gateway, frame, code, text):
+    async with connected(gateway) as peer:
+        with pytest.raises(websockets.ConnectionClosed) as closed:  # noqa: PT012 - either may raise it.
+            await peer.socket.send(frame)
+            await asyncio.wait_for(peer.socket.recv(), 10)
+        assert closed.value.rcvd.code == code
+        assert text in closed.value.rcvd.reason
+
+
+async def test_a_malformed_command_with_an_id_gets_a_response(gateway):
+    async with connected(gateway) as peer:
+        await peer.send({"commandRequest": {"commandId": "m-1", "commandName": 5}})
+        answer = await peer.received("commandResponse")
+        assert answer["metadata"]["reply_to"] == "m1"
+        response = answer["commandResponse"]
+        assert (response["commandId"], response["status"]) == ("m-1", "INVALID_ARGUMENT")
+        assert response["result"]["value"]["errors"][0]["pointer"] == "/commandRequest/commandName"
+        # The connection goes on.
+        assert (await peer.request("agent.ping", {}))["commandResponse"]["status"] == "SUCCESS"
+
+
+async def test_a_repeated_command_is_executed_once(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        await ask(agent, "again")
+        first = await executor.received("commandRequest")
+        await ask(agent, "again")
+        await respond(executor, first, "Shipped")
+        answers = [await agent.received("commandResponse") for _ in range(2)]
+        assert [one["commandResponse"]["result"]["value"] for one in answers] == ["Shipped", "Shipped"]
+        assert {one["metadata"]["reply_to"] for one in answers} == {"m1", "m2"}
+        await ask(agent, "again", number=2)
+        other = (await agent.received("commandResponse"))["commandResponse"]
+        assert other["status"] == "INVALID_ARGUMENT"
+        # The executor was asked once.
+        assert (await executor.request("agent.ping", {}))["commandResponse"]["status"] == "SUCCESS"
+
+
+async def test_responses_that_belong_to_no_command_change_nothing(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        foreign = {"commandId": "nobody", "status": "SUCCESS"}
+        await executor.send({"commandResponse": foreign}, reply_to="none")
+        await ask(agent, "r-1")
+        message = await executor.received("commandRequest")
+        await respond(executor, message, "first")
+        await respond(executor, message, "second")
+        assert (await agent.received("commandResponse"))["commandResponse"]["result"]["value"] == "first"
+        await ask(agent, "r-2")
+        message = await executor.received("commandRequest")
+        unknown = {"commandId": "r-2", "status": "LATER_VERSION", "error": "no"}
+        await executor.send({"commandResponse": unknown}, reply_to=message["messageId"])
+        response = (await agent.received("commandResponse"))["commandResponse"]
+        assert (response["status"], response["error"]) == ("ERROR", "no")
+
+
+async def test_a_cancelled_command_is_cancelled_at_the_executor(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        await ask(agent, "long")
+        message = await executor.received("commandRequest")
+        await agent.send(
+            {"commandRequest": {"commandName": "command.cancel", "arguments": {"command_id": "long"}}}
+        )
+        answers = [(await agent.received("commandResponse"))["commandResponse"] for _ in range(2)]
+        assert {one.get("commandId", ""): one["status"] for one in answers} == {
+            "long": "CANCELLED",
+            "": "SUCCESS",
+        }
+        cancel = (await executor.received("commandRequest"))["commandRequest"]
+        assert cancel["commandName"] == "command.cancel"
+        arguments = cancel["arguments"].get("value", cancel["arguments"])
+        assert arguments["message_id"] == message["messageId"]
+
+
+async def test_an_executor_of_protocol_buffers_serves_an_agent_of_json(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        ping = core_pb2.UbpMessage(message_id="binary")
+        ping.command_request.command_name = "agent.ping"
+        await executor.socket.send(ping.SerializeToString())
+        pong = core_pb2.UbpMessage.FromString(await asyncio.wait_for(executor.socket.recv(), 10))
+        assert pong.command_response.status == core_pb2.CommandResponse.SUCCESS
+        await ask(agent, "j-1", number=123)
+        message = core_pb2.UbpMessage.FromString(await asyncio.wait_for(executor.socket.recv(), 10))
+        arguments = struct_pb2.Struct()
+        assert message.command_request.arguments.Unpack(arguments)
+        assert dict(arguments) == {"order_id": 123}
+        response = core_pb2.UbpMessage(metadata={"reply_to": message.message_id})
+        response.command_response.command_id = "j-1"
+        response.command_response.status = core_pb2.CommandResponse.SUCCESS
+        response.command_response.result.Pack(struct_pb2.Value(string_value="Shipped"))
+        await executor.socket.send(response.SerializeToString())
+        assert (await agent.received("commandResponse"))["commandResponse"]["result"]["value"] == "Shipped"
+
+
+async def test_a_revoked_key_ends_its_connection(gateway):
+    with gateway.client() as client:
+        made = client.post("/keys", json={"name": "bot", "scopes": ["tools:call"]}).json()
+        async with connected(gateway, made["key"]) as peer:
+            assert client.delete(f"/keys/{made['id']}").is_success
+            began = time.monotonic()
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await asyncio.wait_for(peer.socket.recv(), 20)
+            assert closed.value.rcvd.code == 1008
+            assert time.monotonic() - began < 10
+
+
+async def test_open_commands_end_before_the_gateway_stops(stopping):
+    async with connected(stopping) as executor, connected(stopping) as agent:
+        await register(executor)
+        await ask(agent, "open")
+        message = await executor.received("commandRequest")
+        stopping.process.terminate()
+        await asyncio.sleep(2)
+        rejected = await agent.request("agent.list_tools", {}, "late")
+        assert rejected["commandResponse"]["status"] == "UNAVAILABLE"
+        await respond(executor, message, "Shipped")
+        assert (await agent.received("commandResponse"))["commandResponse"]["result"]["value"] == "Shipped"
+        for peer in (agent, executor):
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await asyncio.wait_for(peer.socket.recv(), 20)
+            assert closed.value.rcvd.code == 1001
+
+
+async def test_more_open_commands_than_allowed_are_rejected(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        for number in range(MAX_OPEN + 1):
+            await ask(agent, f"o-{number}")
+        answer = (await agent.received("commandResponse"))["commandResponse"]
+        assert (answer["commandId"], answer["status"]) == (f"o-{MAX_OPEN}", "RATE_LIMITED")

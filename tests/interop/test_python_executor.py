@@ -1,0 +1,137 @@
+"""Functions that utcp_gateway_client executes for a gateway to which it connects, through the whole of both."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.harness.gateway import RunningGateway
+from tests.interop.clients import HERE
+from tests.interop.environments import install_client_library, required
+
+Program = subprocess.Popen[bytes]
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Wait until it is true; the test's own time limit ends what never is."""
+    while not condition():
+        time.sleep(0.02)
+
+
+def key_of(client: httpx2.Client, *scopes: str) -> str:
+    made = client.post("/keys", json={"name": "executor", "scopes": list(scopes)})
+    assert made.status_code == 201, made.text
+    key: str = made.json()["key"]
+    return key
+
+
+@contextmanager
+def started(gateway: RunningGateway, key: str, folder: Path) -> Iterator[Program]:
+    """Run python_executor.py in a process of its own."""
+    interpreter = required(install_client_library)
+    command = [str(interpreter), str(Path(HERE) / "python_executor.py"), gateway.url, key, str(folder)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.fixture
+def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
+    with gateway.client() as opened:
+        yield opened
+        opened.delete("/providers/orders")
+
+
+@pytest.fixture
+def program(gateway: RunningGateway, client: httpx2.Client, tmp_path: Path) -> Iterator[Program]:
+    with started(gateway, key_of(client, "executors:connect", "tools:call"), tmp_path) as process:
+        wait_for(lambda: is_called(client))
+        yield process
+
+
+def is_called(client: httpx2.Client) -> bool:
+    """Whether a function of the executor is called through the gateway."""
+    return client.post("/tools/orders.get_order_status/call", json={"order_id": 1}).status_code == 200
+
+
+def call(client: httpx2.Client, name: str, /, **arguments: Any) -> httpx2.Response:
+    return client.post(f"/tools/orders.{name}/call", json=arguments)
+
+
+def test_functions_are_tools_of_a_provider_and_are_called(client: httpx2.Client, program: Program) -> None:
+    tool = client.get("/tools/orders.get_order_status").json()
+    assert tool["description"] == "Return the status of an order."
+    assert tool["inputs"]["properties"]["order_id"]["description"] == "The number of the order"
+    assert call(client, "get_order_status", order_id=123).json() == "Shipped"
+    assert call(client, "label").content == b"\x89PNG\x00\xff"
+    rejected = call(client, "get_order_status", order_id="many")
+    assert rejected.status_code == 422
+    assert [each["pointer"] for each in rejected.json()["errors"]] == ["/order_id"]
+    failed = call(client, "get_order_status", order_id=-1)
+    assert failed.status_code >= 400
+    assert "There is no order -1." in failed.text
+    hits = client.get("/tools/search", params={"q": "status of an order"}).json()["items"]
+    assert "orders.get_order_status" in [hit["name"] for hit in hits]
+
+
+def test_command_is_cancelled_when_its_client_leaves(
+    client: httpx2.Client, program: Program, tmp_path: Path
+) -> None:
+    with pytest.raises(httpx2.ReadTimeout):
+        client.post("/tools/orders.pack/call", json={"name": "a"}, timeout=2)
+    wait_for((tmp_path / "a.cancelled").exists)
+    assert is_called(client)
+
+
+def test_open_command_finishes_at_a_stop_and_further_ones_are_away(
+    client: httpx2.Client, program: Program, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        packing = threads.submit(call, client, "pack", name="b")
+        wait_for((tmp_path / "b.started").exists)
+        program.send_signal(signal.SIGTERM)
+        # The tools are deregistered while the command is still open.
+        wait_for(lambda: not is_called(client))
+        assert call(client, "get_order_status", order_id=1).status_code in (502, 503)
+        assert program.poll() is None
+        (tmp_path / "b.go").touch()
+        packed = packing.result()
+    assert (packed.status_code, packed.json()) == (200, "packed")
+    assert program.wait() == 0
+
+
+def test_killed_executor_is_away_at_once_and_back_with_the_next(
+    gateway: RunningGateway, client: httpx2.Client, program: Program, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        packing = threads.submit(call, client, "pack", name="c")
+        wait_for((tmp_path / "c.started").exists)
+        program.kill()
+        lost = packing.result()
+    assert lost.status_code in (502, 503)
+    assert call(client, "get_order_status", order_id=1).status_code in (502, 503)
+    with started(gateway, key_of(client, "executors:connect", "tools:call"), tmp_path):
+        wait_for(lambda: is_called(client))
+        assert call(client, "get_order_status", order_id=123).json() == "Shipped"
+
+
+def test_key_without_the_scope_is_rejected(
+    gateway: RunningGateway, client: httpx2.Client, tmp_path: Path
+) -> None:
+    with started(gateway, key_of(client, "tools:read"), tmp_path) as process:
+        _, errors = process.communicate()
+    assert process.returncode == 1
+    assert b"GatewayRejected" in errors
+    assert b"executors:connect" in errors

@@ -1,0 +1,76 @@
+"""The clients of utcp_gateway_client at a running gateway, in the environment that has the library."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.cli.sample import sample_api
+from tests.harness.gateway import RunningGateway
+from tests.interop.clients import HERE
+from tests.interop.environments import install_client_library, required
+
+
+@pytest.fixture
+def library(gateway: RunningGateway, tmp_path: Path) -> Iterator[None]:
+    """The sample API, registered as `library`."""
+    with sample_api(tmp_path, port=0) as registration, gateway.client() as client:
+        made = client.post("/providers", json=registration | {"name": "library"})
+        assert made.status_code == 201, made.text
+        yield
+        client.delete("/providers/library")
+
+
+@pytest.mark.usefixtures("library")
+def test_both_clients_use_the_tools_of_a_gateway(gateway: RunningGateway) -> None:
+    interpreter = required(install_client_library)
+    environment = {**os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
+    done = subprocess.run(
+        [str(interpreter), str(Path(HERE) / "python_gateway.py")],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    blocking, concurrent = seen["blocking"], seen["concurrent"]
+    with gateway.client() as client:
+        expected = client.post("/tools/library.searchBooks/call", json={"q": "sea", "limit": 3}).json()
+    assert expected["items"]
+    assert blocking["called"] == concurrent["called"] == expected
+    assert blocking["events"] == concurrent["events"] == [expected]
+    (message,) = blocking["messages"]
+    assert (message["role"], message["tool_call_id"]) == ("tool", "call_1")
+    assert json.loads(message["content"]) == expected
+    assert concurrent["messages"] == blocking["end"] == blocking["messages"]
+    assert blocking["health"] == "ready"
+    assert blocking["scopes"] > 0
+    assert "library.searchBooks" in blocking["found"]
+    assert blocking["tool"] == "library_searchBooks"
+    assert blocking["streamed"] == ["library.searchBooks"]
+    assert blocking["summary"] == 200
+    assert blocking["rest"] > 0
+    assert concurrent["tools"] == blocking["tools"]
+    assert "library.searchBooks" in blocking["tools"]
+    assert blocking["replayed"] == [False, True]
+    assert blocking["errors"] == ["InvalidArguments", "NotFound"]
+    assert blocking["unknown"] == ["library.none"]
+    assert gateway.key not in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("library")
+def test_program_of_the_readme_runs(gateway: RunningGateway, repository_root: Path) -> None:
+    page = (repository_root / "packages" / "python" / "README.md").read_text()
+    found = re.search(r"^`books\.py`:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    environment = {**os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
+    done = subprocess.run(
+        [str(required(install_client_library)), "-c", found[1]],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    name, total, messages, pointer = done.stdout.split()
+    assert name.startswith("library_")
+    assert (total, messages, pointer) == ("1", "1", "/limit")

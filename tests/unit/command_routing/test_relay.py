@@ -1,0 +1,245 @@
+"""Commands between workers through Redis: two routers that share one server."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+import pytest
+
+from app.command_routing import Capability, CommandNotSent, CommandRouter, ExecutorConnection
+from app.command_routing.model import CANCEL_COMMAND
+from app.command_routing.relay import Renewal, WorkerRelay
+from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.redis_client import connect
+from app.security.vault import KeyRing, Vault
+from app.ubp.model import (
+    REPLY_TO,
+    STRUCT,
+    Command,
+    CommandResult,
+    Event,
+    JsonPayload,
+    Message,
+    Status,
+    WirePayload,
+)
+from app.ubp.values import value_of, value_payload
+from tests.harness.valkey import own_valkey
+
+TENANT = uuid4()
+ORDERS = Capability(TENANT, "orders", "get_order_status")
+RENEWAL = Renewal()
+
+
+class Executor:
+    """A connected executor whose responses the test writes."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[Message] = asyncio.Queue()
+        self.connection = ExecutorConnection(self, tenant_id=TENANT, executor="orders", key_id="k")
+        self.connection.register(["get_order_status"], names_envelopes=True)
+
+    async def send(self, message: Message) -> None:
+        self.messages.put_nowait(message)
+
+    async def received(self) -> Message:
+        return await asyncio.wait_for(self.messages.get(), 5)
+
+    def respond(self, message: Message, value: object) -> None:
+        result = CommandResult(message.payload.command_id, Status.SUCCESS, value_payload(value).payload)
+        assert self.connection.receive(Message("r", result, {REPLY_TO: message.message_id}))
+
+
+@pytest.fixture
+def vault():
+    vault = Vault(KeyRing.parse(KeyRing.generate("k")))
+    vault.load([vault.new_data_key("data"), vault.new_data_key("digest")])
+    return vault
+
+
+@pytest.fixture(scope="module")
+def valkey():
+    with own_valkey() as running:
+        yield running
+
+
+@asynccontextmanager
+async def worker(valkey, vault, renewal=RENEWAL):
+    client = connect(valkey.url, timeout=5)
+    router = CommandRouter()
+    relay = WorkerRelay(client, vault, router, renewal=renewal)
+    router.use(relay)
+    try:
+        yield router, relay
+    finally:
+        await router.aclose()
+        await client.aclose()
+
+
+@pytest.fixture
+async def pair(valkey, vault):
+    async with worker(valkey, vault) as near, worker(valkey, vault) as far:
+        yield near[0], far[0]
+
+
+def soon(seconds=10.0):
+    return asyncio.get_running_loop().time() + seconds
+
+
+def command(payload=None, command_id="c1"):
+    return Command(command_id, "get_order_status", payload or JsonPayload({"order_id": 123}), {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        JsonPayload({"order_id": 123, "big": 2**62}),
+        WirePayload(STRUCT, b"\xa2\x06\x01x"),
+        WirePayload("type.example/acme.Order", b"\x08\x7b"),
+    ],
+)
+async def test_a_command_reaches_the_executor_of_another_worker_unchanged(pair, payload):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    running = asyncio.create_task(near.execute(ORDERS, command(payload), deadline=soon()))
+    message = await executor.received()
+    assert message.payload == command(payload)
+    executor.respond(message, "Shipped")
+    result = await running
+    assert (result.command_id, value_of(result.result)) == ("c1", "Shipped")
+
+
+async def test_an_executor_is_found_that_connected_after_the_last_description(pair):
+    near, far = pair
+    assert await near.executors(TENANT) == []
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
+    executor.respond(await executor.received(), 1)
+    await running
+    [found] = await near.executors(TENANT)
+    assert (found.executor, found.commands, found.key_id) == ("orders", {"get_order_status"}, "k")
+    assert near.is_connected(ORDERS)
+    assert await near.executors(uuid4()) == []
+
+
+async def test_progress_and_cancellation_cross_workers(pair):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    seen: asyncio.Queue[Event] = asyncio.Queue()
+    running = asyncio.create_task(
+        near.execute(ORDERS, command(), deadline=soon(), on_progress=seen.put_nowait)
+    )
+    message = await executor.received()
+    event = Event("command.progress", JsonPayload({"progress": 1}))
+    executor.connection.receive(Message("e", event, {REPLY_TO: message.message_id}))
+    assert await asyncio.wait_for(seen.get(), 5) == event
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert (await executor.received()).payload.command_name == CANCEL_COMMAND
+
+
+async def test_an_executor_that_disconnects_fails_its_open_commands_at_once(pair):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon(60)))
+    await executor.received()
+    far.remove(executor.connection)
+    with pytest.raises(UpstreamUnreachable, match="disconnected") as caught:
+        await asyncio.wait_for(running, 5)
+    assert caught.value.request_sent
+    # The other worker still believes in it, and is told that the command was not sent.
+    with pytest.raises(CommandNotSent):
+        await near.execute(ORDERS, command(), deadline=soon())
+
+
+async def test_the_deadline_holds_across_workers(pair):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    with pytest.raises(UpstreamTimeout):
+        await near.execute(ORDERS, command(), deadline=soon(0.1))
+    assert (await executor.received()).payload.command_name == "get_order_status"
+    assert (await executor.received()).payload.command_name == CANCEL_COMMAND
+
+
+async def test_a_worker_that_has_gone_fails_what_it_was_given(valkey, vault):
+    quick = Renewal(interval=0.05, expiry=0.5)
+    async with worker(valkey, vault, quick) as (near, _), worker(valkey, vault, quick) as (far, far_relay):
+        executor = Executor()
+        far.add(executor.connection)
+        await far.announce()
+        running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon(60)))
+        await executor.received()
+        for task in far_relay._tasks:
+            task.cancel()
+        with pytest.raises(UpstreamUnreachable, match="worker"):
+            await asyncio.wait_for(running, 10)
+        assert not near.is_connected(ORDERS)
+        with pytest.raises(CommandNotSent):
+            await near.execute(ORDERS, command(), deadline=soon())
+
+
+async def test_without_redis_executors_of_this_worker_are_used(vault, tmp_path):
+    client = connect(f"unix://{tmp_path / 'none.sock'}", timeout=0.2)
+    router = CommandRouter()
+    router.use(WorkerRelay(client, vault, router))
+    executor = Executor()
+    router.add(executor.connection)
+    await router.announce()
+    running = asyncio.create_task(router.execute(ORDERS, command(), deadline=soon()))
+    executor.respond(await executor.received(), "Shipped")
+    assert value_of((await running).result) == "Shipped"
+    with pytest.raises(CommandNotSent):
+        await router.execute(Capability(TENANT, "other", "x"), command(), deadline=soon())
+    await router.aclose()
+    await client.aclose()
+
+
+async def test_nothing_of_a_command_is_readable_in_redis(pair, valkey):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    running = asyncio.create_task(
+        near.execute(ORDERS, command(JsonPayload({"card": "canary-4111"})), deadline=soon())
+    )
+    message = await executor.received()
+    client = connect(valkey.url, timeout=5)
+    stored = b""
+    for name in await client.keys("*"):
+        if await client.type(name) == b"stream":
+            stored += repr(await client.xrange(name)).encode()
+        else:
+            stored += repr(await client.hgetall(name)).encode()
+    await client.aclose()
+    assert stored
+    assert b"canary" not in stored
+    assert b"get_order_status" not in stored
+    executor.respond(message, "Shipped")
+    await running
+
+
+async def test_an_entry_that_is_not_sealed_by_the_gateway_is_ignored(pair, valkey):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    client = connect(valkey.url, timeout=5)
+    for name in await client.keys("utcp:ubp:inbox:*"):
+        await client.xadd(name, {b"e": b"forged"})
+        await client.xadd(name, {b"other": b"1"})
+    await client.hset("utcp:ubp:workers", "forged", b"{}")
+    await client.aclose()
+    running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
+    executor.respond(await executor.received(), "Shipped")
+    assert value_of((await running).result) == "Shipped"

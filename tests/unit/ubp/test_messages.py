@@ -1,0 +1,192 @@
+"""Messages of UBP in both forms, and the conversion of payloads between them."""
+
+import base64
+import struct
+
+import pytest
+from google.protobuf import json_format, struct_pb2
+from google.protobuf.any_pb2 import Any as AnyMessage
+
+from app.errors import BadRequest, InvalidInput
+from app.ubp import json_form, wire
+from app.ubp.model import STRUCT, Command, CommandResult, Event, JsonPayload, Message, Status, WirePayload
+from app.ubp.v1 import core_pb2
+from app.ubp.values import (
+    MAX_DEPTH,
+    bytes_of,
+    bytes_payload,
+    struct_payload,
+    to_json,
+    to_wire,
+    value_of,
+    value_payload,
+)
+from scripts.ubp_messages import MODULES, generated
+
+ORDER = {"order_id": 123, "note": "é", "tags": ["a", None, True], "price": {"amount": 9.5}}
+
+
+def test_generated_modules_are_current():
+    for name, text in generated().items():
+        assert (MODULES / name).read_text() == text, "run make ubp-messages"
+
+
+def test_the_seeds_own_python_makes_the_same_command():
+    payload = AnyMessage()
+    arguments = struct_pb2.Struct()
+    arguments.update({"order_id": 123})
+    payload.Pack(arguments)
+    request = core_pb2.CommandRequest(command_id="c1", command_name="get_order_status", arguments=payload)
+    message = wire.decode_message(
+        core_pb2.UbpMessage(message_id="m1", command_request=request).SerializeToString()
+    )
+    assert isinstance(message.payload, Command)
+    assert message.payload.command_id == "c1"
+    assert value_of(message.payload.arguments) == {"order_id": 123}
+    assert core_pb2.CommandResponse.Status.SUCCESS == Status.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        Command("c1", "get_order_status", struct_payload(ORDER).payload, {"role": "executor"}),
+        CommandResult("c1", Status.SUCCESS, value_payload("Shipped").payload),
+        CommandResult("c1", Status.UNAVAILABLE, None, "The executor is gone.", {"k": "v"}),
+        Event("command.progress", struct_payload({"progress": 1}).payload),
+        None,
+    ],
+)
+def test_both_forms_hold_the_same_message(payload):
+    message = Message("m1", payload, {"reply_to": "m0"}, 1_700_000_000.25)
+    by_json = json_form.decode_message(json_form.encode_message(message))
+    assert by_json == message
+    by_wire = wire.decode_message(wire.encode_message(message))
+    assert json_form.json_of(by_wire) == json_form.json_of(message)
+
+
+def test_the_json_form_is_that_of_the_library():
+    message = Message("m1", Command("c1", "n", struct_payload(ORDER).payload), {}, 1_700_000_000.0)
+    parsed = json_format.Parse(json_form.encode_message(message), core_pb2.UbpMessage())
+    sent = parsed.command_request
+    arguments = struct_pb2.Struct()
+    assert sent.arguments.Unpack(arguments)
+    assert (parsed.message_id, sent.command_id, sent.command_name) == ("m1", "c1", "n")
+    assert json_format.MessageToDict(arguments) == ORDER
+    again = json_form.decode_message(json_format.MessageToJson(parsed).encode())
+    assert isinstance(again.payload, Command)
+    assert value_of(again.payload.arguments) == ORDER
+
+
+def test_a_payload_is_forwarded_unchanged_to_a_peer_of_the_same_form():
+    odd = WirePayload(STRUCT, struct_pb2.Struct().SerializeToString() + b"\xa2\x06\x01x")
+    assert to_wire(odd) is odd
+    sent = wire.to_proto(Message("m", Command("c", "n", odd)))
+    assert (sent.command_request.arguments.type_url, sent.command_request.arguments.value) == (
+        STRUCT,
+        odd.value,
+    )
+    unknown = WirePayload("type.example/acme.Order", b"\x08\x7b")
+    assert wire.decode_message(
+        wire.encode_message(Message("m", Command("c", "n", unknown)))
+    ).payload == Command("c", "n", unknown)
+    plain = JsonPayload({"order_id": 123, "big": 2**60})
+    assert to_json(plain) is plain
+
+
+def test_numbers_keep_their_digits_in_json():
+    text = b'{"messageId":"m","commandRequest":{"commandId":"c","commandName":"n","arguments":{"n":1.10000000000000000001,"i":123456789012345678901234567890}}}'
+    assert json_form.encode_message(json_form.decode_message(text)) == text
+
+
+def test_an_unknown_type_is_base64_in_json():
+    found = to_json(WirePayload("type.example/acme.Order", b"\x08\x7b"))
+    assert found.members == {
+        "@type": "type.example/acme.Order",
+        "value": base64.b64encode(b"\x08\x7b").decode(),
+    }
+    with pytest.raises(InvalidInput, match="not known"):
+        value_of(WirePayload("type.example/acme.Order", b"\x08\x7b"))
+    with pytest.raises(InvalidInput, match="cannot be converted"):
+        to_wire(found)
+
+
+def test_integers_that_no_double_has_become_text_and_are_named():
+    converted = struct_payload({"id": 2**53 + 1, "ok": 2**53, "nested": [{"id": -(2**60)}]})
+    assert converted.notes == ("/id", "/nested/0/id")
+    assert value_of(to_wire(converted.payload)) == {
+        "id": str(2**53 + 1),
+        "ok": 2**53,
+        "nested": [{"id": str(-(2**60))}],
+    }
+
+
+def test_bytes_arrive_as_bytes_in_both_forms():
+    payload = bytes_payload(b"\x00\xff")
+    assert bytes_of(payload) == b"\x00\xff"
+    assert bytes_of(to_wire(payload)) == b"\x00\xff"
+    assert value_of(to_wire(payload)) == "AP8="
+
+
+@pytest.mark.parametrize("value", [None, True, "text", 0, -1, 1.5, [], {}, [{"a": [1]}]])
+def test_every_json_value_survives(value):
+    payload = value_payload(value).payload
+    assert value_of(payload) == value
+    assert value_of(to_wire(payload)) == value
+
+
+def test_depth_is_limited():
+    value = 1
+    for _ in range(MAX_DEPTH + 1):
+        value = [value]
+    with pytest.raises(InvalidInput, match="levels"):
+        value_payload(value)
+
+
+def test_nan_is_rejected():
+    bad = struct_pb2.Struct(fields={"x": struct_pb2.Value(number_value=float("nan"))})
+    with pytest.raises(InvalidInput):
+        value_of(WirePayload(STRUCT, bad.SerializeToString()))
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        (b'{"messageId": 1}', "/messageId"),
+        (b'{"messageid": "m"}', "/messageid"),
+        (b'{"commandRequest": []}', "/commandRequest"),
+        (b'{"commandRequest": {}, "event": {}}', "/event"),
+        (b'{"commandRequest": {"commandId": "c", "command_id": "d"}}', "/commandRequest/command_id"),
+        (b'{"commandRequest": {"arguments": 1}}', "/commandRequest/arguments"),
+        (b'{"commandRequest": {"arguments": {"@type": 1}}}', "/commandRequest/arguments"),
+        (b'{"commandRequest": {"metadata": {"a": 1}}}', "/commandRequest/metadata/a"),
+        (b'{"commandResponse": {"status": []}}', "/commandResponse/status"),
+        (b'{"sentAt": "yesterday"}', "/sentAt"),
+        (b"[]", ""),
+    ],
+)
+def test_what_is_wrong_in_json_is_named(text, at):
+    with pytest.raises(InvalidInput) as caught:
+        json_form.decode_message(text)
+    assert [error.pointer for error in caught.value.errors] == [at]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"[" * 100_000, b'"\xff"'])
+def test_text_that_is_no_json_is_a_bad_request(text):
+    with pytest.raises(BadRequest):
+        json_form.decode_message(text)
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\x05a", struct.pack("<I", 12)])
+def test_bytes_that_are_no_message_are_a_bad_request(data):
+    with pytest.raises(BadRequest):
+        wire.decode_message(data)
+
+
+def test_a_status_of_a_later_version_is_an_error():
+    later = core_pb2.UbpMessage(command_response=core_pb2.CommandResponse(command_id="c", status=77))
+    found = wire.decode_message(later.SerializeToString()).payload
+    assert isinstance(found, CommandResult)
+    assert found.status is Status.ERROR
+    assert json_form.result_of({"status": "PAUSED"}).status is Status.ERROR
+    assert json_form.result_of({"status": 77}).status is Status.ERROR
+    assert json_form.result_of({"status": 1}).status is Status.SUCCESS
