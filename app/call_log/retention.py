@@ -1,8 +1,8 @@
 """The daily partitions of `calls`: created ahead, dropped after the retention period.
 
 Rows that are stored before their partition exists are in the default one; they are moved when the partition
-of their day is created. With a database role that may not alter tables, all rows remain in the default
-partition, where old rows are deleted.
+of their day is created (a statement that reads at that moment may not see them). With a database role that
+may not alter tables, all rows remain in the default partition, where old rows are deleted.
 """
 
 from datetime import UTC, date, datetime, timedelta

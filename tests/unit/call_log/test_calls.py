@@ -2,15 +2,18 @@
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from asyncpg.pgproto import pgproto
 from sqlalchemy import text
 
 from app.call_log.batch_writer import BatchCallLog
 from app.call_log.entries import CallLogEntry
 from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
+from app.call_log.retention import maintain_partitions
+from app.call_log.store import _COLUMNS
 from app.database import Database
 from app.models import TENANT
 from app.uuid7 import uuid7
@@ -54,14 +57,36 @@ async def test_a_record_is_stored_as_it_was_made(database):
     assert (row.request_bytes, row.response_bytes) == (10, 2_000)
 
 
+def test_each_column_is_a_member_of_the_record():
+    assert {column.name for column in fields(CallLogEntry)} == set(_COLUMNS)
+
+
+async def test_every_member_of_a_record_is_stored(database):
+    at = datetime(2026, 11, 23, 12, 0, 0, 123_456, tzinfo=UTC)
+    made = entry(
+        tenant_id=pgproto.UUID(str(TENANT)), attempts=2, safe=False, interface="mcp", toolset="desk", at=at,
+        deadline=at + timedelta(seconds=1), arguments=b"\x00sealed\xff", result=b"",
+        request_bytes=2**31, response_bytes=2**31 - 1,
+    )  # fmt: skip
+    writer = BatchCallLog(database)
+    await maintain_partitions(database, retention_days=30)
+    writer.record(made)
+    assert await writer.flush()
+    names = ", ".join(_COLUMNS)
+    async with database.read_session() as session:
+        row = (await session.execute(text(f"SELECT {names} FROM calls WHERE id = '{made.id}'"))).one()
+    assert dict(row._mapping) == asdict(made) | {"request_bytes": 2**31 - 1}
+
+
 async def test_records_are_stored_in_the_background(database):
     writer = BatchCallLog(database, flush_seconds=0.02)
     await writer.start()
     writer.record(entry())
     deadline = time.monotonic() + 60
-    while not await stored(database) and time.monotonic() < deadline:  # noqa: ASYNC110
+    while not (rows := await stored(database)) and time.monotonic() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
-    assert len(await stored(database)) == 1
+    # A further statement could run while the partition of the day is attached, and not see the row.
+    assert len(rows) == 1
     await writer.aclose()
 
 

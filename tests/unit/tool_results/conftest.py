@@ -68,6 +68,8 @@ async def services(database_url: str, redis_url: str) -> AsyncIterator[Services]
         _env_file=None,
         database_url=database_url,
         redis_url=redis_url,
+        # Rests of 8 MiB are stored, also on a busy machine.
+        redis_timeout=5,
         sealing_keys=KeyRing.generate("test"),
         allow_networks=("127.0.0.0/8",),
         public_base_url="https://gateway.example",
