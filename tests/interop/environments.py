@@ -9,6 +9,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from pathlib import Path
 
@@ -20,17 +21,15 @@ CONFORMANCE = ("released", "next")
 """The conformance suites of MCP: 0.1.16 and 0.2.0-alpha.12, each by its folder in mcp/conformance."""
 FOLDER = Path(__file__).parents[2] / ".venvs"
 _INSTALL_SECONDS = 600
+_AT_A_TIME = 3
 PACKAGES = {
     "utcp1": ("utcp==1.2.0", "utcp-http==1.1.15"),
     "utcp0": ("utcp==0.2.3", "mcp<2"),
+    # All plugins, with what the clients' own suites need: tests/interop/suites.
     "utcp-plugins": (
         "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
-        "utcp-cli==1.1.5", "utcp-websocket==1.2.1", "utcp-gql==1.1.6", "utcp-mcp==1.2.0",
-    ),
-    # The same with what the clients' own suites need: tests/interop/suites.
-    "utcp-suites": (
-        "utcp==1.2.0", "utcp-http==1.1.15", "utcp-socket==1.1.1", "utcp-text==1.1.0", "utcp-file==1.1.0",
-        "utcp-gql==1.1.6", "utcp-mcp==1.2.0", "pytest==9.2.0", "pytest-asyncio==1.5.0", "pytest-aiohttp==1.1.1",
+        "utcp-cli==1.1.5", "utcp-websocket==1.2.1", "utcp-gql==1.1.6", "utcp-mcp==1.2.0", "pytest==9.2.0",
+        "pytest-asyncio==1.5.0", "pytest-aiohttp==1.1.1",
     ),
     # The SDKs of model providers: tests/interop/test_model_sdks.py.
     "model-sdks": (
@@ -61,8 +60,12 @@ def install(name: str) -> Path:
     folder = FOLDER / name
     python = folder / "bin" / "python"
     if not (folder / ".ready").exists():
-        venv.create(folder, with_pip=True, clear=True)
-        command = [str(python), "-m", "pip", "install", "--quiet", *PACKAGES[name]]
+        venv.create(folder, with_pip=False, clear=True)
+        # The pip of this environment: a further copy of it in each one would take seconds.
+        command = [
+            sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet",
+            *PACKAGES[name],
+        ]  # fmt: skip
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False
@@ -153,12 +156,18 @@ def required(installed: Callable[[], Path]) -> Path:
         pytest.skip(str(error))
 
 
-if __name__ == "__main__":
+def install_all() -> None:
+    """Install all environments, some at a time, and print their folders; tests that lack one report it, too."""
     installations: list[Callable[[], Path]] = [partial(install, name) for name in PACKAGES]
     installations += [partial(install_conformance, suite) for suite in CONFORMANCE]
-    for each in (*installations, install_typescript, install_mcp):
-        try:
-            print(each())
-        except InstallError as error:
-            # The tests that need it report it, too.
-            print(error, file=sys.stderr)
+    installations += [install_typescript, install_mcp]
+    with ThreadPoolExecutor(_AT_A_TIME) as pool:
+        for future in as_completed([pool.submit(each) for each in installations]):
+            try:
+                print(future.result(), flush=True)
+            except InstallError as error:
+                print(error, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    install_all()

@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 HERE = Path(__file__).parent
 _SECONDS: Final = 600
-_ENVIRONMENTS: Final = {0: "utcp0", 1: "utcp-suites"}
+_ENVIRONMENTS: Final = {0: "utcp0", 1: "utcp-plugins"}
 _V1_NAMES: Final = {"http_stream": "streamable_http", "text": "file"}
 
 

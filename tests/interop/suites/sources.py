@@ -13,7 +13,7 @@ from typing import Literal
 from tests.interop.environments import FOLDER, InstallError, install
 
 CLIENT_SIDE = Path(__file__).parent / "client_side"
-ENVIRONMENT = "utcp-suites"
+ENVIRONMENT = "utcp-plugins"
 _DOWNLOAD_SECONDS = 300
 
 
