@@ -13,6 +13,7 @@
     │   └── OwnApproval           a key decides about what it, or a key that created it, has requested
     ├── CredentialNotAllowed 403  a stored credential may not be sent to the tool's origin
     ├── MethodNotAllowed 405, UnsupportedMediaType 415
+    ├── UpgradeRequired 426       the resource is served over another protocol, which `Upgrade` names
     ├── TooLarge 413, ClientTimeout 408, RateLimited 429
     ├── UriTooLong 414, HeadTooLarge 431, RequestTimeout 408, TooManyRequests 429, NotImplementedByServer 501,
     │   HttpVersionNotSupported 505    rejections by the HTTP server, before it has read the request
@@ -260,6 +261,11 @@ def not_found(detail: str, similar: Sequence[str] = ()) -> NotFound:
 class MethodNotAllowed(GatewayError):
     status, slug, title = 405, "method-not-allowed", "Method not allowed"
     hint = "Use one of the methods in the header Allow; the API reference at /docs has one entry for each."
+
+
+class UpgradeRequired(GatewayError):
+    status, slug, title = 426, "upgrade-required", "The resource needs another protocol"
+    hint = "Use a client of the protocol that the header Upgrade names."
 
 
 class Conflict(GatewayError):

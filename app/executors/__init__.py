@@ -9,12 +9,12 @@ from app.executors.command_route import COMMANDS_ROUTE
 from app.executors.grpc_start import serve_grpc
 from app.executors.routes import router
 from app.executors.server import ExecutorServer, open_server
-from app.executors.websocket import PATH, WEBSOCKET_ROUTE
+from app.executors.websocket import PATH, WEBSOCKET_ROUTE, WITHOUT_UPGRADE_ROUTE
 
 __all__ = ["COMMANDS_ROUTE", "PATH", "ExecutorServer", "install", "open_server", "serve_grpc"]
 
 
 def install(app: FastAPI) -> None:
     """Add its routes, which find the server in `request.state.ubp`."""
-    app.router.routes += [WEBSOCKET_ROUTE, COMMANDS_ROUTE]
+    app.router.routes += [WEBSOCKET_ROUTE, WITHOUT_UPGRADE_ROUTE, COMMANDS_ROUTE]
     app.include_router(router)

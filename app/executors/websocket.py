@@ -6,16 +6,17 @@ once it has not answered a ping for 20 seconds.
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 import orjson
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import WebSocketRoute
+from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.access import authorise
-from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput
+from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput, UpgradeRequired
 from app.executors.lifetime import Ended, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
@@ -80,6 +81,17 @@ async def serve_websocket(websocket: WebSocket) -> None:
         await _close(websocket, _INVALID_DATA, _reason(reason))
 
 
+async def require_upgrade(request: Request) -> NoReturn:
+    """Reject a request without an upgrade to WebSocket (RFC 9110 section 15.5.22) by UpgradeRequired.
+
+    Raise what `authorise` raises, as for the handshake of a WebSocket.
+    """
+    await authorise(request, "tools:call", "executors:connect")
+    raise UpgradeRequired(
+        "This resource is a WebSocket.", headers={"Upgrade": "websocket", "Connection": "Upgrade"}
+    )
+
+
 async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> None:
     """Give each message to the session until the peer disconnects.
 
@@ -140,5 +152,8 @@ def _denial(error: GatewayError) -> Response:
 
 serve_websocket.scope = "tools:call"  # type: ignore[attr-defined]
 serve_websocket.alternative_scopes = ("executors:connect",)  # type: ignore[attr-defined]
+require_upgrade.scope = "tools:call"  # type: ignore[attr-defined]
+require_upgrade.alternative_scopes = ("executors:connect",)  # type: ignore[attr-defined]
 
 WEBSOCKET_ROUTE: Final = WebSocketRoute(PATH, serve_websocket, name="ubp")
+WITHOUT_UPGRADE_ROUTE: Final = Route(PATH, require_upgrade, methods=["GET"], include_in_schema=False)

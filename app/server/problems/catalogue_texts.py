@@ -134,6 +134,14 @@ TEXTS: Final[Mapping[str, ProblemText]] = {
         "The resource exists, but does not support the method of the request.",
         ("Use a method in the header `Allow`. A tool is called with POST.",),
     ),
+    "upgrade-required": ProblemText(
+        "The resource is served over another protocol, which the header `Upgrade` of the response names.",
+        (
+            "Connect to `/ubp` with a WebSocket client, over HTTP/1.1.",
+            "A client that keeps no connection sends single commands with POST /ubp/commands.",
+            "Operators: a reverse proxy must pass on `Upgrade` and `Connection`, as deploy/nginx.conf does.",
+        ),
+    ),
     "conflict": ProblemText(
         "The request contradicts what is stored, e.g. because the name is in use.",
         ("Read the stored resource; change or delete it, or choose another name.",),

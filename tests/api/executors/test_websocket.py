@@ -78,10 +78,13 @@ async def ask(agent, command_id, number=1):
 
 REJECTED_UPGRADES = {
     "no key": (UPGRADE + b"\r\n", b"HTTP/1.1 401"),
-    "HTTP/1.0": (UPGRADE.replace(b"HTTP/1.1", b"HTTP/1.0") + b"KEY\r\n", None),
+    "HTTP/1.0": (UPGRADE.replace(b"HTTP/1.1", b"HTTP/1.0") + b"KEY\r\n", b"HTTP/1.1 426"),
     "another version": (UPGRADE.replace(b"Version: 13", b"Version: 8") + b"KEY\r\n", b"HTTP/1.1 4"),
     "no nonce": (UPGRADE.replace(b"Sec-WebSocket-Key", b"X-Key") + b"KEY\r\n", b"HTTP/1.1 4"),
-    "another protocol": (UPGRADE.replace(b"Upgrade: websocket", b"Upgrade: h2c") + b"KEY\r\n", None),
+    "another protocol": (
+        UPGRADE.replace(b"Upgrade: websocket", b"Upgrade: h2c") + b"KEY\r\n",
+        b"HTTP/1.1 426",
+    ),
     "POST": (UPGRADE.replace(b"GET", b"POST") + b"Content-Length: 0\r\nKEY\r\n", None),
     "a body of two lengths": (
         UPGRADE + b"KEYContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -103,6 +106,21 @@ def test_what_follows_a_rejected_upgrade_is_no_request(gateway):
     response = exchange(gateway, UPGRADE + b"\r\n" + smuggled)
     assert response.count(b"HTTP/1.1 ") <= 1
     assert b"HTTP/1.1 200" not in response
+
+
+def test_a_request_without_upgrade_is_told_to_upgrade(gateway):
+    with gateway.client() as client:
+        response = client.get("/ubp")
+        assert (response.status_code, response.headers["upgrade"]) == (426, "websocket")
+        assert response.headers["connection"].lower() == "upgrade"
+        assert response.headers["content-type"] == "application/problem+json"
+        assert response.json()["type"] == "urn:utcp-gateway:problem:upgrade-required"
+        head = client.head("/ubp")
+        assert (head.status_code, head.headers["upgrade"], head.content) == (426, "websocket", b"")
+        other = client.post("/ubp")
+        assert (other.status_code, other.headers["allow"]) == (405, "GET, HEAD")
+    with gateway.client(key="") as anonymous:
+        assert anonymous.get("/ubp").status_code == 401
 
 
 async def test_the_same_origin_is_accepted(gateway):

@@ -79,9 +79,9 @@ def test_named_examples_are_those_of_slugs():
     named = CONTRACT["components"]["examples"]
     assert set(named) <= slugs
     assert all(example["value"]["type"].endswith(f":{slug}") for slug, example in named.items())
-    # An unexpected error, a method that no operation has, and rejections by the
-    # HTTP server have no operation that documents them.
+    # An unexpected error, a method that no operation has, a request to a WebSocket without an upgrade, and
+    # rejections by the HTTP server have no operation that documents them.
     assert slugs - set(named) == {
-        "internal-error", "method-not-allowed", "uri-too-long", "request-timeout",
+        "internal-error", "method-not-allowed", "upgrade-required", "uri-too-long", "request-timeout",
         "request-header-fields-too-large", "too-many-requests", "not-implemented", "http-version-not-supported",
     }  # fmt: skip

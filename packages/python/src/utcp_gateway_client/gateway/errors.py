@@ -200,8 +200,8 @@ ERROR_BY_SLUG: Final[Mapping[str, type[ProblemError]]] = {
         (
             "bad-request", "invalid-document", "invalid-input", "method-not-allowed", "not-direct",
             "too-large",
-            "request-header-fields-too-large", "unset-variable", "unsupported-media-type", "uri-too-long",
-            "http-version-not-supported",
+            "request-header-fields-too-large", "unset-variable", "unsupported-media-type", "upgrade-required",
+            "uri-too-long", "http-version-not-supported",
         ),
         InvalidRequest,
     ),
