@@ -10,8 +10,8 @@ from google.protobuf import struct_pb2
 
 from app.executors.session import MAX_OPEN
 from app.ubp.v1 import core_pb2
-from tests.api.executors.test_six_steps import DEFINITION, connected
 from tests.harness.gateway import serve
+from tests.harness.ubp_connection import DEFINITION, connected
 
 pytestmark = pytest.mark.slow
 
