@@ -67,6 +67,7 @@ class ExecutorConnection:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._names_envelopes = False
         self._running = 0
+        self._held = False
         self._closed = False
         self._cancellations = TaskSet()
         self._described = ConnectedExecutor(
@@ -126,6 +127,15 @@ class ExecutorConnection:
         self._names_envelopes = self._names_envelopes or names_envelopes
         self._admit()
 
+    def hold(self) -> None:
+        """Send no commands until `release`: those for the executor wait."""
+        self._held = True
+
+    def release(self) -> None:
+        """Send the commands that wait since `hold`. Idempotent."""
+        self._held = False
+        self._admit()
+
     def described(self, worker_id: str) -> ConnectedExecutor:
         """Return its description for other workers."""
         return replace(self._described, worker_id=worker_id, open_commands=self._running + len(self._waiting))
@@ -182,7 +192,7 @@ class ExecutorConnection:
         """Wait until the executor takes another command."""
         if self._closed:
             raise CommandNotSent(_GONE)
-        if self._running < self._described.max_commands and not self._waiting:
+        if not self._held and self._running < self._described.max_commands and not self._waiting:
             self._running += 1
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -201,7 +211,7 @@ class ExecutorConnection:
 
     def _admit(self) -> None:
         """Admit waiting commands while the executor takes more."""
-        while self._waiting and self._running < self._described.max_commands:
+        while not self._held and self._waiting and self._running < self._described.max_commands:
             waiter = self._waiting.popleft()
             if not waiter.done():
                 self._running += 1

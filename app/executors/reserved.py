@@ -85,6 +85,11 @@ class ReservedCommands:
         names = f"{REGISTER}, {DEREGISTER}, {LIST}, {PING}, {CANCEL_COMMAND}"
         raise NotFound(f"There is no command {command.command_name}. Reserved are: {names}.")
 
+    def release(self) -> None:
+        """Send commands to the peer from now on: it has the response to its registration."""
+        if self.executor is not None:
+            self.executor.release()
+
     @property
     def open_commands(self) -> int:
         """The commands that the peer executes, or that wait for it."""
@@ -152,6 +157,8 @@ class ReservedCommands:
                 key_id=principal.key_id,
                 transport=self._transport,
             )
+            # A peer that waits for the response to its registration has to be sent nothing else before it.
+            executor.hold()
             self._services.commands.add(executor)
         executor.register(
             (tool.name for tool in tools),

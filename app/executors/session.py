@@ -137,6 +137,8 @@ class Session:
         except GatewayError as error:
             await self.reject(message, error)
         finally:
+            if command.command_name == REGISTER:
+                self._reserved.release()
             self._open -= 1
 
     async def _execute_once(self, command: Command, progress: ProgressSender) -> CommandResult:

@@ -10,6 +10,7 @@ from google.protobuf import struct_pb2
 
 from app.executors.session import MAX_OPEN
 from app.ubp.v1 import core_pb2
+from tests.harness import ubp_peers
 from tests.harness.gateway import serve
 from tests.harness.ubp_connection import DEFINITION, connected
 
@@ -121,6 +122,26 @@ def test_a_request_without_upgrade_is_told_to_upgrade(gateway):
         assert (other.status_code, other.headers["allow"]) == (405, "GET, HEAD")
     with gateway.client(key="") as anonymous:
         assert anonymous.get("/ubp").status_code == 401
+
+
+async def test_an_executor_gets_the_response_to_its_registration_before_any_command(gateway):
+    async with connected(gateway) as executor:
+        await register(executor)
+    async with ubp_peers.connected(gateway) as agent:
+        stopped = asyncio.Event()
+
+        async def ask_always(number):
+            while not stopped.is_set():
+                number += 8
+                await agent.request("get_order_status", {"order_id": 1}, f"always-{number}")
+
+        asking = [asyncio.ensure_future(ask_always(number)) for number in range(8)]
+        for _ in range(10):
+            async with connected(gateway) as executor:
+                await register(executor)
+                await executor.received("commandRequest")
+        stopped.set()
+        await asyncio.gather(*asking)
 
 
 async def test_the_same_origin_is_accepted(gateway):

@@ -142,6 +142,29 @@ async def test_commands_wait_while_the_executor_takes_no_more(connection, peer):
     assert second.payload.command_id == "c1"
 
 
+async def test_a_held_connection_sends_commands_once_it_is_released(connection, peer):
+    connection.hold()
+    running = [asyncio.create_task(connection.execute(command(f"c{number}"))) for number in range(2)]
+    await asyncio.sleep(0)
+    assert peer.messages.empty()
+    assert connection.described("w").open_commands == 2
+    connection.release()
+    for number in range(2):
+        message = await peer.received()
+        assert message.payload.command_id == f"c{number}"
+        respond(connection, message, "Shipped")
+    await asyncio.gather(*running)
+
+
+async def test_the_end_of_a_held_connection_fails_what_waits_for_it(connection):
+    connection.hold()
+    waiting = asyncio.create_task(connection.execute(command()))
+    await asyncio.sleep(0)
+    connection.close()
+    with pytest.raises(CommandNotSent):
+        await waiting
+
+
 async def test_progress_reaches_who_waits(connection, peer):
     seen: list[Event] = []
     running = asyncio.create_task(connection.execute(command(), seen.append))
