@@ -94,6 +94,7 @@ client-python: $(DEV) $(CLIENT)/.ready ## Check and test the Python client libra
 	$(BIN)/ruff check packages/python
 	$(BIN)/ruff format --check packages/python
 	cd packages/python && ../../$(CLIENT)/bin/python -m mypy
+	$(CLIENT)/bin/python -m mypy --config-file packages/python/pyproject.toml $$(grep -l utcp_gateway_client examples/*/*.py)
 	cd packages/python && ../../$(CLIENT)/bin/python -m pytest $(ARGS)
 
 client-models: $(CLIENT)/.ready ## Write the models of the Python client library anew, from openapi/gateway.json

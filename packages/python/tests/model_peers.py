@@ -5,8 +5,6 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from utcp_gateway_client.loop import Anthropic, Gemini, JsonPrompt, OpenAIChat, OpenAIResponses
-
 SIGNATURE = "c2lnbmF0dXJl"
 
 
@@ -22,7 +20,10 @@ class Turn:
 
 @dataclass
 class ModelServer:
-    """Responds with `turns`, the last of which repeats; `requests` are the bodies that came."""
+    """Responds with `turns`, the last of which repeats; `requests` are the bodies that came.
+
+    A turn may be a function of the request's body.
+    """
 
     turns: list
     requests: list = field(default_factory=list)
@@ -38,6 +39,8 @@ class ModelServer:
                 if script.held is not None:
                     script.held.wait()
                 turn = script.turns[min(len(script.requests), len(script.turns)) - 1]
+                if callable(turn):
+                    turn = turn(body)
                 path = self.path.partition("?")[0]
                 number = len(script.requests)
                 streamed = body.get("stream") or path.endswith(":streamGenerateContent")
@@ -81,6 +84,9 @@ class ModelServer:
 
     def model(self, dialect):
         """Return the model of a dialect that this server is."""
+        # Tests in an environment without the library use this server, too.
+        from utcp_gateway_client.loop import Anthropic, Gemini, JsonPrompt, OpenAIChat, OpenAIResponses
+
         if dialect == "json-prompt":
             return JsonPrompt(self.model("openai-chat"))
         kind = {

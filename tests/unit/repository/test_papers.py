@@ -12,6 +12,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "changelog.d" / "README.md",
     *sorted((ROOT / "packages").glob("*/README.md")),
+    *sorted((ROOT / "examples").rglob("README.md")),
 ]
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 GUIDES = [
@@ -20,6 +21,7 @@ GUIDES = [
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "packages").glob("*/README.md")),
+    *sorted((ROOT / "examples").rglob("README.md")),
 ]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)(?:#[^)]*)?\)")
