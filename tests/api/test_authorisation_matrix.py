@@ -2,11 +2,9 @@
 
 import asyncio
 import re
-from pathlib import Path
 from typing import Any
 
 import asyncpg
-import orjson
 import pytest
 
 from app.access import declared_scope
@@ -15,9 +13,9 @@ from app.database import asyncpg_dsn
 from app.main import create_app
 from app.security.scopes import ADMIN, SCOPES
 from app.settings import Settings
+from tests.harness.contract import CONTRACT
 from tests.harness.gateway import RunningGateway
 
-CONTRACT = orjson.loads((Path(__file__).parents[2] / "openapi" / "gateway.json").read_bytes())
 OPEN = {"/health/live", "/health/ready", "/problems", "/problems/{slug}", "/scopes", "/scopes/{scope}"}
 METHODS = {"get", "put", "post", "delete", "patch", "head", "options", "trace"}
 OPERATIONS = [

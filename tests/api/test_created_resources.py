@@ -4,14 +4,13 @@ from urllib.parse import quote
 
 import pytest
 
-from app.main import create_app
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.api.test_http_methods import MANUAL
 from tests.harness.application import Application, run_application
+from tests.harness.contract import CONTRACT
 from tests.stored import clear
 
-DOCUMENT = create_app(Settings(_env_file=None)).openapi()
 TEMPLATE = {"call_template_type": "http", "url": "http://127.0.0.1:9/pets", "http_method": "GET"}
 SECURED = {
     "openapi": "3.1.0",
@@ -88,7 +87,7 @@ async def admin(served: Application):
 def documented_responses():
     return {
         (operation["operationId"], status): response
-        for item in DOCUMENT["paths"].values()
+        for item in CONTRACT["paths"].values()
         for operation in item.values()
         for status, response in operation["responses"].items()
         if status in {"201", "202"}
@@ -115,7 +114,7 @@ async def test_a_creating_operation_names_the_path_of_what_it_has_created(operat
     assert response.status_code == int(status), response.text
     found = response.headers["location"]
     assert found == location or (location.endswith("/") and found.startswith(location) and found != location)
-    is_readable = "get" in DOCUMENT["paths"].get(path_template(found), {})
+    is_readable = "get" in CONTRACT["paths"].get(path_template(found), {})
     assert (await admin.get(found)).status_code == (200 if is_readable else 405)
 
 
@@ -124,7 +123,7 @@ def path_template(path: str) -> str:
     segments = path.split("/")
     return next(
         template
-        for template in DOCUMENT["paths"]
+        for template in CONTRACT["paths"]
         if len(template.split("/")) == len(segments)
         and all(
             one.startswith("{") or one == segment

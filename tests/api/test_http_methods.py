@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.main import create_app
 from app.models import TENANT, CallRecord, now
 from app.security.principal import Principal
 from app.security.vault import KeyRing
@@ -14,10 +13,10 @@ from app.settings import Settings
 from app.tool_results.budget import Rest
 from app.uuid7 import uuid7
 from tests.harness.application import Application, run_application
+from tests.harness.contract import CONTRACT
 from tests.stored import clear
 
-DOCUMENT = create_app(Settings(_env_file=None)).openapi()
-GETS = sorted(path for path, item in DOCUMENT["paths"].items() if "get" in item)
+GETS = sorted(path for path, item in CONTRACT["paths"].items() if "get" in item)
 PAGES = ["/", "/docs", "/openapi.json"]
 STREAMS = {"/calls/stream", "/changes/stream"}
 QUERIES = {"/explain": "?tool=shop.listPets"}
@@ -176,7 +175,7 @@ async def test_head_counts_as_head_in_the_metrics(admin):
 async def test_a_method_that_a_resource_does_not_support_is_rejected_with_those_that_it_does(admin):
     methods = {
         path: {method.upper() for method in item if method in {"get", "post", "put", "patch", "delete"}}
-        for path, item in DOCUMENT["paths"].items()
+        for path, item in CONTRACT["paths"].items()
     }
     for path, supported in methods.items():
         url = re.sub(r"\{\w+\}", "anything", path)

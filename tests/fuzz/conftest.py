@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.main import create_app
-from app.settings import Settings
 from tests.fuzz.contract import operations_of
 from tests.fuzz.coverage_table import FOLDER_VARIABLE, CoverageTable, recorded
+from tests.harness.contract import CONTRACT
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,7 +23,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     responses = recorded(coverage_folder())
     if not responses:
         return
-    operations = operations_of(create_app(Settings(_env_file=None)).openapi())
+    operations = operations_of(CONTRACT)
     sources = sorted({one.source for one in responses})
     terminalreporter.section(f"responses by operation and status ({', '.join(sources)})")
     terminalreporter.write_line(CoverageTable(operations, responses).rendered())

@@ -6,9 +6,7 @@ but for the name. Lists, searches, exports and manuals do not contain it. No cal
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-import orjson
 import pytest
 from sqlalchemy import update
 
@@ -17,6 +15,7 @@ from app.access.authorise import iter_routes
 from app.main import create_app
 from app.models import Key
 from app.settings import Settings
+from tests.harness.contract import CONTRACT
 
 from .visibility import (
     EXPORT_FORMATS,
@@ -272,10 +271,9 @@ def test_every_address_of_tools_is_in_the_matrix():
         rows = [build("x") for build in (NAMED if address else NAMED | REGISTRY_NAMED).values()]
         rows += shown_rows(address).values()
         covered |= {prefix + TEMPLATE_PART.sub("{}", call.path) for call in rows}
-    contract = orjson.loads((Path(__file__).parents[3] / "openapi" / "gateway.json").read_bytes())
     needing = {
         TEMPLATE_PART.sub("{}", path)
-        for path, item in contract["paths"].items()
+        for path, item in CONTRACT["paths"].items()
         for operation in item.values()
         if {"tools:read", "tools:call"} & set(operation.get("x-required-scopes", ()))
     }

@@ -1,14 +1,11 @@
 """Every response in the contract has an example, which its schema allows."""
 
-import json
-from pathlib import Path
-
 import jsonschema_rs
 import pytest
 
 from app import errors
+from tests.harness.contract import CONTRACT
 
-CONTRACT = json.loads((Path(__file__).parents[3] / "openapi" / "gateway.json").read_bytes())
 BODIES = [
     pytest.param(operation, status, media_type, media, id=f"{operation['operationId']}-{status}-{media_type}")
     for item in CONTRACT["paths"].values()
