@@ -16,8 +16,11 @@ from uvicorn.server import ServerState
 PATHS_STATE: Final = "websocket_paths"
 """The member of the lifespan's state with the paths that are served as WebSockets."""
 
-# uvicorn logs the target of each connection, whose query may hold what clients should not have put there.
+# uvicorn logs the target of each connection, whose query may hold what clients should not have put there, and
+# at the level debug each frame. What is more than a warning is logged.
 _logger = logging.getLogger(__name__)
+_logger.setLevel(logging.WARNING)
+_logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError)))
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -34,6 +37,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, loop)
         self.logger = _logger
+        self.conn.logger = _logger
+        self.conn.debug = False
         self._released = released
 
     def connection_lost(self, exc: Exception | None) -> None:
