@@ -53,5 +53,5 @@ async def connected(gateway: RunningGateway, key: str | None = None) -> AsyncIte
     """Yield a connection with the admin key, or another key."""
     url = gateway.url.replace("http", "ws", 1) + "/ubp"
     headers = {"Authorization": f"Bearer {key or gateway.key}"}
-    async with websockets.connect(url, additional_headers=headers) as socket:
+    async with websockets.connect(url, additional_headers=headers, max_queue=None) as socket:
         yield Connection(socket)
