@@ -266,7 +266,9 @@ class HttpProtocol(HttpToolsProtocol):
         self.connections.discard(self)
         self.transport.set_protocol(protocol)
         protocol.connection_made(self.transport)
-        protocol.data_received(b"\r\n".join([*head, b"", b""]) + rest)
+        protocol.data_received(b"\r\n".join([*head, b"", b""]))
+        if rest:
+            protocol.data_received(rest)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Read the request as if it had no Upgrade (RFC 9110 section 7.8); `rest` is what follows its head.
