@@ -147,7 +147,7 @@ def lifespan(
             gc_tuning.freeze_startup_objects()
             admission.start()
             stack.callback(admission.stop)
-            ubp = executors.open_server(services)
+            ubp = await stack.enter_async_context(executors.open_server(services))
             with _start_failure(app):
                 await stack.enter_async_context(executors.serve_grpc(ubp))
             services.readiness.open = True

@@ -58,7 +58,7 @@ async def _execute(
 ) -> CommandResult:
     try:
         if is_reserved(command.command_name):
-            reserved = ReservedCommands(server.services, server.caller, None, transport="http")
+            reserved = ReservedCommands(server.services, server.caller, None, None)
             return await reserved.execute(command, principal)
         return await server.caller.call(command, principal, route=ROUTE, idempotency_key=idempotency_key)
     except ClientDisconnected:

@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from app.access import authorise
 from app.client_address import UNKNOWN, address_group
 from app.errors import BadRequest, Forbidden, GatewayError, RateLimited, Unauthenticated, Unavailable
-from app.executors.lifetime import Ended, until_ended
+from app.executors.lifetime import Ended, reason_of, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
 from app.security.principal import Principal
@@ -133,13 +133,14 @@ class GrpcServer:
         # The peer learns that it is admitted before it has sent anything.
         await context.send_initial_metadata(())
         sender = _Sender(context, seconds=self._settings.client_idle_timeout)
-        session = Session(self._server.services, self._server.caller, sender, verify=verify, transport="grpc")
+        session = Session(self._server, sender, verify=verify, transport="grpc", address=host)
+        reason: Ended | GatewayError | None = None
         try:
             reason = await until_ended(
                 self._server, session, verify, _receive(context, session), sender.failed.wait()
             )
         finally:
-            await session.aclose()
+            await session.aclose(reason_of(self._server, reason))
         if isinstance(reason, GatewayError):
             await _abort(context, reason)
         if reason is Ended.STOPPING:
@@ -174,12 +175,15 @@ class _Sender:
                 raise ConnectionResetError from None
 
 
-async def _receive(context: grpc.aio.ServicerContext, session: Session) -> None:
-    """Give each message to the session until the peer ends its side; raise BadRequest for a malformed one."""
+async def _receive(context: grpc.aio.ServicerContext, session: Session) -> Ended:
+    """Give each message to the session until the peer ends its side, and return so.
+
+    Raise BadRequest for a malformed message.
+    """
     while True:
         data = await context.read()
         if data is grpc.aio.EOF:
-            return
+            return Ended.BY_PEER
         await session.receive(wire.decode_message(data))
 
 

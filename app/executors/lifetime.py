@@ -15,24 +15,26 @@ KEY_CHECK_SECONDS: Final = 2.0
 
 
 class Ended(Enum):
-    """Why a connection has ended, where it is no error of its peer."""
+    """Why a connection has ended, where no GatewayError says so."""
 
-    BY_PEER = "by_peer"
+    BY_PEER = "by-peer"
+    LOST = "lost"
+    TOO_LARGE = "too-large"
     STOPPING = "stopping"
-    NOT_READING = "not_reading"
+    NOT_READING = "not-reading"
 
 
 async def until_ended(
     server: ExecutorServer,
     session: Session,
     verify: Verify,
-    receiving: Coroutine[Any, Any, None],
+    receiving: Coroutine[Any, Any, Ended],
     stalled: Coroutine[Any, Any, Any] | None = None,
 ) -> Ended | GatewayError:
     """Wait for the end of a connection, and return its reason.
 
-    `receiving` gives messages to the session; it returns when the peer has ended the connection, and raises a
-    GatewayError for a message that ends it. `stalled` returns where the peer does not read. An error of the
+    `receiving` gives messages to the session; it returns why there are no more, and raises a GatewayError for
+    a message that ends the connection. `stalled` returns where the peer does not read. An error of the
     key is one of the reasons, too. While the gateway stops, open commands are completed first.
     """
     received = asyncio.ensure_future(receiving)
@@ -49,7 +51,8 @@ async def until_ended(
                     return error
                 if error is not None:
                     raise error
-            return Ended.BY_PEER
+                return received.result()
+            return Ended.LOST
         if key in done:
             return key.result()
         return Ended.STOPPING if stop in done else Ended.NOT_READING
@@ -57,6 +60,15 @@ async def until_ended(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def reason_of(server: ExecutorServer, end: Ended | GatewayError | None) -> str:
+    """Return the reason of an end for the audit event; None is that of a cancelled task."""
+    if isinstance(end, GatewayError):
+        return end.slug
+    if end is None:
+        end = Ended.STOPPING if server.draining.is_set() else Ended.LOST
+    return end.value
 
 
 async def _until_key_ends(verify: Verify) -> GatewayError:

@@ -18,6 +18,7 @@ from app.command_routing import ExecutorConnection, MessageSender
 from app.command_routing.connection import MAX_COMMANDS
 from app.command_routing.model import CANCEL_COMMAND
 from app.errors import FieldError, InvalidInput, NotFound
+from app.executors.audit import ConnectionAudit
 from app.executors.commands import CommandCaller, require_scope
 from app.executors.results import success
 from app.registration.executor_tools import register_executor_tools
@@ -58,15 +59,22 @@ def is_reserved(name: str) -> bool:
 
 
 class ReservedCommands:
-    """Executes the reserved commands of one connection; `command.cancel` is its session's."""
+    """Executes the reserved commands of one connection; `command.cancel` is its session's.
+
+    `sender` and `audit` are None for a command without a connection.
+    """
 
     def __init__(
-        self, services: Services, caller: CommandCaller, sender: MessageSender | None, *, transport: str
+        self,
+        services: Services,
+        caller: CommandCaller,
+        sender: MessageSender | None,
+        audit: ConnectionAudit | None,
     ) -> None:
         self._services = services
         self._caller = caller
         self._sender = sender
-        self._transport = transport
+        self._audit = audit
         self._registering = asyncio.Lock()
         self.executor: ExecutorConnection | None = None
         """The connection as an executor, once it has registered as one."""
@@ -81,7 +89,7 @@ class ReservedCommands:
             if command.command_name == REGISTER:
                 return await self._register(command, principal)
             if command.command_name == DEREGISTER:
-                return await self._deregister(command)
+                return await self._deregister(command, principal)
         names = f"{REGISTER}, {DEREGISTER}, {LIST}, {PING}, {CANCEL_COMMAND}"
         raise NotFound(f"There is no command {command.command_name}. Reserved are: {names}.")
 
@@ -101,11 +109,13 @@ class ReservedCommands:
             self.executor.register(())
             await self._services.commands.announce()
 
-    async def aclose(self) -> None:
+    async def aclose(self, reason: str) -> None:
         """End the connection as an executor: its open commands fail, and other workers are told."""
         executor, self.executor = self.executor, None
         if executor is not None:
             self._services.commands.remove(executor)
+            if self._audit is not None:
+                self._audit.disconnected(executor, reason)
             await executor.wait_closed()
             await self._services.commands.announce()
 
@@ -142,7 +152,7 @@ class ReservedCommands:
     async def _register_executor(
         self, command: Command, tools: Sequence[DefinedTool], principal: Principal
     ) -> CommandResult:
-        if self._sender is None:
+        if self._sender is None or self._audit is None:
             raise InvalidInput("An executor registers on a connection: connect by gRPC or WebSocket.")
         require_scope(principal, CONNECT)
         name = self._executor_name(command, principal)
@@ -155,16 +165,20 @@ class ReservedCommands:
                 tenant_id=principal.tenant_id,
                 executor=name,
                 key_id=principal.key_id,
-                transport=self._transport,
+                transport=self._audit.transport,
             )
             # A peer that waits for the response to its registration has to be sent nothing else before it.
             executor.hold()
             self._services.commands.add(executor)
+            self._audit.connected(executor)
         executor.register(
             (tool.name for tool in tools),
             max_commands=at_once,
             names_envelopes=command.metadata.get(NAMES_ENVELOPES) == "true",
         )
+        if result is not None:
+            counts = {change: len(keys) for change, keys in result.diff.keys().items()}
+            self._audit.registered(executor, counts, key_id=principal.key_id)
         await self._services.commands.announce()
         response: dict[str, Any] = {"role": EXECUTOR, "executor": name, "changed": result is not None}
         notes = {tool.name: list(tool.notes) for tool in tools if tool.notes}
@@ -188,7 +202,7 @@ class ReservedCommands:
             raise InvalidInput(f"This connection is the executor {current.name}. Open another one.")
         return name
 
-    async def _deregister(self, command: Command) -> CommandResult:
+    async def _deregister(self, command: Command, principal: Principal) -> CommandResult:
         """Take away commands of this connection, all where none is named; their tools stay, and are away."""
         executor = self.executor
         if executor is None:
@@ -198,7 +212,10 @@ class ReservedCommands:
         if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
             problem = FieldError("/arguments/names", "Give a list of names.")
             raise InvalidInput("The arguments are not valid.", errors=[problem])
-        executor.register(executor.commands.difference(names or executor.commands))
+        before = executor.commands
+        executor.register(before.difference(names or before))
+        if self._audit is not None and before != executor.commands:
+            self._audit.deregistered(executor, before - executor.commands, key_id=principal.key_id)
         await self._services.commands.announce()
         return success(command, {"commands": sorted(executor.commands)})
 

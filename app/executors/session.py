@@ -19,12 +19,12 @@ from app.calls import ClientDisconnected
 from app.command_routing import MessageSender
 from app.command_routing.model import CANCEL_COMMAND
 from app.errors import Conflict, GatewayError, InvalidInput, TooManyRequests, Unavailable
-from app.executors.commands import CommandCaller
+from app.executors.audit import ConnectionAudit
 from app.executors.progress import ProgressSender
 from app.executors.reserved import DEREGISTER, REGISTER, ReservedCommands, is_reserved
 from app.executors.results import error_result, success
+from app.executors.server import ExecutorServer
 from app.security.principal import Principal
-from app.services import Services
 from app.ubp.json_form import command_json
 from app.ubp.model import REPLY_TO, Command, CommandResult, Message, Status, WirePayload
 from app.ubp.values import value_of
@@ -58,21 +58,25 @@ class _Answered:
 
 
 class Session:
-    """A connection. Its transport calls `receive` with each message, and `aclose` at the end."""
+    """A connection. Its transport calls `receive` with each message, and `aclose` at the end.
+
+    `address` is that of the peer, "" where it has none.
+    """
 
     def __init__(
         self,
-        services: Services,
-        caller: CommandCaller,
+        server: ExecutorServer,
         sender: MessageSender,
         *,
         verify: Verify,
         transport: str,
+        address: str,
     ) -> None:
         self._sender = sender
-        self._caller = caller
+        self._caller = server.caller
         self._route = f"ubp:{transport}"
-        self._reserved = ReservedCommands(services, caller, sender, transport=transport)
+        audit = ConnectionAudit(server.audit, transport=transport, address=address)
+        self._reserved = ReservedCommands(server.services, server.caller, sender, audit)
         self._verify = verify
         self._tasks = TaskSet()
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
@@ -113,9 +117,12 @@ class Session:
         while self._open or self._reserved.open_commands:  # noqa: ASYNC110
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def aclose(self) -> None:
-        """End the connection: commands that it has asked for are cancelled, those for it fail."""
-        await self._reserved.aclose()
+    async def aclose(self, reason: str) -> None:
+        """End the connection: commands that it has asked for are cancelled, those for it fail.
+
+        `reason` is what the audit event of an executor says.
+        """
+        await self._reserved.aclose(reason)
         await self._tasks.aclose(timeout=0)
         answers = [one.answer for one in self._answered.values() if one.answer is not None]
         for answer in answers:

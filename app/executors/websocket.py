@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.access import authorise
 from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput, UpgradeRequired
-from app.executors.lifetime import Ended, until_ended
+from app.executors.lifetime import Ended, reason_of, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
 from app.security.principal import Principal
@@ -30,6 +30,8 @@ _GOING_AWAY: Final = 1001
 _INVALID_DATA: Final = 1007
 _POLICY_VIOLATION: Final = 1008
 _REASON_BYTES: Final = 120
+# Without a closing frame of the peer the code is another one.
+_ENDS: Final = {1000: Ended.BY_PEER, 1001: Ended.BY_PEER, 1009: Ended.TOO_LARGE}
 
 
 class _Sender:
@@ -66,11 +68,13 @@ async def serve_websocket(websocket: WebSocket) -> None:
         return
     await websocket.accept()
     sender = _Sender(websocket)
-    session = Session(server.services, server.caller, sender, verify=verify, transport="websocket")
+    address = "" if websocket.client is None else websocket.client.host
+    session = Session(server, sender, verify=verify, transport="websocket", address=address)
+    reason: Ended | GatewayError | None = None
     try:
         reason = await until_ended(server, session, verify, _receive(websocket, sender, session))
     finally:
-        await session.aclose()
+        await session.aclose(reason_of(server, reason))
     if reason is Ended.STOPPING:
         await _close(websocket, _GOING_AWAY)
     elif isinstance(reason, InvalidInput) or (
@@ -92,8 +96,8 @@ async def require_upgrade(request: Request) -> NoReturn:
     )
 
 
-async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> None:
-    """Give each message to the session until the peer disconnects.
+async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> Ended:
+    """Give each message to the session until the peer disconnects; return why it has.
 
     A command that is malformed is responded to where its id can be read. Raise BadRequest for a frame that
     cannot be parsed, and InvalidInput for any other malformed message.
@@ -101,7 +105,7 @@ async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> N
     while True:
         frame = await websocket.receive()
         if frame["type"] == "websocket.disconnect":
-            return
+            return _ENDS.get(frame["code"], Ended.LOST)
         data = frame.get("bytes")
         sender.is_binary = data is not None
         if data is not None:

@@ -13,6 +13,8 @@ from tests.harness.beside import beside, raw_server
 class PostgresProxy:
     """A running proxy. Connect to `dsn`; `transactions` were committed or rolled back through it so far.
 
+    While `is_open` is False it closes each new connection; it has closed `rejected` so far.
+
     A statement outside a transaction block counts as one, and so does each step of preparing one: whatever
     PostgreSQL ends with ReadyForQuery in the state "idle"
     (https://www.postgresql.org/docs/current/protocol-message-formats.html).
@@ -20,6 +22,8 @@ class PostgresProxy:
 
     dsn: str = ""
     transactions: int = 0
+    is_open: bool = True
+    rejected: int = 0
 
 
 async def _connect(dsn: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -56,6 +60,10 @@ def postgres_proxy(dsn: str) -> Iterator[PostgresProxy]:
     proxy = PostgresProxy()
 
     async def serve(client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
+        if not proxy.is_open:
+            proxy.rejected += 1
+            client_writer.close()
+            return
         reader, writer = await _connect(dsn)
         directions = (
             asyncio.ensure_future(_forward(client_reader, writer)),

@@ -87,6 +87,15 @@ class UbpPeer:
         """End the connection as the end of its process would: without a closing frame."""
         self._socket.transport.abort()
 
+    async def send_text(self, text: str) -> None:
+        """Send a frame, which may be no message, and for which the gateway may end the connection."""
+        with contextlib.suppress(websockets.ConnectionClosed):
+            await self._socket.send(text)
+
+    async def wait_closed(self) -> None:
+        """Wait until the gateway ends the connection."""
+        await self._reading
+
     async def _read(self) -> None:
         with contextlib.suppress(websockets.ConnectionClosed):
             async for text in self._socket:
