@@ -1,19 +1,33 @@
 """Run by the interpreter that has utcp_gateway_client: its loop, with a model of the servers in model_providers.py.
 
-    python_loop.py DIALECT PROVIDER_URL GATEWAY_URL KEY
+    python_loop.py DIALECT PROVIDER_URL GATEWAY_URL KEY [TOOLSET APPROVER_KEY]
 
-Prints the last text of the model, why the run has ended, and which calls were errors, as one line of JSON.
+In the second form, the blocking client is used within a toolset, and calls are approved with the other key. Prints the last text
+of the model, why the run has ended, which calls were errors, and the number of approvals, as one line of JSON.
 """
 
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import httpx2
-from utcp_gateway_client.loop import Anthropic, GatewayTools, Gemini, OpenAIChat, OpenAIResponses, run
+from utcp_gateway_client.gateway import AsyncGateway, Gateway
+from utcp_gateway_client.loop import (
+    Anthropic,
+    CallAnswer,
+    GatewayTools,
+    Gemini,
+    Hooks,
+    OpenAIChat,
+    OpenAIResponses,
+    PendingApproval,
+    RunResult,
+    run,
+    run_sync,
+)
 
+QUESTION = "Which books about the sea are there?"
 MODELS: dict[str, Any] = {
     "openai-chat": OpenAIChat("m", base_url=f"{sys.argv[2]}/openai", api_key="k"),
     "openai-responses": OpenAIResponses("m", base_url=f"{sys.argv[2]}/openai", api_key="k"),
@@ -22,31 +36,39 @@ MODELS: dict[str, Any] = {
 }
 
 
-class Client:
-    """What the loop needs of a gateway, by requests of HTTP."""
-
-    def __init__(self, http: httpx2.AsyncClient) -> None:
-        self._http = http
-
-    async def tools(self, query_or_names: str | Sequence[str], /, *, format: str) -> Any:  # noqa: A002
-        query = {"q": str(query_or_names), "format": format, "limit": "20"}
-        found = await self._http.get("/tools/search", params=query)
-        found.raise_for_status()
-        return found.json()["tools"]
-
-    async def run(self, message: Any, /, *, format: str) -> Any:  # noqa: A002
-        done = await self._http.post("/tool-calls", json=message, params={"format": format})
-        done.raise_for_status()
-        return done.json()["messages"]
+async def searched(url: str, key: str) -> RunResult:
+    """Run with the tools that a search finds."""
+    async with AsyncGateway(url, key, trust_env=False) as gateway:
+        tools = GatewayTools(gateway, query="search books")
+        return await run(QUESTION, model=MODELS[sys.argv[1]], tools=tools)
 
 
-async def main() -> None:
-    headers = {"Authorization": f"Bearer {sys.argv[4]}"}
-    async with httpx2.AsyncClient(base_url=sys.argv[3], headers=headers, trust_env=False) as http:
-        tools = GatewayTools(Client(http), query="search books")
-        result = await run("Which books about the sea are there?", model=MODELS[sys.argv[1]], tools=tools)
-    errors = [call.is_error for call in result.calls]
-    print(json.dumps({"text": result.text, "stopped": result.stopped, "errors": sorted(errors)}))
+def approved(url: str, key: str, toolset: str, approver: str, ids: list[str]) -> RunResult:
+    """Run with the tools of a toolset, and approve what requires approval."""
+
+    async def approve(pending: PendingApproval) -> CallAnswer:
+        ids.append(pending.id)
+        headers = {"Authorization": f"Bearer {approver}"}
+        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=60) as http:
+            (await http.post(f"/approvals/{pending.id}/approve", json={})).raise_for_status()
+        return await pending.wait()
+
+    hooks = Hooks(approval_required=approve)
+    with Gateway(url, key, toolset, trust_env=False) as gateway:
+        return run_sync(QUESTION, model=MODELS[sys.argv[1]], tools=gateway, hooks=hooks)
 
 
-asyncio.run(main())
+def main() -> None:
+    """Print how the run has ended."""
+    ids: list[str] = []
+    if len(sys.argv) > 5:
+        result = approved(sys.argv[3], sys.argv[4], sys.argv[5], sys.argv[6], ids)
+    else:
+        result = asyncio.run(searched(sys.argv[3], sys.argv[4]))
+    errors = sorted(call.is_error for call in result.calls)
+    print(
+        json.dumps({"text": result.text, "stopped": result.stopped, "errors": errors, "approvals": len(ids)})
+    )
+
+
+main()

@@ -42,4 +42,43 @@ def test_calls_of_a_turn_are_answered_by_the_gateway_and_the_loop(
         "text": f"{len(CALLS)} results, {sum(ERRORS)} errors",
         "stopped": "done",
         "errors": sorted(ERRORS),
+        "approvals": 0,
+    }
+
+
+@pytest.mark.usefixtures("library")
+def test_blocking_client_of_a_toolset_with_calls_that_are_approved(
+    gateway: RunningGateway, provider_url: str
+) -> None:
+    python = required(install_client_library)
+    tool = "/tools/interop.searchBooks"
+    with gateway.client() as admin:
+        key = admin.post("/keys", json={"name": "agent", "scopes": ["tools:read", "tools:call"]}).json()[
+            "key"
+        ]
+        definition = {"tools": ["interop.searchBooks", "interop.getBook"]}
+        admin.put("/toolsets/desk", json={"definition": definition}).raise_for_status()
+        admin.patch(tool, json={"requires_approval": True}).raise_for_status()
+        try:
+            found = run_program(
+                [
+                    str(python),
+                    str(HERE / "python_loop.py"),
+                    "anthropic",
+                    provider_url,
+                    gateway.url,
+                    key,
+                    "desk",
+                    gateway.key,
+                ]
+            )
+        finally:
+            admin.patch(tool, json={"requires_approval": False}).raise_for_status()
+            admin.delete("/toolsets/desk").raise_for_status()
+    assert found == {
+        "text": f"{len(CALLS)} results, {sum(ERRORS)} errors",
+        "stopped": "done",
+        "errors": sorted(ERRORS),
+        # Identical calls of a tool that is read-only are one call, and one approval.
+        "approvals": 1,
     }

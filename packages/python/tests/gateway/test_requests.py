@@ -242,7 +242,7 @@ def test_both_clients_have_the_same_methods():
     def methods(kind: type) -> set[str]:
         return {name for name in vars(kind) if not name.startswith("_")}
 
-    assert {"close", *methods(AsyncGateway)} - {"aclose"} == methods(Gateway)
+    assert {"close", "as_async", *methods(AsyncGateway)} - {"aclose"} == methods(Gateway)
 
 
 def test_key_is_in_no_repr_error_or_log(server, caplog, monkeypatch):
@@ -304,3 +304,15 @@ def test_toolset_has_paths_of_its_own(server):
         "/toolsets/books/tools/find/call",
     ]
     assert json.loads(server.received[1].body) == {"tool_calls": []}
+
+
+async def test_async_twin_of_a_client_has_its_settings(server, monkeypatch):
+    monkeypatch.setenv("UTCP_GATEWAY_KEY", "ugw_of-the-environment")
+    server.answers = [Answer(body={"items": []})] * 2
+    for key, expected in ((KEY, f"Bearer {KEY}"), ("", None)):
+        with Gateway(server.url, key, "desk") as blocking:
+            async with blocking.as_async() as twin:
+                assert repr(twin) == f"Async{blocking!r}"
+                assert await twin.search("books") == []
+        assert server.received[-1].path.startswith("/toolsets/desk/search")
+        assert server.received[-1].headers.get("authorization") == expected

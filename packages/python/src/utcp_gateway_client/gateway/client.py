@@ -8,6 +8,7 @@ from typing import Any, Generic, Self, TypeVar
 import httpx2
 
 from utcp_gateway_client.gateway.approvals import SyncApprovalPending, wait_for_approval
+from utcp_gateway_client.gateway.async_client import AsyncGateway
 from utcp_gateway_client.gateway.exchange import Reply
 from utcp_gateway_client.gateway.models import (
     ApprovalResult,
@@ -108,10 +109,22 @@ class Gateway:
         options = client_options(settings, verify=verify, proxy=proxy, trust_env=trust_env, limits=limits)
         self._operations = Operations(settings, lambda approval: SyncApprovalPending(approval, self))
         self._transport = SyncTransport(httpx2.Client(**options))
+        self._connection_options = (verify, proxy, trust_env, limits)
 
     def __repr__(self) -> str:
         settings = self._operations.settings
         return f"Gateway({settings.url!r}, toolset={settings.toolset!r})"
+
+    def as_async(self) -> AsyncGateway:
+        """Return an async client with the same settings and connections of its own; close it, too."""
+        settings = self._operations.settings
+        verify, proxy, trust_env, limits = self._connection_options
+        return AsyncGateway(
+            # An empty key does not stand for that of the environment.
+            settings.url, settings.key or "", settings.toolset,
+            timeout=settings.timeout, retries=settings.retries, strict=settings.strict,
+            verify=verify, proxy=proxy, trust_env=trust_env, limits=limits,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,6 +1,7 @@
 """A loop over a language model and its tools."""
 
 from utcp_gateway_client.loop.events import (
+    ApprovalRequired,
     CallFinished,
     CallRecord,
     CallStarted,
@@ -11,21 +12,21 @@ from utcp_gateway_client.loop.events import (
     RunResult,
     TextDelta,
 )
+from utcp_gateway_client.loop.gateways import GatewayTools, PendingApproval
 from utcp_gateway_client.loop.limits import Hooks, Limits
 from utcp_gateway_client.loop.model import CallAnswer, ChatModel, Message, ToolCall, Usage
 from utcp_gateway_client.loop.models import Anthropic, Gemini, JsonPrompt, OpenAIChat, OpenAIResponses
 from utcp_gateway_client.loop.runner import run, run_sync, stream
-from utcp_gateway_client.loop.sources import GatewayClient, GatewayTools
 
 __all__ = [
     "Anthropic",
+    "ApprovalRequired",
     "CallAnswer",
     "CallFinished",
     "CallRecord",
     "CallStarted",
     "ChatModel",
     "Event",
-    "GatewayClient",
     "GatewayTools",
     "Gemini",
     "Hooks",
@@ -36,6 +37,7 @@ __all__ = [
     "ModelResponded",
     "OpenAIChat",
     "OpenAIResponses",
+    "PendingApproval",
     "RunFinished",
     "RunResult",
     "TextDelta",

@@ -4,16 +4,19 @@ import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from utcp_gateway_client.loop.events import CallFinished, CallRecord, CallStarted, Event
+from utcp_gateway_client.gateway import AsyncGateway
+from utcp_gateway_client.loop.events import ApprovalRequired, CallFinished, CallRecord, CallStarted, Event
+from utcp_gateway_client.loop.gateways import RemoteAnswer, run_remote, timed_out
 from utcp_gateway_client.loop.limits import Hooks, Limits
 from utcp_gateway_client.loop.model import CallAnswer, ChatModel, ToolCall
-from utcp_gateway_client.loop.sources import GatewayClient, OfferedTools, run_local, run_remote
+from utcp_gateway_client.loop.sources import OfferedTools, run_local
 from utcp_gateway_client.tools import AnyTool, preview
 
 _log = logging.getLogger(__name__)
@@ -37,6 +40,7 @@ class CallExecutor:
 
     def __post_init__(self) -> None:
         self._permits = asyncio.Semaphore(self.limits.parallel_calls)
+        self._taking = asyncio.Lock()
 
     async def answer(self, calls: Sequence[ToolCall], iteration: int) -> list[CallAnswer]:
         """Return the answer of each call, in their order. Raises what hooks raise.
@@ -51,8 +55,7 @@ class CallExecutor:
             if first != number and call.name not in self.offered.remote:
                 turn.repeats[number] = first
         approved: dict[str, bool] = {}
-        groups: dict[int, list[int]] = {}
-        clients: dict[int, GatewayClient] = {}
+        remote: dict[AsyncGateway, list[int]] = {}
         work: list[Callable[[], Coroutine[Any, Any, None]]] = []
         for number, call in enumerate(calls):
             if number in turn.repeats:
@@ -69,9 +72,12 @@ class CallExecutor:
             elif local is not None:
                 work.append(partial(turn.local, number, call, local))
             elif client is not None:
-                clients[id(client)] = client
-                groups.setdefault(id(client), []).append(number)
-        work += [partial(turn.remote, clients[each], numbers, calls) for each, numbers in groups.items()]
+                remote.setdefault(client, []).append(number)
+        for client, numbers in remote.items():
+            work += [
+                partial(turn.remote, client, group, calls)
+                for group in _groups(numbers, calls, self.limits.parallel_calls)
+            ]
         await _together(work)
         for number, first in turn.repeats.items():
             call = calls[number]
@@ -91,16 +97,43 @@ class CallExecutor:
                 raise
             return False
 
-    def seconds_for(self, tool: AnyTool | None, waves: int = 1) -> float:
-        """Return how long a call of a tool may take, or `waves` calls of a gateway one after another."""
+    def seconds_for(self, tool: AnyTool | None = None) -> float:
+        """Return how long a call of a tool may take, or the calls of one request to a gateway."""
         own = self.limits.call_seconds if tool is None else tool.timeout_seconds
         limit = self.limits.call_seconds if own is None else min(own, self.limits.call_seconds)
         remaining = self.deadline - asyncio.get_running_loop().time()
-        return max(0.0, min(limit * waves, remaining))
+        return max(0.0, min(limit, remaining))
 
-    def permits(self) -> asyncio.Semaphore:
-        """Return what bounds the calls that run at once."""
-        return self._permits
+    @asynccontextmanager
+    async def permits(self, number: int = 1) -> AsyncGenerator[None]:
+        """Bound the calls that run at once, of which there are `number` in this context."""
+        taken = 0
+        try:
+            # One takes all of its permits before the next: two with a part of theirs would wait for each
+            # other.
+            async with self._taking:
+                while taken < number:
+                    await self._permits.acquire()
+                    taken += 1
+            yield
+        finally:
+            for _ in range(taken):
+                self._permits.release()
+
+    async def decide(self, waiting: RemoteAnswer) -> CallAnswer | None:
+        """Return what the hook says about an approval, None for the text of the gateway."""
+        if self.hooks.approval_required is None or waiting.pending is None:
+            return None
+        try:
+            async with asyncio.timeout_at(self.deadline) as limit:
+                said = await _awaited(self.hooks.approval_required(waiting.pending))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return None
+        if said is None or said is waiting.answer:
+            return None
+        return said if isinstance(said, CallAnswer) else CallAnswer(str(said))
 
 
 class _Turn:
@@ -121,23 +154,36 @@ class _Turn:
                 async with asyncio.timeout(seconds):
                     answer = await run_local(tool, call, executor.threads)
             except TimeoutError:
-                answer = _timed_out(seconds)
+                answer = timed_out(seconds)
             await self.finish(number, call, answer, started)
 
-    async def remote(self, client: GatewayClient, numbers: Sequence[int], calls: Sequence[ToolCall]) -> None:
-        """Run the calls of one gateway, which bounds how many run at once, as one request."""
+    async def remote(self, client: AsyncGateway, numbers: Sequence[int], calls: Sequence[ToolCall]) -> None:
+        """Run different calls of one gateway, and those that are identical to one of them, as one request."""
         executor = self._executor
         chosen = [calls[number] for number in numbers]
-        started = [await self._start(call) for call in chosen]
-        waves = -(-len(chosen) // executor.limits.parallel_calls)
-        seconds = executor.seconds_for(None, waves)
-        try:
-            async with asyncio.timeout(seconds):
-                answers = await run_remote(client, chosen, executor.model)
-        except TimeoutError:
-            answers = [_timed_out(seconds)] * len(chosen)
-        for number, call, answer, start in zip(numbers, chosen, answers, started, strict=True):
-            await self.finish(number, call, answer, start)
+        waiting: dict[str, list[RemoteAnswer]] = {}
+        async with executor.permits(len({_key(call) for call in chosen})):
+            started = [await self._start(call) for call in chosen]
+
+            async def finish(index: int, answer: CallAnswer) -> None:
+                await self.finish(numbers[index], chosen[index], answer, started[index])
+
+            found = run_remote(client, chosen, executor.model, seconds=executor.seconds_for())
+            async with aclosing(found) as answers:
+                async for each in answers:
+                    if each.pending is None:
+                        await finish(each.index, each.answer)
+                        continue
+                    waiting.setdefault(each.pending.id, []).append(each)
+                    executor.emit(ApprovalRequired(self._iteration, each.pending))
+
+        async def decide(approvals: Sequence[RemoteAnswer]) -> None:
+            answer = await executor.decide(approvals[0])
+            for each in approvals:
+                await finish(each.index, answer or each.answer)
+
+        # The time of a person is not that of a call, and takes no permit.
+        await _together([partial(decide, approvals) for approvals in waiting.values()])
 
     async def _start(self, call: ToolCall) -> float:
         if self._executor.hooks.before_call is not None:
@@ -164,8 +210,14 @@ class _Turn:
         executor.emit(CallFinished(record))
 
 
-def _timed_out(seconds: float) -> CallAnswer:
-    return CallAnswer(f"timed out after {seconds:.3g} s", is_error=True)
+def _groups(numbers: Sequence[int], calls: Sequence[ToolCall], size: int) -> list[list[int]]:
+    """Return groups with at most `size` different calls. Identical ones are in one group: the gateway decides
+    which of them run.
+    """
+    keys = {number: _key(calls[number]) for number in numbers}
+    different = list(dict.fromkeys(keys.values()))
+    parts = [set(different[start : start + size]) for start in range(0, len(different), size)]
+    return [[number for number in numbers if keys[number] in part] for part in parts]
 
 
 def _key(call: ToolCall) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from utcp_gateway_client.loop.gateways import PendingApproval
 from utcp_gateway_client.loop.model import Message, ToolCall, Usage
 
 Stopped = Literal["done", "iterations", "time", "length", "refusal"]
@@ -65,6 +66,14 @@ class CallStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ApprovalRequired:
+    """A gateway has not made a call, which somebody has to approve first."""
+
+    iteration: int
+    pending: PendingApproval
+
+
+@dataclass(frozen=True, slots=True)
 class CallFinished:
     """A call is answered."""
 
@@ -85,4 +94,6 @@ class RunFinished:
     result: RunResult
 
 
-Event = TextDelta | ModelResponded | CallStarted | CallFinished | MessagesAdded | RunFinished
+Event = (
+    TextDelta | ModelResponded | CallStarted | ApprovalRequired | CallFinished | MessagesAdded | RunFinished
+)

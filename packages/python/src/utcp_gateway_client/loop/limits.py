@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from utcp_gateway_client.loop.gateways import PendingApproval
 from utcp_gateway_client.loop.model import CallAnswer, ToolCall
 
 MAX_ITERATIONS: Final = 50
@@ -37,9 +38,15 @@ class Hooks:
     """Functions that are called around each call, sync or async; what they raise ends the run.
 
     `approve` says whether a call is made. `before_call` is told of a call that will be made, `after_call` of
-    each call and its answer. Functions that are not async run in the event loop, and must not block it.
+    each call and its answer. `approval_required` is told of a call that a gateway has not made, and returns
+    what the model gets as its result: that of `await pending.wait()`, a text, or None for the gateway's own
+    text. Its time counts for the run, and not for the call. Functions that are not async run in the event
+    loop, and must not block it.
     """
 
     approve: Callable[[ToolCall], bool | Awaitable[bool]] | None = None
     before_call: Callable[[ToolCall], Awaitable[None] | None] | None = None
     after_call: Callable[[ToolCall, CallAnswer], Awaitable[None] | None] | None = None
+    approval_required: (
+        Callable[[PendingApproval], CallAnswer | str | Awaitable[CallAnswer | str | None] | None] | None
+    ) = None

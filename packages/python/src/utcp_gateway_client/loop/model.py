@@ -104,6 +104,3 @@ class ChatModel(Protocol):
 
     def calls_body(self, calls: Sequence[ToolCall]) -> Any:
         """Return some of a turn's calls as the body of `POST /tool-calls` in this dialect."""
-
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the part of each call in result messages, in their order."""

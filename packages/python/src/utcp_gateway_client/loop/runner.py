@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 
 from utcp_gateway_client.loop.calls import CUT, CallExecutor
@@ -17,6 +17,7 @@ from utcp_gateway_client.loop.events import (
     Stopped,
     TextDelta,
 )
+from utcp_gateway_client.loop.gateways import GatewayConnections
 from utcp_gateway_client.loop.limits import Hooks, Limits
 from utcp_gateway_client.loop.model import (
     CallAnswer,
@@ -47,10 +48,11 @@ async def run(
 ) -> RunResult:
     """Ask a model, make its calls of tools, and return how that has ended.
 
-    `tools` are functions, a ToolCollection, tools of a gateway, or several of these. `history` is what an
-    earlier run has returned; without a prompt, the model is asked to continue it. Cancelling the run cancels
-    its calls. Raises ValueError without prompt and history, what the provider's SDK raises for requests that
-    fail, and what hooks raise; what tools raise is a result for the model.
+    `tools` are functions, a ToolCollection, a Gateway or AsyncGateway, GatewayTools, or several of these.
+    `history` is what an earlier run has returned; without a prompt, the model is asked to continue it.
+    Cancelling the run cancels its calls. Raises ValueError without prompt and history, GatewayError where a
+    gateway does not say which tools it has, what the provider's SDK raises for requests that fail, and what
+    hooks raise; what tools raise is a result for the model.
     """
     return await _run(prompt, model, tools, system, history, limits, hooks, None)
 
@@ -65,7 +67,10 @@ def run_sync(
     limits: Limits = _DEFAULT_LIMITS,
     hooks: Hooks = _NO_HOOKS,
 ) -> RunResult:
-    """Do the same in code that is not async. Raises RuntimeError where an event loop runs."""
+    """Do the same in code that is not async. A Gateway is used by an async client with the same settings.
+
+    Raises RuntimeError where an event loop runs.
+    """
     return asyncio.run(
         run(prompt, model=model, tools=tools, system=system, history=history, limits=limits, hooks=hooks)
     )
@@ -115,20 +120,25 @@ async def _run(
         raise ValueError("Give a prompt or a history.")
     chosen = model_named(model) if isinstance(model, str) else model
     deadline = asyncio.get_running_loop().time() + limits.run_seconds
-    offered = await offered_tools(tools, prompt=prompt, model=chosen)
     # A thread whose call has timed out cannot be ended, and must not keep others waiting.
     threads = ThreadPoolExecutor(limits.parallel_calls * limits.max_iterations, "utcp-gateway-tool")
-    try:
+    async with AsyncExitStack() as stack:
+        stack.callback(threads.shutdown, wait=False, cancel_futures=True)
+        try:
+            async with asyncio.timeout_at(deadline) as limit:
+                offered = await offered_tools(tools, GatewayConnections(stack), prompt=prompt, model=chosen)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return RunResult("", "time", list(history))
         executor = CallExecutor(
             chosen, offered, limits, hooks, deadline, threads, emit or (lambda _event: None)
         )
         conversation = _Conversation(chosen, offered, system, executor, emit, list(history))
         if prompt is not None:
             conversation.add([chosen.user_message(prompt)])
-        async with chosen.connect() as respond:
-            return await conversation.run(respond)
-    finally:
-        threads.shutdown(wait=False, cancel_futures=True)
+        respond = await stack.enter_async_context(chosen.connect())
+        return await conversation.run(respond)
 
 
 @dataclass

@@ -100,9 +100,6 @@ class Anthropic:
         ]
         return {"role": "assistant", "content": blocks}
 
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        return [part for message in messages for part in message["content"]]
-
 
 def _joined(history: Sequence[Message]) -> list[Message]:
     """Return the history in which adjacent messages of the user are one: results, and a next prompt."""

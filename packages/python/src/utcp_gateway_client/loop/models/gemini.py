@@ -103,9 +103,6 @@ class Gemini:
             parts.append({"functionCall": function | ({"id": each.id} if each.has_id else {})})
         return {"role": "model", "parts": parts}
 
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        return [part for message in messages for part in message["parts"]]
-
 
 def _tools(tools: Sequence[ToolDefinition]) -> list[Message]:
     declarations = [each.entry or _definition(each) for each in tools]

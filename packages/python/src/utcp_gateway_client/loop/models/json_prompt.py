@@ -84,9 +84,6 @@ class JsonPrompt:
             return {"text": call.arguments}
         return {"text": json.dumps({"tool_name": call.name, "arguments": call.arguments})}
 
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        return list(messages)
-
 
 def tools_prompt(tools: Sequence[ToolDefinition]) -> str:
     """Return the part of the system message that says which tools there are; "" for none."""

@@ -81,9 +81,6 @@ class OpenAIChat(OpenAIModel):
             ],
         }
 
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        return list(messages)
-
 
 def _definition(tool: ToolDefinition) -> Message:
     return {

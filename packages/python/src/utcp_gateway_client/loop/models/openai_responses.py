@@ -73,9 +73,6 @@ class OpenAIResponses(OpenAIModel):
             for each in calls
         ]
 
-    def result_parts(self, messages: Sequence[Message]) -> list[Message]:
-        return list(messages)
-
 
 def _definition(tool: ToolDefinition) -> Message:
     # The API makes schemas strict where nothing is said.
