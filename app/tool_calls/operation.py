@@ -1,5 +1,6 @@
 """The routes for tool calls as OpenAPI 3.1 operations: they are plain Starlette, and read no models."""
 
+import json
 from typing import Any, Final
 
 from pydantic import BaseModel, Field, RootModel
@@ -60,13 +61,14 @@ class ToolCallsResponse(BaseModel):
     cut: str | None = Field(description="Why the model's output was cut; null where it was not.")
 
 
+_RESPONSE: Final = RESPONSE_EXAMPLES["openai-chat"]["value"]
+_RESULT: Final = {**_RESPONSE["results"][0], "message": _RESPONSE["messages"][0]}
 _EVENTS: Final = (
-    'event: result\ndata: {"id":"call_1","name":"library_searchBooks","is_error":false}\n\n'
-    'event: end\ndata: {"format":"openai-chat","messages":[]}\n\n'
+    f"event: result\ndata: {json.dumps(_RESULT, separators=(',', ':'))}\n\n"
+    f"event: end\ndata: {json.dumps(_RESPONSE, separators=(',', ':'))}\n\n"
 )
-_LINES: Final = (
-    '{"result":{"id":"call_1","name":"library_searchBooks","is_error":false}}\n'
-    '{"end":{"format":"openai-chat","messages":[]}}\n'
+_LINES: Final = "".join(
+    json.dumps(line, separators=(",", ":")) + "\n" for line in ({"result": _RESULT}, {"end": _RESPONSE})
 )
 
 

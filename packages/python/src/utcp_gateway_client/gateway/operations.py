@@ -248,6 +248,7 @@ class Operations:
             "stream": "true" if stream else None,
             "max_bytes": options.max_bytes,
             "max_tokens": options.max_tokens,
+            "fields": options.fields,
         }
         preferences = {"Prefer": f"repair={options.repair}"} if options.repair else {}
         return Request(

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
 from utcp_gateway_client.gateway.errors import ProblemError, StreamBroken, problem_error
 from utcp_gateway_client.gateway.event_reader import EventReader, RawEvent
 from utcp_gateway_client.gateway.models import ToolCallResult, ToolCallsResponse
 
 E = TypeVar("E")
+M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +83,23 @@ def decode_call(raw: RawEvent) -> tuple[StreamEvent | None, Any]:
 def decode_tool_calls(raw: RawEvent) -> tuple[ToolCallResult | None, Any]:
     """Return the result of a call (its `message` is a further member), or the whole response."""
     if raw.event == "end":
-        return None, ToolCallsResponse.model_validate(_json(raw.data))
+        return None, _model(ToolCallsResponse, raw.data)
     if raw.event == "error":
         _raise(raw.data)
-    return ToolCallResult.model_validate(_json(raw.data)), None
+    return _model(ToolCallResult, raw.data), None
 
 
 def _raise(data: str) -> NoReturn:
     problem = _json(data)
     status = problem.get("status")
     raise problem_error(status if isinstance(status, int) else 500, problem)
+
+
+def _model(model: type[M], data: str) -> M:
+    try:
+        return model.model_validate(_json(data))
+    except ValidationError:
+        raise StreamBroken(f"An event of the gateway is no {model.__name__}.") from None
 
 
 def _json(data: str) -> Any:
