@@ -54,7 +54,8 @@ CASES: dict[str, list[tuple[tuple, dict]]] = {
     "approval_result": [((ID,), {})],
     "wait_for_approval": [((ID,), {}), ((ID,), {"timeout": 1})],
 }  # fmt: skip
-LOCAL = {"close", "aclose"}
+# Methods without a request.
+LOCAL = {"close", "aclose", "as_async"}
 IN_TOOLSETS = {
     "search",
     "tools",
