@@ -5,6 +5,8 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+NATIVE = ("openai-chat", "openai-responses", "anthropic", "gemini")
+DIALECTS = (*NATIVE, "json-prompt")
 SIGNATURE = "c2lnbmF0dXJl"
 
 
@@ -94,6 +96,24 @@ class ModelServer:
         }[dialect]  # fmt: skip
         retries = {} if dialect == "gemini" else {"client_options": {"max_retries": 0}}
         return kind("m", base_url=self.url, api_key="secret-key", **retries)
+
+
+def script(dialect, *turns):
+    """Return turns as a model of the dialect writes them: without tool calling, each call is a text of its own."""
+    if dialect != "json-prompt":
+        return list(turns)
+    written = []
+    for turn in turns:
+        for name, arguments in turn.calls:
+            call = (
+                arguments
+                if isinstance(arguments, str)
+                else json.dumps({"tool_name": name, "arguments": arguments})
+            )
+            written.append(Turn(f"{turn.text or 'I call it.'}\n```json\n{call}\n```", finish=turn.finish))
+        if not turn.calls:
+            written.append(turn)
+    return written
 
 
 def _text(arguments):

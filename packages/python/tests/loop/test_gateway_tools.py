@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from model_peers import ModelServer, Turn, results
+from model_peers import DIALECTS, NATIVE, ModelServer, Turn, results
 from tool_gateway import APPROVAL, KEY, ToolGateway
 
 from utcp_gateway_client.gateway import GatewayError
@@ -21,8 +21,6 @@ from utcp_gateway_client.loop import (
 )
 from utcp_gateway_client.tools import ToolCollection
 
-NATIVE = ("openai-chat", "openai-responses", "anthropic", "gemini")
-DIALECTS = (*NATIVE, "json-prompt")
 VOLUME = {"value": "9780140328721"}
 NAME = "openlibrary_volumes"
 

@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-import logging
 import threading
 
 import pytest
-from model_peers import SIGNATURE, ModelServer, Turn, results
+from model_peers import DIALECTS, SIGNATURE, ModelServer, Turn, results, script
 from pydantic import BaseModel, Field
 
 from utcp_gateway_client.loop import (
@@ -24,11 +23,7 @@ from utcp_gateway_client.loop import (
     stream,
 )
 from utcp_gateway_client.loop.models import model_named
-from utcp_gateway_client.tools import Tool, ToolCollection
-
-NATIVE = ("openai-chat", "openai-responses", "anthropic", "gemini")
-DIALECTS = (*NATIVE, "json-prompt")
-JSON_TEXT = ("openai-chat", "openai-responses")
+from utcp_gateway_client.tools import ToolCollection
 
 
 class GetWeather(BaseModel):
@@ -38,18 +33,6 @@ class GetWeather(BaseModel):
 def get_weather(arguments: GetWeather) -> str:
     """Get current temperature for a given location."""
     return f"10 in {arguments.location}"
-
-
-def script(dialect, *turns):
-    """Return turns as a model of the dialect writes them: without tool calling, calls are text."""
-    if dialect != "json-prompt":
-        return list(turns)
-    return [
-        Turn(f'I call it.\n```json\n{json.dumps({"tool_name": turn.calls[0][0], "arguments": turn.calls[0][1]})}\n```')
-        if turn.calls
-        else turn
-        for turn in turns
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -100,90 +83,6 @@ async def test_thermostat_is_read_and_then_set(dialect):
     assert [one[1] for one in results(dialect, server.requests[-1])] == ["60.0", ""]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_the_cap_ends_the_run_with_the_text_so_far(dialect):
-    made = []
-
-    def count(number: int) -> int:
-        made.append(number)
-        return number
-
-    first = Turn(calls=(("count", {"number": 1}),))
-    turns = script(dialect, first)
-    turns[0].text = turns[0].text or "I count."
-    with ModelServer(turns) as server:
-        result = await run("Count", model=server.model(dialect), tools=count)
-    assert (result.stopped, result.iterations, len(made)) == ("iterations", 15, 15)
-    assert result.text == turns[0].text
-    assert len(server.requests) == 15
-
-
-@pytest.mark.parametrize("dialect", NATIVE)
-async def test_calls_of_a_turn_run_at_once_and_each_is_answered_in_order(dialect):
-    both = threading.Barrier(2)
-    made = []
-
-    def meet(name: str) -> str:
-        both.wait()
-        made.append(name)
-        return name
-
-    calls = (
-        ("meet", {"name": "a"}),
-        ("meet", {"name": "b"}),
-        ("met", {}),
-        ("meet", {"name": "a"}),
-        ("meet", {"nam": "c"}),
-    )
-    with ModelServer([Turn(calls=calls), Turn("End")]) as server:
-        result = await run("Meet", model=server.model(dialect), tools=meet)
-    assert sorted(made) == ["a", "b"]
-    found = results(dialect, server.requests[-1])
-    ids = [f"call_1_{number}" for number in range(5)] if dialect != "gemini" else [name for name, _ in calls]
-    assert [one[0] for one in found] == ids
-    assert [one[1:] for one in found[:4]] == [
-        ("a", False),
-        ("b", False),
-        ("unknown tool 'met'. The nearest names are meet.", True),
-        ("Duplicate tool call skipped.", False),
-    ]
-    assert found[4][2] is True
-    assert [one["pointer"] for one in json.loads(found[4][1])["errors"]] == ["/nam", "/name"]
-    assert len(result.calls) == 5
-
-
-@pytest.mark.parametrize("dialect", NATIVE)
-async def test_identical_calls_of_a_read_only_tool_run_once(dialect):
-    made = []
-
-    def look(at: str) -> str:
-        made.append(at)
-        return f"{at} {len(made)}"
-
-    calls = (("look", {"at": "x"}), ("look", {"at": "x"}))
-    with ModelServer([Turn(calls=calls), Turn("End")]) as server:
-        await run("Look", model=server.model(dialect), tools=Tool(look, read_only=True))
-    assert [one[1] for one in results(dialect, server.requests[-1])] == ["x 1", "x 1"]
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_a_call_ends_at_the_limit_of_its_tool(dialect):
-    stopped = asyncio.Event()
-
-    async def wait() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    turns = script(dialect, Turn(calls=(("wait", {}),)), Turn("End"))
-    with ModelServer(turns) as server:
-        result = await run("Wait", model=server.model(dialect), tools=Tool(wait, timeout_seconds=0.05))
-    assert stopped.is_set()
-    assert (result.text, result.stopped) == ("End", "done")
-    assert [one[1:] for one in results(dialect, server.requests[-1])] == [("timed out after 0.05 s", True)]
-
-
 async def test_a_function_that_blocks_neither_blocks_the_loop_nor_outlasts_its_limit():
     end = threading.Event()
 
@@ -197,26 +96,6 @@ async def test_a_function_that_blocks_neither_blocks_the_loop_nor_outlasts_its_l
         finally:
             end.set()
     assert (result.text, result.calls[0].preview) == ("End", "timed out after 0.05 s")
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-async def test_previews_end_between_characters_and_the_model_gets_everything(dialect):
-    def draw() -> str:
-        return "x" + "\N{SNOWMAN}" * 200
-
-    with ModelServer(script(dialect, Turn(calls=(("draw", {}),)), Turn("End"))) as server:
-        result = await run("Draw", model=server.model(dialect), tools=draw)
-    assert result.calls[0].preview == "x" + "\N{SNOWMAN}" * 166 + "... (601 bytes)"
-    assert results(dialect, server.requests[-1])[0][1] == draw()
-
-
-@pytest.mark.parametrize("dialect", JSON_TEXT)
-async def test_arguments_that_are_not_json_are_an_error_result(dialect):
-    with ModelServer([Turn(calls=(("get_weather", '{"location": '),)), Turn("End")]) as server:
-        await run("Weather", model=server.model(dialect), tools=get_weather)
-    ((_, text, is_error),) = results(dialect, server.requests[-1])
-    assert is_error
-    assert json.loads(text)["errors"][0]["message"].startswith("This is not JSON")
 
 
 @pytest.mark.parametrize(
@@ -339,12 +218,6 @@ async def test_what_a_hook_raises_ends_the_run_and_the_other_calls():
     assert cancelled.is_set()
 
 
-async def test_a_run_ends_at_its_limit_while_the_model_thinks():
-    with ModelServer([Turn("Never")], held=threading.Event()) as server:
-        result = await run("x", model=server.model("openai-chat"), limits=Limits(run_seconds=0.1))
-    assert (result.stopped, result.text, result.iterations) == ("time", "", 0)
-
-
 async def test_closing_the_events_cancels_the_calls():
     cancelled = asyncio.Event()
 
@@ -363,30 +236,6 @@ async def test_closing_the_events_cancels_the_calls():
                 break
         await events.aclose()
     assert cancelled.is_set()
-
-
-async def test_logs_have_no_arguments_results_or_keys(caplog):
-    def look(at: str) -> str:
-        return f"result of {at}"
-
-    with caplog.at_level(logging.INFO, "utcp_gateway_client"), ModelServer(
-        [Turn("text of the model", (("look", {"at": "argument"}),)), Turn("End")]
-    ) as server:  # fmt: skip
-        model = server.model("openai-chat")
-        await run("prompt text", model=model, tools=look)
-    lines = [one.getMessage() for one in caplog.records if one.name.startswith("utcp_gateway_client")]
-    assert [line.partition(" seconds")[0] for line in lines] == [
-        "provider=openai model=m iteration=1 calls=1",
-        "provider=openai model=m iteration=1 tool=look",
-        "provider=openai model=m iteration=2 calls=0",
-    ]
-    assert "secret-key" not in repr(model)
-
-
-@pytest.mark.parametrize("iterations", [0, 51])
-def test_limits_are_checked(iterations):
-    with pytest.raises(ValueError, match="between 1 and 50"):
-        Limits(max_iterations=iterations)
 
 
 async def test_what_cannot_be_run_is_an_error():
