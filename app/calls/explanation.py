@@ -23,11 +23,14 @@ from app.calls.execution import (
 )
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import has_name
+from app.command_routing import Capability, CommandRouter
+from app.command_routing.model import not_connected
 from app.database import Database
 from app.errors import CredentialMissing, GatewayError, NotFound, UnsetVariable
 from app.models import TENANT, Override, Provider, Revision, Tool
 from app.outbound.destinations import denied_destination
 from app.outbound.network import Network
+from app.protocols.registry import PROTOCOLS
 from app.security.principal import Principal
 from app.security.scopes import Scope
 
@@ -46,8 +49,11 @@ CheckName = Literal[
     "requires-approval",
     "pending-approval",
 ]
+ExactCheckName = CheckName | Literal["executor-connected"]
+"""The checks by their own names; a CheckName is one of release 0.2.0, whose enums get no further values."""
 CALL_SCOPE: Final[Scope] = "tools:call"
 _READ_SCOPE: Final[Scope] = "tools:read"
+EXECUTOR_HINT: Final = "Start the executor, or wait until it connects: GET /executors lists those that are."
 _DESTINATION_SECONDS: Final = 1.0
 
 
@@ -63,6 +69,8 @@ class Check:
     detail: str
     hint: str = ""
     required: bool = True
+    own_name: ExactCheckName | None = None
+    """Its own name, where `check` is the most similar one of release 0.2.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,7 @@ class CallExplainer:
     services: CallServices
     database: Database
     network: Network
+    commands: CommandRouter
 
     async def explain(self, tool: str, *, principal: Principal, viewer: Principal) -> Explanation:
         """Return the checks of a call of `tool` (name or alias) by `principal`, as far as `viewer` may know.
@@ -185,7 +194,7 @@ class CallExplainer:
             await self._rate_limit(plan, principal),
             _breaker(plan),
             self._credentials(plan),
-            await self._destination(plan, viewer),
+            await self._reachable(plan, principal, viewer),
         ]
 
     async def _rate_limit(self, plan: Plan, principal: Principal) -> Check:
@@ -220,6 +229,25 @@ class CallExplainer:
             True,
             f"Credentials of these slots are sent: {slots}." if slots else "No credential is sent.",
         )
+
+    async def _reachable(self, plan: Plan, principal: Principal, viewer: Principal) -> Check:
+        """Return whether a call may reach the upstream, or its executor is connected."""
+        if plan.adapter.name in PROTOCOLS.connected:
+            return await self._executor(plan, principal)
+        return await self._destination(plan, viewer)
+
+    async def _executor(self, plan: Plan, principal: Principal) -> Check:
+        name, command = plan.provider, plan.adapter.method(plan.target)
+        capability = Capability(principal.tenant_id, name, command)
+        if not self.commands.is_connected(capability):
+            # As a call does: another worker may have one since its last description.
+            await self.commands.announce()
+        if self.commands.is_connected(capability):
+            detail, hint, passed = f"An executor of {name} is connected that executes {command}.", "", True
+        else:
+            since = self.commands.away_since(principal.tenant_id, name)
+            detail, hint, passed = not_connected(capability, since).detail, EXECUTOR_HINT, False
+        return Check("destination", passed, detail, hint, own_name="executor-connected")
 
     async def _destination(self, plan: Plan, viewer: Principal) -> Check:
         try:

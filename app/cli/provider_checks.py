@@ -71,7 +71,7 @@ def health(
     *,
     provider: Annotated[str | None, typer.Option("--provider", help="Only this provider.")] = None,
     state: Annotated[
-        str | None, typer.Option("--state", help="ok, degraded, failed, paused, unknown or pending.")
+        str | None, typer.Option("--state", help="ok, degraded, failed, away, paused, unknown or pending.")
     ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,

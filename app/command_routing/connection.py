@@ -20,6 +20,7 @@ from app.command_routing.model import (
     CommandNotSent,
     ConnectedExecutor,
     ExecutorDisconnected,
+    ExecutorKey,
     ProgressListener,
 )
 from app.ubp.model import Command, CommandResult, Event, JsonPayload, Message
@@ -87,6 +88,11 @@ class ExecutorConnection:
     def id(self) -> str:
         """Its id, unique among all workers."""
         return self._described.connection_id
+
+    @property
+    def key(self) -> ExecutorKey:
+        """The tenant, and the name of the executor."""
+        return self._described.key
 
     @property
     def name(self) -> str:

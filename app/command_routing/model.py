@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
 
 from app.errors import UpstreamUnreachable
@@ -14,6 +14,8 @@ CANCEL_COMMAND: Final = "command.cancel"
 
 ProgressListener: TypeAlias = Callable[[Event], None]
 """Called with each event of a command while it is executed; it must not block."""
+ExecutorKey: TypeAlias = tuple[UUID, str]
+"""A tenant and the name of its executor."""
 ExecutorsListener: TypeAlias = "Callable[[Iterable[ConnectedExecutor], Iterable[ConnectedExecutor]], None]"
 """Called with the connected executors of one worker before and after a change."""
 
@@ -42,6 +44,14 @@ class CommandNotSent(UpstreamUnreachable):
         super().__init__(detail, request_sent=False)
 
 
+def executor_away(executor: str, since: float | None) -> CommandNotSent:
+    """Return the error for an executor of which no connection executes commands.
+
+    `since` is when the last one has disconnected, in seconds since 1970 (UTC); None where it is not known.
+    """
+    return _away(f"No executor of {executor} is connected.", {"executor": executor}, since)
+
+
 def not_connected(capability: "Capability", since: float | None) -> CommandNotSent:
     """Return the error for a command that no connected executor has registered.
 
@@ -50,8 +60,12 @@ def not_connected(capability: "Capability", since: float | None) -> CommandNotSe
     """
     executor, command_name = capability.executor, capability.command_name
     detail = f"No executor of {executor} is connected that executes {command_name}."
+    return _away(detail, {"executor": executor, "command_name": command_name}, since)
+
+
+def _away(detail: str, members: dict[str, Any], since: float | None) -> CommandNotSent:
     error = CommandNotSent(detail)
-    error.extra = {"executor": executor, "command_name": command_name}
+    error.extra = members
     if since is not None:
         moment = datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         error.detail = f"{detail} The last one has disconnected at {moment}."
@@ -89,6 +103,16 @@ class ConnectedExecutor:
     connected_at: float
     transport: str = field(default="")
     """grpc or websocket."""
+
+    @property
+    def id(self) -> str:
+        """The id of the connection."""
+        return self.connection_id
+
+    @property
+    def key(self) -> ExecutorKey:
+        """The tenant, and the name of the executor."""
+        return self.tenant_id, self.executor
 
     def has(self, capability: Capability) -> bool:
         """Return whether it has registered the capability."""

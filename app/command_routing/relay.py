@@ -125,6 +125,11 @@ class WorkerRelay:
         """
         self._on_executors = listener
 
+    @property
+    def is_available(self) -> bool:
+        """Whether Redis was available at the last attempt, so that executors of other workers are known."""
+        return self._is_available
+
     async def ensure_started(self) -> bool:
         """Start reading the inbox, once; return False where Redis is unavailable, which is tried again."""
         if not self._tasks:

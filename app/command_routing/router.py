@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from app.command_routing.connection import ExecutorConnection
@@ -12,6 +12,7 @@ from app.command_routing.model import (
     Capability,
     CommandNotSent,
     ConnectedExecutor,
+    ExecutorKey,
     ExecutorsListener,
     ProgressListener,
     not_connected,
@@ -22,6 +23,10 @@ from app.ubp.model import Command, CommandResult
 ConnectedListener: TypeAlias = Callable[[UUID, str], None]
 """Called with a tenant and the name of its executor; it must not block."""
 
+_Connection = TypeVar("_Connection")
+_ByExecutor: TypeAlias = dict[ExecutorKey, dict[str, _Connection]]
+"""Connections by their executor and by their id."""
+
 _TIMED_OUT: Final = "The executor did not respond in time."
 _MAX_AWAY: Final = 10_000
 
@@ -30,6 +35,10 @@ class Relay(Protocol):
     """What the router needs of `WorkerRelay`."""
 
     worker_id: str
+
+    @property
+    def is_available(self) -> bool:
+        """Whether executors of other workers are known."""
 
     async def ensure_started(self) -> bool:
         """Start reading the inbox, once; return False where Redis is unavailable."""
@@ -62,6 +71,8 @@ class CommandRouter:
 
     def __init__(self) -> None:
         self._connections: dict[str, ExecutorConnection] = {}
+        self._local: _ByExecutor[ExecutorConnection] = {}
+        self._remote_by_executor: _ByExecutor[ConnectedExecutor] = {}
         self._relay: Relay | None = None
         self._away_since: OrderedDict[tuple[UUID, str], float] = OrderedDict()
         self._on_connected: ConnectedListener = _nobody
@@ -69,7 +80,7 @@ class CommandRouter:
     def use(self, relay: Relay) -> None:
         """Route to other workers, too; without a relay, only executors of this worker are known."""
         self._relay = relay
-        relay.listen(self._changed)
+        relay.listen(self._remote_changed)
 
     def listen(self, listener: ConnectedListener) -> None:
         """Call `listener` with the tenant and the name of each executor that connects, at any worker."""
@@ -86,11 +97,13 @@ class CommandRouter:
     def add(self, connection: ExecutorConnection) -> None:
         """Add a connection of this worker; call `announce` once it has registered what it executes."""
         self._connections[connection.id] = connection
+        _add(self._local, connection.key, connection.id, connection)
         self._changed((), (connection.described(""),))
 
     def remove(self, connection: ExecutorConnection) -> None:
         """Remove a connection and close it: its open commands fail. Idempotent."""
         if self._connections.pop(connection.id, None) is not None:
+            _remove(self._local, connection.key, connection.id)
             self._changed((connection.described(""),), ())
         connection.close()
 
@@ -98,6 +111,14 @@ class CommandRouter:
         """Tell other workers at once what executors this one has; otherwise they learn it within a second."""
         if self._relay is not None and await self._relay.ensure_started():
             await self._relay.refresh()
+
+    async def follow_workers(self) -> None:
+        """Read which executors other workers have, and follow them from then on.
+
+        Only the first call waits for Redis.
+        """
+        if self._relay is not None:
+            await self._relay.ensure_started()
 
     def described(self) -> list[ConnectedExecutor]:
         """Return the connections of this worker."""
@@ -112,17 +133,37 @@ class CommandRouter:
         return sorted(found, key=lambda one: (one.executor, one.connected_at, one.connection_id))
 
     def is_connected(self, capability: Capability) -> bool:
-        """Return whether an executor of any worker, as far as this one knows, has the capability."""
-        return any(one.has(capability) for one in self._all())
+        """Return whether an executor of any worker has the capability, as far as this worker knows: those of
+        others after `follow_workers` or `announce`, about a second late.
+        """
+        key = (capability.tenant_id, capability.executor)
+        return any(capability.command_name in one.commands for one in self._of(key))
 
     def commands_of(self, tenant_id: UUID, executor: str) -> frozenset[str] | None:
         """Return what the connections of an executor have registered, as far as this worker knows; None where
         there is no connection.
         """
-        found = [
-            one.commands for one in self._all() if (one.tenant_id, one.executor) == (tenant_id, executor)
-        ]
+        found = [one.commands for one in self._of((tenant_id, executor))]
         return frozenset().union(*found) if found else None
+
+    async def commands_of_others(
+        self, tenant_id: UUID, executor: str, *, connection_id: str
+    ) -> frozenset[str] | None:
+        """Return what all connections of an executor but one have registered, at all workers; None where that
+        is not known, because Redis is unavailable.
+        """
+        await self.announce()
+        if self._relay is not None and not self._relay.is_available:
+            return None
+        others = (one for one in self._of((tenant_id, executor)) if one.id != connection_id)
+        return frozenset().union(*(one.commands for one in others))
+
+    def connected_executors(self, tenant_id: UUID) -> frozenset[str]:
+        """Return the names of a tenant's executors of which a connection executes commands, as far as this
+        worker knows.
+        """
+        found = {(one.tenant_id, one.executor) for one in self._all() if one.commands}
+        return frozenset(name for tenant, name in found if tenant == tenant_id)
 
     def away_since(self, tenant_id: UUID, executor: str) -> float | None:
         """Return when the last connection of an executor has ended, in seconds since 1970 (UTC).
@@ -167,7 +208,7 @@ class CommandRouter:
                     except CommandNotSent:
                         if found is None:
                             raise
-                        failed.add(_id(found))
+                        failed.add(found.id)
         except TimeoutError:
             raise UpstreamTimeout(_TIMED_OUT) from None
 
@@ -219,6 +260,27 @@ class CommandRouter:
         for connection_id in current.keys() - known.keys():
             self._on_connected(current[connection_id].tenant_id, current[connection_id].executor)
 
+    def _remote_changed(
+        self, before: Iterable[ConnectedExecutor], after: Iterable[ConnectedExecutor]
+    ) -> None:
+        """Take the executors that another worker has now in place of those that it had."""
+        before, after = tuple(before), tuple(after)
+        for one in before:
+            _remove(self._remote_by_executor, one.key, one.id)
+        for one in after:
+            _add(self._remote_by_executor, one.key, one.id, one)
+        self._changed(before, after)
+
+    @property
+    def _is_following(self) -> bool:
+        return self._relay is not None and self._relay.is_available
+
+    def _of(self, key: ExecutorKey) -> "list[ExecutorConnection | ConnectedExecutor]":
+        """Return the connections of an executor at all workers."""
+        remote = self._remote_by_executor.get(key, {}) if self._is_following else {}
+        local = (one for one in self._local.get(key, {}).values() if not one.is_closed)
+        return [*local, *remote.values()]
+
     def _remote(self) -> Iterator[ConnectedExecutor]:
         if self._relay is not None:
             yield from self._relay.remote_executors()
@@ -228,8 +290,15 @@ class CommandRouter:
         yield from self._remote()
 
 
-def _id(found: "ExecutorConnection | ConnectedExecutor") -> str:
-    return found.id if isinstance(found, ExecutorConnection) else found.connection_id
+def _add(group: "_ByExecutor[_Connection]", key: ExecutorKey, connection_id: str, one: _Connection) -> None:
+    group.setdefault(key, {})[connection_id] = one
+
+
+def _remove(group: "_ByExecutor[_Connection]", key: ExecutorKey, connection_id: str) -> None:
+    found = group.get(key, {})
+    found.pop(connection_id, None)
+    if not found:
+        group.pop(key, None)
 
 
 def _nobody(tenant_id: UUID, executor: str) -> None:

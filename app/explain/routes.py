@@ -77,7 +77,7 @@ async def explain_access(
         row = await _other_key(key, principal, services)
         subject = services.keys.principal_of(row)
         before = [_key_state(row)]
-    explainer = CallExplainer(services.calls, services.database, services.engine.network)
+    explainer = CallExplainer(services.calls, services.database, services.engine.network, services.commands)
     viewer = principal
     if toolset is not None and may_look_up(principal):
         collection = await services.collections.toolset(toolset, principal)

@@ -12,6 +12,11 @@ class CheckView(BaseModel):
     """One rule that a call has to pass."""
 
     check: CheckName
+    exact_check: str = Field(
+        description="The check itself: `check` has values of release 0.2.0 only, in place of "
+        "`executor-connected` (whether an executor is connected that executes the tool) `destination`.",
+        examples=["destination"],
+    )
     passed: bool | None = Field(
         description="null where it was not determined, because another check failed or the requesting key "
         "may not know it."
@@ -25,6 +30,7 @@ class CheckView(BaseModel):
         """Return the view of a check."""
         return cls(
             check=check.check,
+            exact_check=check.own_name or check.check,
             passed=check.passed,
             required=check.required,
             detail=check.detail,

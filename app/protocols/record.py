@@ -86,6 +86,10 @@ def always_streams(fields: Fields) -> bool:  # noqa: ARG001 - for `ProtocolRecor
     return True
 
 
+def _no_command(fields: Fields) -> None:  # noqa: ARG001 - most protocols have no executors.
+    return None
+
+
 def _not_reassigned(fields: Fields) -> None:  # noqa: ARG001 - most protocols keep all of their templates.
     return None
 
@@ -145,6 +149,8 @@ class ProtocolRecord:
     """Whether a template is a document or a response itself, and names no server."""
     is_connected: bool = False
     """Whether calls are made by programs that connect to the gateway, so that there may be none."""
+    command_name: Callable[[Fields], str | None] = _no_command
+    """Return the command that such a program executes for a tool; None for other protocols."""
     inherits_template: bool = False
     """Whether a manual's tools without a call template are called with that of the manual."""
     socket_schemes: tuple[str, ...] = ()

@@ -52,6 +52,8 @@ class Protocols(Mapping[str, ProtocolRecord]):
             self._records[record.name] = record
         self.introspected = self._named("is_introspected")
         """Protocols whose servers publish no UTCP manual."""
+        self.connected = self._named("is_connected")
+        """Protocols whose tools are executed by programs that connect to the gateway."""
         self.local = self._named("may_be_local")
         """Protocols whose tools may start programs or read files on the gateway's own machine."""
         self.inheriting = self._named("inherits_template")

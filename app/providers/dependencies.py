@@ -60,12 +60,14 @@ async def custom_tools(of: UsesRegistry) -> CustomTools:
 async def checks(services: UsesServices) -> ProviderChecks:
     """Return the checks of providers."""
     checker = CredentialChecker(services.catalog, services.resolver)
-    return ProviderChecks(services.registration, services.engine, checker, services.calls.rate_limiter)
+    return ProviderChecks(
+        services.registration, services.engine, checker, services.calls.rate_limiter, services.commands
+    )
 
 
 async def health(services: UsesServices) -> ProviderHealthReader:
     """Return the reader of the health of providers."""
-    return ProviderHealthReader(services.database, services.origins)
+    return ProviderHealthReader(services.database, services.origins, services.commands)
 
 
 async def toolset_transfer(services: UsesServices) -> ToolsetTransfer:

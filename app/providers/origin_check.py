@@ -7,7 +7,10 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
+from app.command_routing import CommandRouter
+from app.command_routing.model import executor_away
 from app.errors import GatewayError
 from app.outbound.egress import EgressSettings
 from app.outbound.http import Engine, OutboundRequest
@@ -51,6 +54,24 @@ async def check_origin(
         steps=steps,
         certificate=_certificate(probe),
         http_status=http_status,
+    )
+
+
+async def check_executor(
+    origin: str, *, commands: CommandRouter, tenant_id: UUID, provider: str
+) -> OriginCheck:
+    """Return whether an executor of the provider is connected, at any worker."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await commands.announce()
+    is_connected = bool(commands.commands_of(tenant_id, provider))
+    error = None if is_connected else executor_away(provider, commands.away_since(tenant_id, provider))
+    return OriginCheck(
+        origin=origin,
+        status="ok" if is_connected else "failed",
+        steps=[_step("connection", round((loop.time() - began) * 1000, 3), error)],
+        certificate=None,
+        http_status=None,
     )
 
 

@@ -16,17 +16,20 @@ from app.access.events import record_event
 from app.calls.rate_limiter import RateLimiter
 from app.catalog.limits import limits_of
 from app.catalog.loader import VariableFinder, egress_of, sealed_credential
+from app.command_routing import CommandRouter
 from app.credentials.model import DISCOVERY_SLOTS, EGRESS_SLOT, compile_security
 from app.errors import not_found, scopes_missing
 from app.models import Provider, ProviderCheckRow, Tool
 from app.outbound.egress import EgressSettings, without_client_certificate
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
+from app.protocols.registry import PROTOCOLS
 from app.providers.credential_check import MAX_CANDIDATES, CredentialChecker
-from app.providers.origin_check import EXPIRY_WARNING_DAYS, check_origin
+from app.providers.origin_check import EXPIRY_WARNING_DAYS, check_executor, check_origin
 from app.providers.schemas_check import (
     CheckRequest,
     CheckStatus,
+    CheckStep,
     CredentialCheck,
     OriginCheck,
     ProtocolCheck,
@@ -58,6 +61,7 @@ class _Subject:
 
     id: UUID
     name: str
+    protocol: str
     origins: tuple[str, ...]
     unconfirmed: frozenset[str]
     scopes: Mapping[str, tuple[str, ...]]
@@ -76,6 +80,7 @@ class ProviderChecks:
     engine: Engine
     checker: CredentialChecker
     rate_limiter: RateLimiter
+    commands: CommandRouter
 
     async def check(self, name: str, request: CheckRequest, *, principal: Principal) -> ProviderCheck:
         """Check a provider and return the result, which is stored, too.
@@ -103,7 +108,7 @@ class ProviderChecks:
         )
         deadline = asyncio.get_running_loop().time() + CHECK_SECONDS
         origins, tokens = await asyncio.gather(
-            self._origins(subject, deadline=deadline), self._tokens(subject, deadline=deadline)
+            self._origins(subject, principal, deadline=deadline), self._tokens(subject, deadline=deadline)
         )
         protocols: list[ProtocolCheck] = []
         if probed:
@@ -130,6 +135,7 @@ class ProviderChecks:
         return _Subject(
             id=provider.id,
             name=provider.name,
+            protocol=provider.protocol,
             origins=tuple(one for one in provider.origins if one),
             unconfirmed=unconfirmed_origins(provider),
             scopes={slot.name: tuple(slot.scopes or ()) for slot in slots_of(provider)},
@@ -140,7 +146,17 @@ class ProviderChecks:
             tools=await _candidates(session, provider.id),
         )
 
-    async def _origins(self, subject: _Subject, *, deadline: float) -> list[OriginCheck]:
+    async def _origins(
+        self, subject: _Subject, principal: Principal, *, deadline: float
+    ) -> list[OriginCheck]:
+        if subject.protocol in PROTOCOLS.connected:
+            return await _bounded(
+                check_executor(
+                    origin, commands=self.commands, tenant_id=principal.tenant_id, provider=subject.name
+                )
+                for origin in subject.origins[:_MAX_ITEMS]
+            )
+
         def egress_for(origin: str) -> EgressSettings | None:
             if subject.egress is not None and origin in subject.unconfirmed:
                 return without_client_certificate(subject.egress)
@@ -313,7 +329,7 @@ def _hints(
     for one in origins:
         last = one.steps[-1] if one.steps else None
         if last is not None and last.status == "failed":
-            hints.append(f"{one.origin}: {last.detail} {_STEP_HINTS[last.step]}")
+            hints.append(f"{one.origin}: {last.detail} {_hint(one, last)}")
         elif _expires_soon(one) and one.certificate is not None:
             hints.append(
                 f"{one.origin}: its certificate expires on {one.certificate.valid_until:%Y-%m-%d}; whoever "
@@ -331,6 +347,13 @@ def _hints(
     return hints
 
 
+def _hint(origin: OriginCheck, failed: CheckStep) -> str:
+    if origin.origin.partition("://")[0] in PROTOCOLS.connected:
+        return _EXECUTOR_HINT
+    return _STEP_HINTS[failed.step]
+
+
+_EXECUTOR_HINT: Final = "Start it with a key that has the scope `executors:connect`."
 _STEP_HINTS: Final = {
     "resolution": "Check the host name and the DNS of the gateway's machine, or ALLOW_NETWORKS.",
     "connection": "Check that the upstream is running, and that the gateway's machine may connect to it.",

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.catalog.tools import provider_filter
+from app.command_routing import CommandRouter
 from app.database import Database
 from app.errors import (
     BlockedAddress,
@@ -27,6 +28,7 @@ from app.errors import (
 )
 from app.models import TENANT, CallStat, Provider, ProviderCheckRow, Revision
 from app.pagination import Ordering, Page, SortField, contains, read_page
+from app.protocols.registry import PROTOCOLS
 from app.providers.origin_check import EXPIRY_WARNING_DAYS
 from app.providers.schemas_health import (
     BreakerView,
@@ -61,6 +63,7 @@ class ProviderHealthReader:
 
     database: Database
     origins: Origins
+    commands: CommandRouter
 
     async def page(self, query: ProviderHealthQuery, *, principal: Principal) -> Page[ProviderHealth]:
         """Return a page of the health of the providers that the key may see.
@@ -69,7 +72,9 @@ class ProviderHealthReader:
         """
         moment = datetime.now(UTC)
         recent = _recent(moment)
-        state = _state(moment, recent, tripped=self.origins.tripped_providers())
+        await self.commands.follow_workers()
+        connected = self.commands.connected_executors(principal.tenant_id)
+        state = _state(moment, recent, tripped=self.origins.tripped_providers(), connected=connected)
         statement = _statement(recent, state).where(provider_filter(principal))
         if query.provider is not None:
             statement = statement.where(col(Provider.name) == query.provider)
@@ -77,6 +82,8 @@ class ProviderHealthReader:
             statement = statement.where(contains(query.q, col(Provider.name), col(Provider.title)))
         if query.state == "pending":
             statement = statement.where(_is_pending())
+        elif query.state == "away":
+            statement = statement.where(_is_away(connected))
         elif query.state is not None:
             statement = statement.where(state == query.state)
         async with self.database.read_session() as session:
@@ -85,15 +92,19 @@ class ProviderHealthReader:
             counts = await _counts(session, names, moment)
             errors = await _last_errors(session, names, moment)
         items = [
-            self._item(row, counts.get(row.name, CallCounts()), errors.get(row.name)) for row in found.rows
+            self._item(row, counts.get(row.name, CallCounts()), errors.get(row.name), connected)
+            for row in found.rows
         ]
         return Page(items, found.next_cursor, found.total, found.total_at_least)
 
-    def _item(self, row: Any, counts: CallCounts, last_error: LastError | None) -> ProviderHealth:
+    def _item(
+        self, row: Any, counts: CallCounts, last_error: LastError | None, connected: Collection[str]
+    ) -> ProviderHealth:
         return ProviderHealth(
             name=row.name,
             state=row.state,
             enabled=row.enabled,
+            available=row.name in connected if row.protocol in PROTOCOLS.connected else None,
             pending=row.pending,
             breakers=[_breaker(text, origin) for text, origin in self.origins.of_providers({row.name})],
             calls=counts.calls,
@@ -142,13 +153,28 @@ def _is_pending() -> ColumnElement[bool]:
     return exists().where(col(Revision.provider_id) == col(Provider.id), col(Revision.state) == "pending")
 
 
-def _state(moment: datetime, recent: Any, *, tripped: Collection[str]) -> ColumnElement[str]:
-    """Return the expression for the state of a provider; `tripped` have a breaker that is not closed."""
+def _is_away(connected: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition that executors execute the tools of a provider, and it is none of `connected`."""
+    return and_(
+        col(Provider.protocol).in_(sorted(PROTOCOLS.connected)),
+        col(Provider.name).not_in(sorted(connected)),
+    )
+
+
+def _state(
+    moment: datetime, recent: Any, *, tripped: Collection[str], connected: Collection[str]
+) -> ColumnElement[str]:
+    """Return the expression for the state of a provider; `tripped` have a breaker that is not closed, and of
+    `connected` an executor is connected.
+    """
     check = ProviderCheckRow
     expires = col(check.certificate_expires_at)
     failures, calls = recent.c.failures, recent.c.calls
     has_failed = or_(
-        col(Provider.name).in_(sorted(tripped)), col(check.status) == "failed", expires <= moment
+        col(Provider.name).in_(sorted(tripped)),
+        col(check.status) == "failed",
+        expires <= moment,
+        _is_away(connected),
     )
     is_degraded = or_(
         col(check.status) == "degraded",
@@ -171,6 +197,7 @@ def _statement(recent: Any, state: ColumnElement[str]) -> Select[Any]:
             col(Provider.id).label("id"),
             col(Provider.name).label("name"),
             col(Provider.enabled).label("enabled"),
+            col(Provider.protocol).label("protocol"),
             state.label("state"),
             _is_pending().label("pending"),
             func.coalesce(recent.c.failures, 0).label("failures"),

@@ -26,7 +26,9 @@ class CheckRequest(StrictModel):
 class CheckStep(BaseModel):
     """One step of reaching an origin."""
 
-    step: Literal["resolution", "connection", "tls", "http"]
+    step: Literal["resolution", "connection", "tls", "http"] = Field(
+        description="For a provider of an executor, `connection`: whether one is connected to the gateway."
+    )
     status: Literal["ok", "failed"]
     milliseconds: float
     problem: str | None = Field(description="The slug of the problem type; null where the step succeeded.")

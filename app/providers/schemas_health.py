@@ -20,8 +20,10 @@ class ProviderHealthQuery(PageQuery):
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
         None, description="Only this provider.", examples=["library"]
     )
-    state: Literal["ok", "degraded", "failed", "paused", "unknown", "pending"] | None = Field(
-        None, description="Only providers in this state; `pending`: those with changes to approve."
+    state: Literal["ok", "degraded", "failed", "away", "paused", "unknown", "pending"] | None = Field(
+        None,
+        description="Only providers in this state; `pending`: those with changes to approve; "
+        "`away`: those whose executor is not connected.",
     )
 
 
@@ -54,12 +56,18 @@ class ProviderHealth(BaseModel):
 
     name: str
     state: HealthState = Field(
-        description="`paused`: it is disabled; `failed`: a breaker is not closed, the last check failed or a "
-        "certificate has expired; `degraded`: at least a tenth of the calls of the last hour are `failures`, "
+        description="`paused`: it is disabled; `failed`: a breaker is not closed, the last check failed, a "
+        "certificate has expired or no executor is connected (`available`); "
+        "`degraded`: at least a tenth of the calls of the last hour are `failures`, "
         "the last check was degraded or a certificate expires within 14 days; `unknown`: neither called nor "
         "checked."
     )
     enabled: bool
+    available: bool | None = Field(
+        None,
+        description="Whether an executor of it is connected; null for providers whose tools no executor "
+        "executes.",
+    )
     pending: bool = Field(description="Whether changes wait for `POST /providers/{name}/approve`.")
     breakers: list[BreakerView]
     calls: int = Field(description="Calls that began in the last hour, as `GET /stats` counts them.")

@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.background import cancel_tasks
+from app.catalog.availability import executor_command
 from app.catalog.feed import ChangeNotice
 from app.catalog.tools import (
     ToolView,
@@ -32,13 +33,13 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
-from app.search.hits import Hit, hits_json, json_members
+from app.search.hits import ExecutorCommand, Hit, hits_json, json_members
 from app.search.index import Filters, Match, ToolIndex
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
 from app.security.principal import Principal
 from app.suggestions import closest
 
-__all__ = ["MAX_QUERIES", "MAX_QUERY_LENGTH", "Filters", "Hit", "SearchIndex", "hits_json"]
+__all__ = ["MAX_QUERIES", "MAX_QUERY_LENGTH", "ExecutorCommand", "Filters", "Hit", "SearchIndex", "hits_json"]
 
 MAX_QUERIES: Final = 4
 """How many texts a client may search by at once."""
@@ -109,7 +110,7 @@ class SearchIndex:
         if not text.strip():
             return await self._list_by_name(principal, filters, limit)
         matches = await self.matches(text, principal=principal, filters=filters, limit=limit)
-        return [Hit(match.name, match.score, match.json_members) for match in matches]
+        return [Hit(match.name, match.score, match.json_members, match.executor_command) for match in matches]
 
     async def search_all(
         self, texts: Sequence[str], *, principal: Viewer, filters: Filters | None = None, limit: int = 10
@@ -318,7 +319,9 @@ class SearchIndex:
             tags=tool.tags,
             call_url=call_url(self._base_url, tool.alias),
         )
-        return Hit(tool.name, 0.0, members)
+        command_name = executor_command(tool.call_template)
+        command = None if command_name is None else ExecutorCommand(tool.provider, command_name)
+        return Hit(tool.name, 0.0, members, command)
 
 
 async def _run_to_completion(write: Callable[..., None], *arguments: Any) -> None:

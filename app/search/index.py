@@ -10,6 +10,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from app.catalog.tools import Viewer
+from app.search.hits import ExecutorCommand
 from app.search.text_analysis import (
     analyzer,
     exact_form,
@@ -51,13 +52,15 @@ class Filters:
 @dataclass(frozen=True, slots=True)
 class Match:
     """A match: the tool's id and canonical name, its score (BM25; plus 100 where the query is the tool's
-    name), and the JSON of its hit (`search.hits`).
+    name), and the JSON of its hit (`search.hits`). `executor_command` is None for a tool that no executor
+    executes.
     """
 
     tool_id: UUID
     name: str
     score: float
     json_members: bytes
+    executor_command: ExecutorCommand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class IndexedTool:
     tags: Collection[str]
     registrar_tags: Collection[str]
     json_members: bytes
+    command_name: str | None = None
+    """The command that executors of its provider execute; None where none does."""
 
 
 class ToolIndex:
@@ -151,7 +156,8 @@ class ToolIndex:
                 str(document.get_first("exact_name")),
                 bytes(document.get_first("json_members") or b""),
             )
-            matches.append(Match(UUID(str(document.get_first("id"))), name, score, members))
+            command = _executor_command(document.get_first("executor_command"))
+            matches.append(Match(UUID(str(document.get_first("id"))), name, score, members, command))
         matches.sort(key=lambda match: (-match.score, match.name))
         return matches[:limit]
 
@@ -244,6 +250,7 @@ def _schema() -> tantivy.Schema:
     for name in ("id", "exact_name"):
         builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("json_members", stored=True, indexed=False)
+    builder.add_bytes_field("executor_command", stored=True, indexed=False)
     for name in ("provider_id", "tag", "registrar_tag", "exact"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in _BOOSTS:
@@ -251,9 +258,22 @@ def _schema() -> tantivy.Schema:
     return builder.build()
 
 
+def _executor_command(stored: Any) -> ExecutorCommand | None:
+    """Return the command of a document, which is stored as `<provider>/<command>`."""
+    if stored is None:
+        return None
+    # Names of providers have no slash.
+    provider, _, command_name = bytes(stored).decode().partition("/")
+    return ExecutorCommand(provider, command_name)
+
+
 def _document(tool: IndexedTool) -> tantivy.Document:
     # One call for all fields: a call for each takes half as long again.
+    command = {}
+    if tool.command_name is not None:
+        command["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
     return tantivy.Document(
+        **command,
         id=tool.id.hex,
         exact_name=tool.name,
         json_members=tool.json_members,

@@ -8,12 +8,14 @@ from typing import Any, Final
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.availability import executor_command
 from app.catalog.tools import call_url, tool_select, version_stamp
 from app.models import TENANT, Override, Provider, Tool
+from app.protocols.registry import PROTOCOLS
 from app.search.hits import json_members
 from app.search.index import IndexedProvider, IndexedTool
 
@@ -48,8 +50,22 @@ def _rows() -> Select[Any]:
     found = tool_select()
     columns = found.selected_columns
     plain = (columns[name] for name in ("id", "provider_id", "provider", "name", "alias", "description"))
-    rest = (columns["tags"], columns["registrar_tags"], cast(columns["inputs"], Text).label("inputs_text"))
+    rest = (
+        columns["tags"],
+        columns["registrar_tags"],
+        cast(columns["inputs"], Text).label("inputs_text"),
+        _executor_template().label("executor_template"),
+    )
     return found.with_only_columns(*plain, *rest, _stamp())
+
+
+def _executor_template() -> ColumnElement[Any]:
+    """Return the call template of a tool that executors execute; null for all others, whose templates are
+    not read.
+    """
+    template = col(Tool.call_template)
+    is_executed = template["call_template_type"].astext.in_(sorted(PROTOCOLS.connected))
+    return case((is_executed, template), else_=None)
 
 
 async def indexed_providers(
@@ -90,7 +106,7 @@ async def tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Seq
 
 def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
     """Return a row of `tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
-    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, _ = row
+    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, template, _ = row
     return IndexedTool(
         id=tool,
         provider_id=provider_id,
@@ -110,4 +126,5 @@ def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
             tags=tags,
             call_url=call_url(base_url, alias),
         ),
+        command_name=None if template is None else executor_command(template),
     )

@@ -6,10 +6,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.access import requires
+from app.catalog.tools import ToolView
 from app.dependencies import (
     UsesDatabase,
     UsesFeed,
     UsesPageLinks,
+    UsesServices,
     UsesSettings,
     services_of,
 )
@@ -19,7 +21,9 @@ from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.services import Services
 from app.tools import service
+from app.tools.availability import availability_of
 from app.tools.history import tool_history
 from app.tools.schemas import ToolDetails, ToolPage, ToolPatch, ToolQuery, ToolSummary
 from app.tools.schemas_history import ToolHistoryItem, ToolHistoryPage, ToolHistoryQuery
@@ -63,15 +67,22 @@ SuggestsTools = Depends(suggest_similar_tools)
 )
 async def list_tools(
     principal: ReadsTools,
-    database: UsesDatabase,
-    settings: UsesSettings,
+    services: UsesServices,
     links: UsesPageLinks,
     query: Annotated[ToolQuery, Query()],
 ) -> ToolPage:
     """List the tools that this key may see."""
-    page = await service.list_tools(database, query, principal=principal)
+    page = await service.list_tools(services.database, query, principal=principal)
     links.set(page.next_cursor)
-    return ToolPage.of(page, [ToolSummary.of(tool, base_url=settings.base_url) for tool in page.rows])
+    available = await availability_of(page.rows, services.commands, principal=principal)
+    base_url = services.settings.base_url
+    return ToolPage.of(
+        page,
+        [
+            ToolSummary.of(tool, base_url=base_url, available=one)
+            for tool, one in zip(page.rows, available, strict=True)
+        ],
+    )
 
 
 @router.get(
@@ -85,8 +96,7 @@ async def list_tools(
 async def get_tool(
     name: ToolPath,
     principal: ReadsTools,
-    database: UsesDatabase,
-    settings: UsesSettings,
+    services: UsesServices,
     response: Response,
     *,
     full: Annotated[
@@ -95,9 +105,9 @@ async def get_tool(
     ] = False,
 ) -> ToolDetails:
     """Return one tool, by canonical name or alias, as a model sees it."""
-    tool = await service.get_tool(database, principal=principal, name=name, full=full)
+    tool = await service.get_tool(services.database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
-    return ToolDetails.of(tool, base_url=settings.base_url)
+    return await _details(tool, services, principal)
 
 
 @router.patch(
@@ -112,9 +122,7 @@ async def update_tool(
     name: ToolPath,
     patch: ToolPatch,
     principal: WritesProviders,
-    database: UsesDatabase,
-    feed: UsesFeed,
-    settings: UsesSettings,
+    services: UsesServices,
     response: Response,
     *,
     if_match: IfMatch = None,
@@ -123,16 +131,16 @@ async def update_tool(
     the effects and the responses. Re-imports preserve these changes; null reverts to the source.
     """
     tool = await service.change_tool(
-        database,
+        services.database,
         principal=principal,
         name=name,
         patch=patch,
         if_match=if_match,
-        history=ToolHistoryWriter(principal.key_id, settings.tool_history_max),
+        history=ToolHistoryWriter(principal.key_id, services.settings.tool_history_max),
     )
-    await feed.catch_up()
+    await services.feed.catch_up()
     response.headers["ETag"] = service.etag(tool)
-    return ToolDetails.of(tool, base_url=settings.base_url)
+    return await _details(tool, services, principal)
 
 
 @router.delete(
@@ -181,3 +189,8 @@ async def get_tool_history(
     page = await tool_history(database, query, principal=principal, name=name)
     links.set(page.next_cursor)
     return ToolHistoryPage.of(page, [ToolHistoryItem.of(row, principal=principal) for row in page.rows])
+
+
+async def _details(tool: ToolView, services: Services, principal: Principal) -> ToolDetails:
+    (available,) = await availability_of([tool], services.commands, principal=principal)
+    return ToolDetails.of(tool, base_url=services.settings.base_url, available=available)

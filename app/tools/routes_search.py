@@ -14,6 +14,7 @@ from app.search import Filters, hits_json
 from app.security.principal import Principal
 from app.services import Services
 from app.tool_schemas.dialects import Format, Strict
+from app.tools.availability import availability_of_agent_tools, hit_availability
 from app.tools.schemas_search import (
     ExportFormat,
     ExportStrict,
@@ -74,7 +75,8 @@ async def search_tools(
     filters = Filters(provider, tag)
     hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
-    body = hits_json(hits)
+    is_available = await hit_availability(hits, services.commands, principal=principal)
+    body = hits_json(hits, is_available=is_available)
     if export is not None:
         found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
         body = await _with_export(body, found, export, services)
@@ -106,7 +108,13 @@ async def search_toolset(
     collection = await services.collections.toolset(name, principal)
     found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
     base_url = services.settings.base_url
-    hits = ToolsetHits(items=[ToolsetHit.of(tool, toolset=name, base_url=base_url) for tool in found])
+    available = await availability_of_agent_tools(found, services.commands, principal=principal)
+    hits = ToolsetHits(
+        items=[
+            ToolsetHit.of(tool, toolset=name, base_url=base_url, available=one)
+            for tool, one in zip(found, available, strict=True)
+        ]
+    )
     body = hits.model_dump_json().encode()
     if export is not None:
         body = await _with_export(body, found, export, services, toolset=name)

@@ -26,6 +26,15 @@ class ToolAnnotations(BaseModel):
     )
 
 
+Available = Annotated[
+    bool | None,
+    Field(
+        description="Whether an executor is connected that executes it; null for tools that no executor "
+        "executes."
+    ),
+]
+
+
 class ToolSummary(BaseModel):
     """A tool as an item of a list."""
 
@@ -41,6 +50,7 @@ class ToolSummary(BaseModel):
     description: str
     tags: list[str]
     enabled: bool = Field(description="Whether it can be called; also false where its provider is disabled.")
+    available: Available = None
     deprecated: bool
     requires_approval: bool = Field(
         description="Whether each call waits until another key has approved it (202)."
@@ -60,9 +70,9 @@ class ToolSummary(BaseModel):
     updated_at: datetime
 
     @classmethod
-    def of(cls, tool: ToolView, *, base_url: str) -> "ToolSummary":
+    def of(cls, tool: ToolView, *, base_url: str, available: bool | None = None) -> "ToolSummary":
         """Return the summary of a tool, with its call URL below `base_url`, the gateway's public address."""
-        return cls(**_summary(tool, base_url))
+        return cls(**_summary(tool, base_url), available=available)
 
 
 class ToolDetails(ToolSummary):
@@ -84,10 +94,11 @@ class ToolDetails(ToolSummary):
     created_at: datetime
 
     @classmethod
-    def of(cls, tool: ToolView, *, base_url: str) -> "ToolDetails":
+    def of(cls, tool: ToolView, *, base_url: str, available: bool | None = None) -> "ToolDetails":
         """Return the details of a tool, with its call URL below `base_url`, the gateway's public address."""
         return cls(
             **_summary(tool, base_url),
+            available=available,
             inputs=tool.inputs,
             outputs=tool.outputs,
             slimmed=tool.slimming_steps,
@@ -154,6 +165,7 @@ class ToolHit(BaseModel):
     score: float = Field(
         description="BM25, plus 100 where the query is the tool's name; 0 without a query.", ge=0
     )
+    available: Available = None
     name: str
     alias: str
     provider: str

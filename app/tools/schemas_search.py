@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from app.resource_names import PROVIDER_NAME
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.tool_schemas.dialects import Format, Strict
-from app.tools.schemas import ToolHits
+from app.tools.schemas import Available, ToolHits
 from app.tools.schemas_exports import ExportReport
 from app.toolsets import AgentTool
 
@@ -53,10 +53,11 @@ class ToolsetHit(BaseModel):
     inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object, without preset ones.")
     tags: list[str]
     read_only: bool
+    available: Available = None
     call_url: str
 
     @classmethod
-    def of(cls, tool: AgentTool, *, toolset: str, base_url: str) -> Self:
+    def of(cls, tool: AgentTool, *, toolset: str, base_url: str, available: bool | None = None) -> Self:
         """Return the view of a tool."""
         return cls(
             name=tool.name,
@@ -66,6 +67,7 @@ class ToolsetHit(BaseModel):
             inputs=tool.inputs,
             tags=list(tool.tags),
             read_only=tool.read_only,
+            available=available,
             call_url=f"{base_url}/toolsets/{toolset}/tools/{tool.name}/call",
         )
 

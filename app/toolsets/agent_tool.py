@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 
+from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
@@ -110,6 +111,8 @@ class AgentTool:
     """The bytes of a piece of such a stream, where the upstream's own call template declares them."""
     header_inputs: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
     """The inputs that clients of MCP repeat in a header, with the tokens of the headers' names."""
+    command_name: str | None = None
+    """The command that executors of its provider execute; None where none does. Agents do not see it."""
     id: UUID = _NO_ID
 
     @property
@@ -155,6 +158,7 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         streams=_streams(view.call_template),
         chunk_size=view.call_template.get("chunk_size"),
         header_inputs=header_inputs_of(view.annotations),
+        command_name=executor_command(view.call_template),
         id=view.id,
     ).stamped()
 
@@ -171,7 +175,8 @@ def title_of(description: str) -> str:
     return title if len(title) <= TITLE_LIMIT and ". " not in title else ""
 
 
-_DIGESTED: Final = tuple(one.name for one in fields(AgentTool) if one.name not in ("stamp", "id"))
+_NOT_SEEN: Final = frozenset({"stamp", "command_name", "id"})
+_DIGESTED: Final = tuple(one.name for one in fields(AgentTool) if one.name not in _NOT_SEEN)
 
 
 def _digest(tool: AgentTool) -> str:

@@ -13,11 +13,16 @@ def _not_direct(fields: Fields) -> dict[str, object]:  # noqa: ARG001 - none of 
     raise NotDirect("Its executor is connected to the gateway only.")
 
 
+def _command_name(fields: Fields) -> str:
+    return str(fields["command_name"])
+
+
 PROTOCOL = ProtocolRecord(
     name="ubp",
     template=UbpTemplate,
     adapter="app.protocols.ubp.adapter:UbpAdapter",
     origin=_origin,
     is_connected=True,
+    command_name=_command_name,
     direct=DirectMode(versions=frozenset(), native=_not_direct),
 )

@@ -154,7 +154,17 @@ async def test_a_limited_key_neither_sees_nor_changes_the_rest(api, library):
 async def test_search_hits_have_what_a_call_needs(api, library):
     client = await api.client()
     hit = (await client.get("/tools/search", params={"q": "rain"})).json()["items"][0]
-    assert set(hit) == {"score", "name", "alias", "provider", "description", "inputs", "tags", "call_url"}
+    assert set(hit) == {
+        "score",
+        "available",
+        "name",
+        "alias",
+        "provider",
+        "description",
+        "inputs",
+        "tags",
+        "call_url",
+    }
     assert hit["name"] == "weather.now"
     assert hit["score"] > 0
     await (await api.client("admin")).patch("/tools/weather.now", json={"description": "Zebra."})

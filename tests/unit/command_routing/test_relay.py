@@ -1,7 +1,7 @@
 """Commands between workers through Redis: two routers that share one server."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from uuid import uuid4
 
 import pytest
@@ -243,3 +243,50 @@ async def test_an_entry_that_is_not_sealed_by_the_gateway_is_ignored(pair, valke
     running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
     executor.respond(await executor.received(), "Shipped")
     assert value_of((await running).result) == "Shipped"
+
+
+async def test_the_commands_of_an_executor_are_known_at_other_workers_once_they_follow(pair):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    assert not near.is_connected(ORDERS)
+    await near.follow_workers()
+    assert near.is_connected(ORDERS)
+    assert near.connected_executors(TENANT) == {"orders"}
+    assert near.connected_executors(uuid4()) == frozenset()
+    assert not near.is_connected(Capability(TENANT, "orders", "cancel_order"))
+    far.remove(executor.connection)
+    await far.announce()
+    await near.announce()
+    assert not near.is_connected(ORDERS)
+    assert near.connected_executors(TENANT) == frozenset()
+
+
+async def test_the_commands_of_other_connections_are_read_from_all_workers(pair):
+    near, far = pair
+    own, other = Executor(), Executor()
+    other.connection.register(["cancel_order"])
+    near.add(own.connection)
+    far.add(other.connection)
+    await far.announce()
+    found = [
+        await near.commands_of_others(TENANT, "orders", connection_id=one.connection.id)
+        for one in (own, other)
+    ]
+    assert found == [{"cancel_order"}, {"get_order_status"}]
+
+
+async def test_without_redis_the_commands_of_other_connections_are_not_known(vault):
+    with ExitStack() as redis:
+        server = redis.enter_context(own_valkey())
+        async with worker(server, vault) as (near, _), worker(server, vault) as (far, _):
+            executor = Executor()
+            far.add(executor.connection)
+            await far.announce()
+            await near.announce()
+            assert near.is_connected(ORDERS)
+            redis.close()
+            assert await near.commands_of_others(TENANT, "orders", connection_id="") is None
+            assert not near.is_connected(ORDERS)
+            assert far.is_connected(ORDERS)

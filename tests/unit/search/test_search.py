@@ -283,8 +283,9 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
     await index.feed.catch_up()
     for words in ("hi", ""):
         hits = await index.search(words, principal=EVERYBODY)
-        (shown,) = orjson.loads(hits_json(hits))["items"]
+        (shown,) = orjson.loads(hits_json(hits, is_available=lambda _: False))["items"]
         assert shown.pop("score") == hits[0].score
+        assert shown.pop("available") is None
         assert shown == {
             "name": "odd.tool",
             "alias": "odd_tool",

@@ -409,6 +409,10 @@ class ToolDetails(BaseModel):
     """
     Whether it can be called; also false where its provider is disabled.
     """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
     deprecated: bool
     requires_approval: bool
     """
@@ -472,6 +476,10 @@ class ToolHit(BaseModel):
     """
     BM25, plus 100 where the query is the tool's name; 0 without a query.
     """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
     name: str
     alias: str
     provider: str
@@ -533,6 +541,10 @@ class ToolSummary(BaseModel):
     enabled: bool
     """
     Whether it can be called; also false where its provider is disabled.
+    """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
     """
     deprecated: bool
     requires_approval: bool
@@ -605,6 +617,10 @@ class ToolsetHit(BaseModel):
     """
     tags: list[str]
     read_only: bool
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
     call_url: str
 
 
