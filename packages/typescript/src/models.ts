@@ -341,6 +341,8 @@ export interface components {
             alias: string;
             /** @description What its method of HTTP tells, and what an operator has set. */
             annotations: components["schemas"]["ToolAnnotations"];
+            /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
+            available?: boolean | null;
             average_response_size: number | null;
             call_template: {
                 [key: string]: unknown;
@@ -423,6 +425,8 @@ export interface components {
         /** @description A search result. */
         ToolHit: {
             alias: string;
+            /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
+            available?: boolean | null;
             call_url: string;
             description: string;
             inputs: {
@@ -469,6 +473,8 @@ export interface components {
         };
         /** @description A search result. */
         ToolsetHit: {
+            /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
+            available?: boolean | null;
             call_url: string;
             description: string;
             /** @description JSON Schema of the arguments object, without preset ones. */
@@ -513,6 +519,8 @@ export interface components {
             alias: string;
             /** @description What its method of HTTP tells, and what an operator has set. */
             annotations: components["schemas"]["ToolAnnotations"];
+            /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
+            available?: boolean | null;
             call_url: string;
             /** @description Created with `POST /tools`, not imported. */
             custom: boolean;
