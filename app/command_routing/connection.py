@@ -105,6 +105,21 @@ class ExecutorConnection:
         return self._described.commands
 
     @property
+    def transport(self) -> str:
+        """The transport: `grpc` or `websocket`."""
+        return self._described.transport
+
+    @property
+    def running(self) -> int:
+        """How many commands it executes."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """How many commands wait until it executes fewer."""
+        return len(self._waiting)
+
+    @property
     def is_closed(self) -> bool:
         """Whether it has ended."""
         return self._closed

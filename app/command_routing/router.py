@@ -3,22 +3,24 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from app.command_routing.connection import ExecutorConnection
+from app.command_routing.counts import CommandCounts, CommandOutcome
 from app.command_routing.model import (
     Capability,
     CommandNotSent,
     ConnectedExecutor,
+    ExecutorDisconnected,
     ExecutorKey,
     ExecutorsListener,
     ProgressListener,
     not_connected,
 )
 from app.errors import UpstreamTimeout
-from app.ubp.model import Command, CommandResult
+from app.ubp.model import Command, CommandResult, Status
 
 ConnectedListener: TypeAlias = Callable[[UUID, str], None]
 """Called with a tenant and the name of its executor; it must not block."""
@@ -76,6 +78,7 @@ class CommandRouter:
         self._relay: Relay | None = None
         self._away_since: OrderedDict[tuple[UUID, str], float] = OrderedDict()
         self._on_connected: ConnectedListener = _nobody
+        self.counts = CommandCounts()
 
     def use(self, relay: Relay) -> None:
         """Route to other workers, too; without a relay, only executors of this worker are known."""
@@ -119,6 +122,10 @@ class CommandRouter:
         """
         if self._relay is not None:
             await self._relay.ensure_started()
+
+    def connections(self) -> Collection[ExecutorConnection]:
+        """Return the connections of this worker, also those that have registered nothing."""
+        return self._connections.values()
 
     def described(self) -> list[ConnectedExecutor]:
         """Return the connections of this worker."""
@@ -186,8 +193,37 @@ class CommandRouter:
 
         One that disconnects before it has received the command is replaced by another one. Raise
         CommandNotSent where there is none, ExecutorDisconnected where the executor disconnects later, and
-        UpstreamTimeout at `deadline` (`loop.time()`).
+        UpstreamTimeout at `deadline` (`loop.time()`). The outcome is counted.
         """
+        outcome: CommandOutcome = "error"
+        try:
+            result = await self._execute(capability, command, deadline, on_progress)
+            if result.status is Status.SUCCESS:
+                outcome = "success"
+        except CommandNotSent:
+            outcome = "not-connected"
+            raise
+        except ExecutorDisconnected:
+            outcome = "disconnected"
+            raise
+        except UpstreamTimeout:
+            outcome = "timeout"
+            raise
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        else:
+            return result
+        finally:
+            self.counts.outcomes[outcome] += 1
+
+    async def _execute(
+        self,
+        capability: Capability,
+        command: Command,
+        deadline: float,
+        on_progress: ProgressListener | None,
+    ) -> CommandResult:
         failed: set[str] = set()
         refreshed = False
         try:
@@ -232,6 +268,7 @@ class CommandRouter:
             return await found.execute(command, on_progress)
         if self._relay is None:
             raise CommandNotSent("The worker of the executor cannot be reached.")
+        self.counts.relayed += 1
         seconds = max(deadline - asyncio.get_running_loop().time(), 0.0)
         return await self._relay.execute(found, command, seconds=seconds, on_progress=on_progress)
 

@@ -18,7 +18,7 @@ from starlette.requests import HTTPConnection
 from app.access import authorise
 from app.client_address import UNKNOWN, address_group
 from app.errors import BadRequest, Forbidden, GatewayError, RateLimited, Unauthenticated, Unavailable
-from app.executors.lifetime import Ended, reason_of, until_ended
+from app.executors.lifetime import Ended, end_of, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
 from app.security.principal import Principal
@@ -140,7 +140,7 @@ class GrpcServer:
                 self._server, session, verify, _receive(context, session), sender.failed.wait()
             )
         finally:
-            await session.aclose(reason_of(self._server, reason))
+            await session.aclose(end_of(self._server, reason))
         if isinstance(reason, GatewayError):
             await _abort(context, reason)
         if reason is Ended.STOPPING:

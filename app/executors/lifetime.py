@@ -6,7 +6,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
 
-from app.errors import Forbidden, GatewayError, Unauthenticated
+from app.errors import BadRequest, Forbidden, GatewayError, Unauthenticated
 from app.executors.server import ExecutorServer
 from app.executors.session import Session, Verify
 
@@ -62,8 +62,16 @@ async def until_ended(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def reason_of(server: ExecutorServer, end: Ended | GatewayError | None) -> str:
-    """Return the reason of an end for the audit event; None is that of a cancelled task."""
+def end_of(server: ExecutorServer, end: Ended | GatewayError | None) -> str:
+    """Return the reason of an end for the audit event, None being that of a cancelled task.
+
+    A message that has ended the connection is counted.
+    """
+    rejected = server.services.commands.counts.rejected
+    if end is Ended.TOO_LARGE:
+        rejected["too-large"] += 1
+    if isinstance(end, BadRequest):
+        rejected["malformed"] += 1
     if isinstance(end, GatewayError):
         return end.slug
     if end is None:

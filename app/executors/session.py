@@ -17,6 +17,7 @@ from app import exact_json
 from app.background import TaskSet
 from app.calls import ClientDisconnected
 from app.command_routing import MessageSender
+from app.command_routing.counts import MessageRejection
 from app.command_routing.model import CANCEL_COMMAND
 from app.errors import Conflict, GatewayError, InvalidInput, TooManyRequests, Unavailable
 from app.executors.audit import ConnectionAudit
@@ -74,6 +75,7 @@ class Session:
     ) -> None:
         self._sender = sender
         self._caller = server.caller
+        self._rejected = server.services.commands.counts.rejected
         self._route = f"ubp:{transport}"
         audit = ConnectionAudit(server.audit, transport=transport, address=address)
         self._reserved = ReservedCommands(server.services, server.caller, sender, audit)
@@ -91,21 +93,24 @@ class Session:
         payload = message.payload
         if not isinstance(payload, Command):
             executor = self._reserved.executor
-            if executor is not None and payload is not None:
-                executor.receive(message)
+            is_expected = executor is not None and payload is not None and executor.receive(message)
+            if not is_expected:
+                self._rejected["unexpected"] += 1
             return
         if self._open >= MAX_OPEN:
-            error = TooManyRequests(f"A connection may have at most {MAX_OPEN} open commands.")
-            await self.reject(message, error)
+            error: GatewayError = TooManyRequests(f"A connection may have at most {MAX_OPEN} open commands.")
+            await self.reject(message, error, "too-many-commands")
             return
         if self._draining and payload.command_name != CANCEL_COMMAND:
-            await self.reject(message, Unavailable("The gateway is stopping; connect again."))
+            error = Unavailable("The gateway is stopping; connect again.")
+            await self.reject(message, error, "stopping")
             return
         self._open += 1
         self._tasks.add(asyncio.ensure_future(self._answer(message, payload)))
 
-    async def reject(self, message: Message, error: GatewayError) -> None:
-        """Respond to a command with an error, without executing it."""
+    async def reject(self, message: Message, error: GatewayError, reason: MessageRejection) -> None:
+        """Respond to a command with an error, without executing it; count it under its reason."""
+        self._rejected[reason] += 1
         if isinstance(message.payload, Command):
             await self._respond(message, error_result(message.payload, error))
 
@@ -142,7 +147,7 @@ class Session:
             await progress.aclose()
             await self._respond(message, result)
         except GatewayError as error:
-            await self.reject(message, error)
+            await self._respond(message, error_result(command, error))
         finally:
             if command.command_name == REGISTER:
                 self._reserved.release()

@@ -17,7 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.access import authorise
 from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput, UpgradeRequired
-from app.executors.lifetime import Ended, reason_of, until_ended
+from app.executors.lifetime import Ended, end_of, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
 from app.security.principal import Principal
@@ -74,7 +74,7 @@ async def serve_websocket(websocket: WebSocket) -> None:
     try:
         reason = await until_ended(server, session, verify, _receive(websocket, sender, session))
     finally:
-        await session.aclose(reason_of(server, reason))
+        await session.aclose(end_of(server, reason))
     if reason is Ended.STOPPING:
         await _close(websocket, _GOING_AWAY)
     elif isinstance(reason, InvalidInput) or (
@@ -118,7 +118,7 @@ async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> E
             identified = json_form.identified_command(text)
             if identified is None:
                 raise
-            await session.reject(identified, error)
+            await session.reject(identified, error, "malformed")
         else:
             await session.receive(message)
 

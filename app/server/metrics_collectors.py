@@ -16,6 +16,8 @@ from app.call_log.strict import StrictCallLog
 from app.calls import CallServices
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed
+from app.command_routing import CommandRouter
+from app.command_routing.counts import OUTCOMES, REJECTIONS
 from app.database import Database
 from app.database.group_commit import CommitQueue
 from app.outbound.http1.pool import ConnectionPool
@@ -47,6 +49,7 @@ def start_collecting(
     metrics.add_source(lambda: _connections(services.engine.pool))
     metrics.add_source(lambda: _origins(services.origins, metrics))
     metrics.add_source(lambda: _calls(services.calls))
+    metrics.add_source(lambda: _commands(services.commands))
     metrics.add_source(lambda: _approvals(services.approvals))
     metrics.add_source(lambda: _output_deviations(services.output_deviations))
     if services.tracer is not None:
@@ -157,6 +160,24 @@ def _origins(origins: Origins, metrics: Metrics) -> Iterator[Sample]:
         yield of.BULKHEAD_RUNNING, (provider,), taken[provider]
         yield of.BULKHEAD_WAITING, (provider,), waited[provider]
         yield of.BULKHEAD_LIMIT, (provider,), permits[provider]
+
+
+def _commands(router: CommandRouter) -> Iterator[Sample]:
+    transports: Counter[str] = Counter({"websocket": 0, "grpc": 0})
+    running = waiting = 0
+    for connection in router.connections():
+        transports[connection.transport] += 1
+        running += connection.running
+        waiting += connection.waiting
+    for transport, number in transports.items():
+        yield of.EXECUTORS, (transport,), number
+    yield of.COMMANDS_OPEN, ("running",), running
+    yield of.COMMANDS_OPEN, ("waiting",), waiting
+    for outcome in OUTCOMES:
+        yield of.COMMANDS, (outcome,), router.counts.outcomes[outcome]
+    yield of.COMMANDS_RELAYED, (), router.counts.relayed
+    for reason in REJECTIONS:
+        yield of.UBP_MESSAGES_REJECTED, (reason,), router.counts.rejected[reason]
 
 
 def _approvals(approvals: ApprovalService) -> Iterator[Sample]:

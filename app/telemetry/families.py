@@ -151,6 +151,15 @@ QUEUE_REJECTED = counter(
     "commit_queue_rejected", "Calls rejected because too many wait for a group commit", "queue"
 )
 IDEMPOTENT_CALLS = counter("idempotency", "Calls with an Idempotency-Key, by outcome", "outcome")
+EXECUTORS = gauge("executors", "Connections of executors", "transport")
+COMMANDS_OPEN = gauge(
+    "commands_open", "Commands that connected executors execute, or that wait for them", "state"
+)
+COMMANDS = counter("commands", "Commands for executors that have ended, by outcome", "outcome")
+COMMANDS_RELAYED = counter("commands_relayed", "Commands that were sent to an executor of another worker")
+UBP_MESSAGES_REJECTED = counter(
+    "ubp_messages_rejected", "Messages of agents and executors that were rejected or ignored", "reason"
+)
 APPROVALS = counter("approvals", "Approvals by kind and the state that they have come into", "kind", "state")
 APPROVALS_PENDING = gauge("approvals_pending", "Approvals that wait for a decision", "kind", merge="max")
 OUTPUT_DEVIATIONS = counter(

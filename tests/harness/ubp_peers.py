@@ -105,8 +105,9 @@ class UbpPeer:
                     self._tasks.add(task)
                     task.add_done_callback(self._tasks.discard)
                 elif "commandResponse" in message:
-                    waiting = self._waiting.pop(message["metadata"]["reply_to"])
-                    waiting.set_result(message["commandResponse"])
+                    waiting = self._waiting.pop(message["metadata"]["reply_to"], None)
+                    if waiting is not None:
+                        waiting.set_result(message["commandResponse"])
         for waiting in self._waiting.values():
             waiting.set_exception(ConnectionResetError("The gateway has closed the connection."))
 

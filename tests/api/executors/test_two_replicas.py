@@ -150,6 +150,30 @@ async def test_the_least_busy_of_several_executors_is_used_at_both_replicas(repl
         assert min(counts) >= 8, counts
 
 
+async def test_relayed_commands_are_counted_by_the_replica_that_asks(replicas):
+    async def counts(gateway):
+        def read():
+            with gateway.client() as client:
+                text = client.get("/metrics").text
+            lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+            return {name: float(value) for name, value in lines}
+
+        found = await asyncio.to_thread(read)
+        return [
+            found["utcp_gateway_commands_relayed_total"],
+            found['utcp_gateway_commands_total{outcome="success"}'],
+        ]
+
+    before = [await counts(gateway) for gateway in replicas]
+    async with connected(replicas[0]) as executor:
+        await executor.register("relayed", {**ORDER_STATUS, "name": "relayed_status"})
+        called = await asyncio.to_thread(call_by_rest, replicas[1], "relayed.relayed_status", {"order_id": 1})
+        assert called.status_code == 200
+    after = [await counts(gateway) for gateway in replicas]
+    assert after[0] == before[0]
+    assert after[1] == [one + 1 for one in before[1]]
+
+
 async def test_deadlines_and_cancellation_cross_replicas(replicas):
     first, second = replicas
     begun, forever = asyncio.Event(), asyncio.Event()

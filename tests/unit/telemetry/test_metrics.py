@@ -290,8 +290,8 @@ def test_merging_histograms_adds_bucket_by_bucket():
 
 LABELS = {
     "route", "method", "status", "provider", "outcome", "version", "python", "state", "worker",
-    # Of fixed values: kinds of key lookups, reasons of rejections, and commit queues.
-    "kind", "reason", "queue",
+    # Of fixed values: kinds of key lookups, reasons of rejections, and commit queues; transports of executors.
+    "kind", "reason", "queue", "transport",
 }  # fmt: skip
 
 
