@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,12 +13,16 @@ SIGNATURE = "c2lnbmF0dXJl"
 
 @dataclass
 class Turn:
-    """A response: text, calls as (name, arguments); arguments that are text are sent as they are."""
+    """A response: text, calls as (name, arguments); arguments that are text are sent as they are.
+
+    `change` changes the body of a response, as of servers that leave out or add something.
+    """
 
     text: str = ""
     calls: tuple = ()
     finish: str | None = None
     refusal: str | None = None
+    change: Callable[[dict], None] = lambda _body: None
 
 
 @dataclass
@@ -47,16 +52,16 @@ class ModelServer:
                 number = len(script.requests)
                 streamed = body.get("stream") or path.endswith(":streamGenerateContent")
                 if path.endswith("/chat/completions"):
-                    answer = _chat(turn, number)
+                    answer = _changed(_chat(turn, number), turn)
                     events = _chat_chunks(answer)
                 elif path.endswith("/responses"):
-                    answer = _responses(turn, number)
+                    answer = _changed(_responses(turn, number), turn)
                     events = _response_events(answer, turn)
                 elif path.endswith("/messages"):
-                    answer = _anthropic(turn, number)
+                    answer = _changed(_anthropic(turn, number), turn)
                     events = _anthropic_events(answer)
                 else:
-                    answer = _gemini(turn)
+                    answer = _changed(_gemini(turn), turn)
                     events = _gemini_chunks(answer)
                 content = "".join(events) if streamed else json.dumps(answer)
                 try:
@@ -116,6 +121,11 @@ def script(dialect, *turns):
     return written
 
 
+def _changed(answer, turn):
+    turn.change(answer)
+    return answer
+
+
 def _text(arguments):
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
@@ -153,13 +163,18 @@ def _chat_chunks(answer):
     yield chunk({"role": "assistant", "content": ""})
     for piece in _pieces(choice["message"]["content"] or ""):
         yield chunk({"content": piece})
+    if function := choice["message"].get("function_call"):
+        yield chunk({"function_call": function | {"arguments": ""}})
+        yield chunk({"function_call": {"arguments": function["arguments"]}})
     for index, call in enumerate(choice["message"].get("tool_calls", ())):
-        start = {**call, "index": index, "function": {"name": call["function"]["name"], "arguments": ""}}
-        yield chunk({"tool_calls": [start]})
-        for piece in _pieces(call["function"]["arguments"]):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+        kind, member = ("custom", "input") if "custom" in call else ("function", "arguments")
+        yield chunk({"tool_calls": [call | {"index": index, kind: call[kind] | {member: ""}}]})
+        written = call[kind][member]
+        for piece in _pieces(written) if isinstance(written, str) else [json.dumps(written)]:
+            yield chunk({"tool_calls": [{"index": index, kind: {member: piece}}]})
     yield chunk({}, choice["finish_reason"])
-    yield _event(base | {"choices": [], "usage": answer["usage"]})
+    if "usage" in answer:
+        yield _event(base | {"choices": [], "usage": answer["usage"]})
     yield "data: [DONE]\n\n"
 
 

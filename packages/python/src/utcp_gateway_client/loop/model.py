@@ -21,6 +21,8 @@ class ToolCall:
     arguments: Any
     has_id: bool = True
     """False where the provider gave no id, and the loop did."""
+    shape: Literal["function", "custom", "legacy"] = "function"
+    """OpenAI has calls of three forms: with JSON arguments, with a text, and the former `function_call`."""
 
 
 @dataclass(frozen=True, slots=True)

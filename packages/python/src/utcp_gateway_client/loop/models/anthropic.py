@@ -73,13 +73,16 @@ class Anthropic:
                 async for piece in stream.text_stream:
                     request.on_text(piece)
                 response = await stream.get_final_message()
-        blocks = [each.model_dump(mode="json", exclude_none=True) for each in response.content]
+        blocks = [
+            each.model_dump(mode="json", exclude_none=True, warnings=False) for each in response.content
+        ]
         calls = [
             ToolCall(each["id"], each["name"], each["input"]) for each in blocks if each["type"] == "tool_use"
         ]
         text = "".join(each["text"] for each in blocks if each["type"] == "text")
         finish = _FINISH.get(response.stop_reason, "done")
-        usage = Usage(response.usage.input_tokens, response.usage.output_tokens)
+        used = response.usage
+        usage = Usage(used.input_tokens or 0, used.output_tokens or 0) if used else Usage()
         # A message without content is rejected when it is sent back.
         messages = [{"role": "assistant", "content": blocks}] if blocks else []
         return ModelTurn(messages, text, calls, finish, response.stop_reason, usage)

@@ -17,6 +17,7 @@ from utcp_gateway_client.loop.model import (
 )
 from utcp_gateway_client.loop.models.openai_client import OpenAIModel, error_text
 
+_LEGACY: Final = "call_0"
 _FINISH: Final[dict[str | None, Finish]] = {"length": "length", "content_filter": "refusal"}
 
 
@@ -39,23 +40,18 @@ class OpenAIChat(OpenAIModel):
             response = await client.chat.completions.create(**body)
         else:
             response = await _streamed(client, body, request)
+        if not response.choices:
+            raise RuntimeError("The model has failed: its response has no choice.")
         choice = response.choices[0]
-        message = choice.message.model_dump(mode="json", exclude_none=True)
-        calls = []
-        for each in message.get("tool_calls", ()):
-            # The position in a stream is no member of a message.
-            each.pop("index", None)
-            if each["type"] == "custom":
-                calls.append(ToolCall(each["id"], each["custom"]["name"], each["custom"].get("input")))
-            else:
-                each["function"].pop("parsed_arguments", None)
-                calls.append(
-                    ToolCall(each["id"], each["function"]["name"], each["function"].get("arguments"))
-                )
+        message = choice.message.model_dump(mode="json", exclude_none=True, warnings=False)
+        calls = _calls(message, turn=len(request.history))
+        if not calls:
+            # A message without content and calls is rejected when it is sent back.
+            message.setdefault("content", "")
         refusal = message.get("refusal")
         finish = "refusal" if refusal else _FINISH.get(choice.finish_reason, "done")
         used = response.usage
-        usage = Usage(used.prompt_tokens, used.completion_tokens) if used else Usage()
+        usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0) if used else Usage()
         text = message.get("content") or refusal or ""
         return ModelTurn([message], text, calls, finish, choice.finish_reason, usage)
 
@@ -63,23 +59,57 @@ class OpenAIChat(OpenAIModel):
         return {"role": "user", "content": text}
 
     def result_messages(self, calls: Sequence[ToolCall], answers: Sequence[CallAnswer]) -> list[Message]:
-        return [
-            answer.part or {"role": "tool", "tool_call_id": call.id, "content": error_text(answer)}
-            for call, answer in zip(calls, answers, strict=True)
-        ]
+        return [answer.part or _result(call, answer) for call, answer in zip(calls, answers, strict=True)]
 
     def calls_body(self, calls: Sequence[ToolCall]) -> Any:
-        return {
-            "role": "assistant",
-            "tool_calls": [
-                {
-                    "id": each.id,
-                    "type": "function",
-                    "function": {"name": each.name, "arguments": each.arguments},
-                }
-                for each in calls
-            ],
-        }
+        message: Message = {"role": "assistant"}
+        if calls[0].shape == "legacy":
+            return message | {"function_call": _function(calls[0])}
+        return message | {"tool_calls": [_body(each) for each in calls]}
+
+
+def _calls(message: Message, *, turn: int) -> list[ToolCall]:
+    """Return the calls of a message. One without an id, or with that of an earlier one, gets another in the
+    message, which its result needs: some servers give none.
+    """
+    calls = []
+    ids = set()
+    for index, each in enumerate(message.get("tool_calls", ())):
+        # The position in a stream is no member of a message.
+        each.pop("index", None)
+        has_id = bool(each.get("id")) and each["id"] not in ids
+        if not has_id:
+            each["id"] = f"call_{turn}_{index}"
+        ids.add(each["id"])
+        if custom := each.get("custom"):
+            name, arguments = custom.get("name", ""), custom.get("input")
+            calls.append(ToolCall(each["id"], name, arguments, has_id, "custom"))
+        else:
+            each.setdefault("type", "function")
+            function = each.setdefault("function", {})
+            function.pop("parsed_arguments", None)
+            calls.append(ToolCall(each["id"], function.get("name", ""), function.get("arguments"), has_id))
+    if not calls and (function := message.get("function_call")):
+        function.pop("parsed_arguments", None)
+        name, arguments = function.get("name", ""), function.get("arguments")
+        calls.append(ToolCall(_LEGACY, name, arguments, has_id=False, shape="legacy"))
+    return calls
+
+
+def _result(call: ToolCall, answer: CallAnswer) -> Message:
+    if call.shape == "legacy":
+        return {"role": "function", "name": call.name, "content": error_text(answer)}
+    return {"role": "tool", "tool_call_id": call.id, "content": error_text(answer)}
+
+
+def _function(call: ToolCall) -> Message:
+    return {"name": call.name, "arguments": call.arguments}
+
+
+def _body(call: ToolCall) -> Message:
+    if call.shape == "custom":
+        return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    return {"id": call.id, "type": "function", "function": _function(call)}
 
 
 def _definition(tool: ToolDefinition) -> Message:

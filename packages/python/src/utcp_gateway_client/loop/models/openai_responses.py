@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from utcp_gateway_client.loop.model import (
     CallAnswer,
@@ -16,6 +16,8 @@ from utcp_gateway_client.loop.model import (
     Usage,
 )
 from utcp_gateway_client.loop.models.openai_client import OpenAIModel, error_text
+
+_OUTPUT: Final = {"function": "function_call_output", "custom": "custom_tool_call_output"}
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,13 @@ class OpenAIResponses(OpenAIModel):
             response = await _streamed(client, body, request)
         if response.error is not None:
             raise RuntimeError(f"The model has failed: {response.error.code}: {response.error.message}")
-        items = [each.model_dump(mode="json", exclude_none=True) for each in response.output]
+        items = [each.model_dump(mode="json", exclude_none=True, warnings=False) for each in response.output]
         parts = [part for item in items if item["type"] == "message" for part in item["content"]]
         refusal = "".join(part["refusal"] for part in parts if part["type"] == "refusal")
         calls = [
-            ToolCall(item["call_id"], item["name"], item.get("arguments", item.get("input")))
+            ToolCall(item["call_id"], item["name"], item.get("input"), shape="custom")
+            if item["type"] == "custom_tool_call"
+            else ToolCall(item["call_id"], item["name"], item.get("arguments"))
             for item in items
             if item["type"] in ("function_call", "custom_tool_call")
         ]
@@ -55,7 +59,7 @@ class OpenAIResponses(OpenAIModel):
         elif response.status == "incomplete":
             finish = "length"
         used = response.usage
-        usage = Usage(used.input_tokens, used.output_tokens) if used else Usage()
+        usage = Usage(used.input_tokens or 0, used.output_tokens or 0) if used else Usage()
         return ModelTurn(items, response.output_text or refusal, calls, finish, reason, usage)
 
     def user_message(self, text: str) -> Message:
@@ -63,13 +67,15 @@ class OpenAIResponses(OpenAIModel):
 
     def result_messages(self, calls: Sequence[ToolCall], answers: Sequence[CallAnswer]) -> list[Message]:
         return [
-            answer.part or {"type": "function_call_output", "call_id": call.id, "output": error_text(answer)}
+            answer.part or {"type": _OUTPUT[call.shape], "call_id": call.id, "output": error_text(answer)}
             for call, answer in zip(calls, answers, strict=True)
         ]
 
     def calls_body(self, calls: Sequence[ToolCall]) -> Any:
         return [
-            {"type": "function_call", "call_id": each.id, "name": each.name, "arguments": each.arguments}
+            {"type": "custom_tool_call", "call_id": each.id, "name": each.name, "input": each.arguments}
+            if each.shape == "custom"
+            else {"type": "function_call", "call_id": each.id, "name": each.name, "arguments": each.arguments}
             for each in calls
         ]
 
