@@ -4,7 +4,7 @@ An executor is connected to one worker; a command may arrive at any. `CommandRou
 and `WorkerRelay` passes commands, results and events between workers.
 """
 
-from app.command_routing.connection import ExecutorConnection, MessageSender
+from app.command_routing.connection import ExecutorConnection, MessageNotSent, MessageSender
 from app.command_routing.model import Capability, CommandNotSent, ConnectedExecutor, ProgressListener
 from app.command_routing.router import CommandRouter
 
@@ -14,6 +14,7 @@ __all__ = [
     "CommandRouter",
     "ConnectedExecutor",
     "ExecutorConnection",
+    "MessageNotSent",
     "MessageSender",
     "ProgressListener",
 ]

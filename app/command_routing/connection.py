@@ -38,11 +38,19 @@ could be taken for that of the second.
 """
 
 
+class MessageNotSent(ConnectionError):
+    """The connection has ended before anything of the message was sent."""
+
+
 class MessageSender(Protocol):
     """The transport of a connection: a WebSocket, or a stream of gRPC."""
 
     async def send(self, message: Message) -> None:
-        """Send a message once the peer takes it; raise ConnectionError where the connection has ended."""
+        """Send a message once the peer takes it.
+
+        Where the connection has ended, raise MessageNotSent if the peer has certainly received nothing of the
+        message, and another ConnectionError if it may have received it.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -165,7 +173,7 @@ class ExecutorConnection:
         """Send a command as it is, and return its result.
 
         While the executor has as many commands as it takes, the command waits. Raise CommandNotSent where the
-        connection ends before the command was sent, and ExecutorDisconnected where it ends later. Where the
+        connection ends before anything of the command was sent, else ExecutorDisconnected. Where the
         task is cancelled, the executor is told so.
         """
         await self._enter()
@@ -248,6 +256,11 @@ class ExecutorConnection:
             await self._send(Message(message_id, command, sent_at=time.time()))
             # Shielded: an abandoned command may still be responded to.
             return await asyncio.shield(result)
+        except ExecutorDisconnected:
+            if result.done() and result.exception() is None:
+                # The response came before the sender knew that the message had arrived.
+                return result.result()
+            raise
         except asyncio.CancelledError:
             self._abandon(opened, command)
             raise
@@ -258,10 +271,12 @@ class ExecutorConnection:
     async def _send(self, message: Message) -> None:
         try:
             await self._sender.send(message)
+        except MessageNotSent:
+            self.close()
+            raise CommandNotSent(_GONE) from None
         except ConnectionError:
             self.close()
-            # A part of the message may have arrived, but not all of it.
-            raise CommandNotSent(_GONE) from None
+            raise ExecutorDisconnected(_GONE) from None
 
     def _abandon(self, opened: _OpenCommand, command: Command) -> None:
         """Tell the executor, in a task of its own, that nobody waits for a command.

@@ -17,6 +17,7 @@ from starlette.requests import HTTPConnection
 
 from app.access import authorise
 from app.client_address import UNKNOWN, address_group
+from app.command_routing import MessageNotSent
 from app.errors import BadRequest, Forbidden, GatewayError, RateLimited, Unauthenticated, Unavailable
 from app.executors.lifetime import Ended, end_of, until_ended
 from app.executors.server import ExecutorServer
@@ -132,7 +133,7 @@ class GrpcServer:
             await _abort(context, error)
         # The peer learns that it is admitted before it has sent anything.
         await context.send_initial_metadata(())
-        sender = _Sender(context, seconds=self._settings.client_idle_timeout)
+        sender = GrpcSender(context, seconds=self._settings.client_idle_timeout)
         session = Session(self._server, sender, verify=verify, transport="grpc", address=host)
         reason: Ended | GatewayError | None = None
         try:
@@ -149,30 +150,47 @@ class GrpcServer:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "The peer does not read its messages.")
 
 
-class _Sender:
+class GrpcSender:
     """Sends messages one after the other; `failed` is set where the peer takes none of them in time."""
 
     def __init__(self, context: grpc.aio.ServicerContext, *, seconds: float) -> None:
         self._context = context
         self._seconds = seconds
         self._turn = asyncio.Lock()
+        self._writing: asyncio.Task[None] | None = None
         self.failed = asyncio.Event()
 
     async def send(self, message: Message) -> None:
         """See `MessageSender`."""
         data = wire.encode_message(message)
-        async with self._turn:
-            if self.failed.is_set():
-                raise ConnectionResetError
-            try:
-                async with asyncio.timeout(self._seconds):
-                    await self._context.write(data)
-            except TimeoutError:
-                self.failed.set()
-                raise ConnectionResetError from None
-            except (grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError, RuntimeError):
-                # What grpcio raises once the stream has ended depends on how it has.
-                raise ConnectionResetError from None
+        await self._turn.acquire()
+        if self.failed.is_set():
+            self._turn.release()
+            raise MessageNotSent
+        # gRPC goes on with a write whose task is cancelled, and rejects the next one until it has ended.
+        self._writing = asyncio.ensure_future(self._write(data))
+        self._writing.add_done_callback(self._written)
+        await asyncio.shield(self._writing)
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._context.write(data)
+        except TimeoutError:
+            self.failed.set()
+            raise ConnectionResetError from None
+        except (grpc.aio.UsageError, grpc.aio.AbortError):
+            # The stream had ended before the write began.
+            raise MessageNotSent from None
+        except (grpc.RpcError, grpc.aio.InternalError, RuntimeError):
+            # What grpcio raises for a stream that ends during a write depends on how it does.
+            raise ConnectionResetError from None
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._turn.release()
+        if not task.cancelled():
+            # Retrieved: the sender may have been cancelled.
+            task.exception()
 
 
 async def _receive(context: grpc.aio.ServicerContext, session: Session) -> Ended:

@@ -16,6 +16,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from app.access import authorise
+from app.command_routing import MessageNotSent
 from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput, UpgradeRequired
 from app.executors.lifetime import Ended, end_of, until_ended
 from app.executors.server import ExecutorServer
@@ -49,8 +50,9 @@ class _Sender:
             else:
                 await self._websocket.send_text(json_form.encode_message(message).decode())
         except (WebSocketDisconnect, RuntimeError, OSError):
-            # Starlette raises RuntimeError for what is sent after the closing frame.
-            raise ConnectionResetError from None
+            # The server waits for the peer before it writes a frame, and all errors are raised before the
+            # write. Starlette raises RuntimeError for what is sent after the closing frame.
+            raise MessageNotSent from None
 
 
 async def serve_websocket(websocket: WebSocket) -> None:

@@ -5,8 +5,14 @@ from uuid import uuid4
 
 import pytest
 
-from app.command_routing import Capability, CommandNotSent, CommandRouter, ExecutorConnection
-from app.command_routing.model import CANCEL_COMMAND
+from app.command_routing import (
+    Capability,
+    CommandNotSent,
+    CommandRouter,
+    ExecutorConnection,
+    MessageNotSent,
+)
+from app.command_routing.model import CANCEL_COMMAND, ExecutorDisconnected
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.ubp.model import REPLY_TO, Command, CommandResult, Event, JsonPayload, Message, Status
 from app.ubp.values import value_of, value_payload
@@ -21,11 +27,16 @@ class Peer:
     def __init__(self) -> None:
         self.messages: asyncio.Queue[Message] = asyncio.Queue()
         self.is_connected = True
+        self.breaks: asyncio.Event | None = None
+        """Messages are received; once it is set, the connection breaks before their sender knows that."""
 
     async def send(self, message: Message) -> None:
         if not self.is_connected:
-            raise ConnectionResetError
+            raise MessageNotSent
         self.messages.put_nowait(message)
+        if self.breaks is not None:
+            await self.breaks.wait()
+            raise ConnectionResetError
 
     async def received(self) -> Message:
         return await asyncio.wait_for(self.messages.get(), 5)
@@ -183,11 +194,48 @@ async def test_a_response_that_nobody_waits_for_is_dropped(connection):
     assert not connection.receive(Message("r", result))
 
 
-async def test_a_connection_that_breaks_while_sending_has_not_received_the_command(connection, peer):
+async def test_a_connection_that_breaks_before_anything_was_sent_has_not_received_the_command(
+    connection, peer
+):
     peer.is_connected = False
     with pytest.raises(CommandNotSent):
         await connection.execute(command())
     assert connection.is_closed
+
+
+async def test_a_connection_that_breaks_while_sending_may_have_received_the_command(connection, peer):
+    peer.breaks = asyncio.Event()
+    peer.breaks.set()
+    with pytest.raises(ExecutorDisconnected) as caught:
+        await connection.execute(command())
+    assert caught.value.request_sent
+    assert connection.is_closed
+
+
+async def test_a_response_counts_although_the_connection_breaks_while_its_command_is_sent(connection, peer):
+    peer.breaks = asyncio.Event()
+    running = asyncio.create_task(connection.execute(command()))
+    assert respond(connection, await peer.received(), "Shipped")
+    peer.breaks.set()
+    assert value_of((await running).result) == "Shipped"
+    assert connection.is_closed
+
+
+async def test_a_command_that_may_have_arrived_is_sent_to_no_other_executor():
+    router = CommandRouter()
+    peers = [Peer(), Peer()]
+    for peer in peers:
+        one = ExecutorConnection(peer, tenant_id=TENANT, executor="orders", key_id="k")
+        one.register(["get_order_status"])
+        router.add(one)
+    peers[0].breaks = asyncio.Event()
+    peers[0].breaks.set()
+    deadline = asyncio.get_running_loop().time() + 10
+    with pytest.raises(ExecutorDisconnected):
+        await router.execute(ORDERS, command(), deadline=deadline)
+    assert peers[0].messages.qsize() == 1
+    assert peers[1].messages.empty()
+    await router.aclose()
 
 
 async def test_the_router_takes_the_least_busy_and_replaces_one_that_breaks():
