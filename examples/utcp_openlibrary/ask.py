@@ -3,31 +3,30 @@
 ask.py PROMPT...
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from utcp_gateway_client.gateway import AsyncGateway
-from utcp_gateway_client.loop import JsonPrompt, OpenAIChat, run
+from utcp_gateway_client.gateway import Gateway
+from utcp_gateway_client.loop import JsonPrompt, OpenAIChat, run_sync
 
 MODEL = os.environ.get("MODEL", "gpt-5")
 
 
-async def main(prompts: list[str]) -> None:
+def main(prompts: list[str]) -> None:
     """Answer the prompts as one conversation."""
     # Any server of Chat Completions will do (OPENAI_BASE_URL): the model writes its calls into its text, as
     # {"tool_name": ..., "arguments": {...}}, and the requests have no tools.
     model = JsonPrompt(OpenAIChat(MODEL))
     history: Sequence[dict[str, Any]] = []
-    async with AsyncGateway() as gateway:
+    with Gateway() as gateway:
         for prompt in prompts:
-            result = await run(prompt, model=model, tools=gateway, history=history)
+            result = run_sync(prompt, model=model, tools=gateway, history=history)
             history = result.history
             print([each.call.name for each in result.calls])
             print(result.text)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:]))
+    main(sys.argv[1:])
