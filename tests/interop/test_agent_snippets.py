@@ -20,7 +20,13 @@ from app.cli.sample import sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
-from tests.interop.environments import install_mcp, install_node, interpreter, required
+from tests.interop.environments import (
+    install_client_library,
+    install_mcp,
+    install_node,
+    interpreter,
+    required,
+)
 from tests.interop.model_providers import CALLS, ERRORS, providers
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
@@ -31,8 +37,10 @@ PYTHON = {
     "Official Python client": ("mcp2", f"[{NAMES}, result.content[0].text]"),
     "LangChain": ("langchain-mcp", f"[{NAMES}, '']"),
     "OpenAI Agents SDK": ("openai-agents", "result.final_output"),
-    "openai": ("model-sdks", "messages[-1]['content']"),
-    "anthropic": ("model-sdks", "response.content[0].text"),
+    "A loop with limits": ("client-python", "result.text"),
+    "openai": ("client-python", "messages[-1]['content']"),
+    "anthropic": ("client-python", "response.content[0].text"),
+    "Plain HTTP": ("model-sdks", "messages[-1]['content']"),
     "openai, hosted MCP": ("model-sdks", "response.output_text"),
     "anthropic, MCP connector": ("model-sdks", "response.content[0].text"),
 }
@@ -132,13 +140,15 @@ def test_each_snippet_of_the_page_is_run_or_of_a_product() -> None:
 @pytest.mark.parametrize("name", PYTHON)
 def test_a_python_snippet_runs_as_it_stands(gateway: RunningGateway, tmp_path: Path, name: str) -> None:
     environment, shown = PYTHON[name]
+    ours = environment == "client-python"
+    python = required(install_client_library) if ours else interpreter(environment)
     code = snippets()[name].replace(ADDRESS, gateway.url) + f"print(json.dumps({shown}))\n"
     beginning = f"import asyncio, json\nkey = {gateway.key!r}\nmodel = 'm'\n\n\nasync def main():\n"
     program = tmp_path / "snippet.py"
     program.write_text(beginning + indent(code, "    ") + "\n\nasyncio.run(main())\n")
     with beside(web_server(providers())) as url, beside(web_server(model_of_agents())) as agents:
         found = run(
-            [str(interpreter(environment)), str(program)],
+            [str(python), str(program)],
             OPENAI_BASE_URL=agents if environment == "openai-agents" else f"{url}/openai", OPENAI_API_KEY="k",
             ANTHROPIC_BASE_URL=f"{url}/anthropic", ANTHROPIC_API_KEY="k", OPENAI_AGENTS_DISABLE_TRACING="1",
         )  # fmt: skip
@@ -146,7 +156,7 @@ def test_a_python_snippet_runs_as_it_stands(gateway: RunningGateway, tmp_path: P
         # Where the provider connects to, and with which header.
         address, authorization = json.loads(str(found))
         assert TOOL in listed_tools(address, authorization)
-    elif environment == "model-sdks":
+    elif environment in {"client-python", "model-sdks"}:
         assert found == f"{len(CALLS)} results, {sum(ERRORS)} errors"
     elif environment == "openai-agents":
         assert "title" in str(found)
