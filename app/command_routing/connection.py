@@ -8,7 +8,7 @@ named an envelope once, commands of the same id are sent one after the other.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 from uuid import UUID
@@ -16,6 +16,7 @@ from uuid import UUID
 from app.background import TaskSet
 from app.command_routing.model import (
     CANCEL_COMMAND,
+    NO_METADATA,
     Capability,
     CommandNotSent,
     ConnectedExecutor,
@@ -169,8 +170,13 @@ class ExecutorConnection:
         """Return its description for other workers."""
         return replace(self._described, worker_id=worker_id, open_commands=self._running + len(self._waiting))
 
-    async def execute(self, command: Command, on_progress: ProgressListener | None = None) -> CommandResult:
-        """Send a command as it is, and return its result.
+    async def execute(
+        self,
+        command: Command,
+        on_progress: ProgressListener | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommandResult:
+        """Send a command as it is, in an envelope with `metadata`, and return its result.
 
         While the executor has as many commands as it takes, the command waits. Raise CommandNotSent where the
         connection ends before anything of the command was sent, else ExecutorDisconnected. Where the
@@ -180,7 +186,7 @@ class ExecutorConnection:
         try:
             while not self._names_envelopes and (earlier := self._find(command.command_id)) is not None:
                 await asyncio.wait([earlier.result])
-            return await self._sent(command, on_progress)
+            return await self._sent(command, on_progress, metadata)
         finally:
             self._running -= 1
             self._admit()
@@ -246,14 +252,16 @@ class ExecutorConnection:
                 self._running += 1
                 waiter.set_result(None)
 
-    async def _sent(self, command: Command, on_progress: ProgressListener | None) -> CommandResult:
+    async def _sent(
+        self, command: Command, on_progress: ProgressListener | None, metadata: Mapping[str, str]
+    ) -> CommandResult:
         if self._closed:
             raise CommandNotSent(_GONE)
         message_id = uuid7().hex
         result: asyncio.Future[CommandResult] = asyncio.get_running_loop().create_future()
         opened = self._open[message_id] = _OpenCommand(message_id, command.command_id, result, on_progress)
         try:
-            await self._send(Message(message_id, command, sent_at=time.time()))
+            await self._send(Message(message_id, command, metadata, time.time()))
             # Shielded: an abandoned command may still be responded to.
             return await asyncio.shield(result)
         except ExecutorDisconnected:

@@ -1,8 +1,9 @@
 """What the router, the connections and the relay of commands have in common."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
 
@@ -11,6 +12,9 @@ from app.ubp.model import Event
 
 CANCEL_COMMAND: Final = "command.cancel"
 """The reserved command by which an executor is told that nobody waits for the result of a command."""
+
+NO_METADATA: Final[Mapping[str, str]] = MappingProxyType({})
+"""The metadata of an envelope that has none."""
 
 ProgressListener: TypeAlias = Callable[[Event], None]
 """Called with each event of a command while it is executed; it must not block."""

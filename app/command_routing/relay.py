@@ -10,7 +10,7 @@ by a channel (docs/decisions/0085). Neither names nor arguments are readable in 
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, cast
 from uuid import UUID
@@ -21,6 +21,7 @@ from redis.asyncio import Redis
 
 from app.background import TaskSet, cancel_tasks
 from app.command_routing.model import (
+    NO_METADATA,
     CommandNotSent,
     ConnectedExecutor,
     ExecutorDisconnected,
@@ -55,7 +56,11 @@ class LocalExecutors(Protocol):
         """Return the connections of this worker."""
 
     async def execute_locally(
-        self, connection_id: str, command: Command, on_progress: ProgressListener
+        self,
+        connection_id: str,
+        command: Command,
+        on_progress: ProgressListener,
+        metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommandResult:
         """Execute a command by one connection; raise CommandNotSent where it has ended."""
 
@@ -188,9 +193,11 @@ class WorkerRelay:
         *,
         seconds: float,
         on_progress: ProgressListener | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommandResult:
         """Return the result of a command that an executor of another worker executes within `seconds`.
 
+        The executor gets it in an envelope with `metadata`.
         Raise CommandNotSent where it was certainly not sent, ExecutorDisconnected where Redis or the worker
         is lost, and what `ExecutorConnection.execute` raises. Where the task is cancelled, the other worker
         is told so.
@@ -201,7 +208,8 @@ class WorkerRelay:
         head = {"connection": executor.connection_id, "seconds": seconds}
         try:
             try:
-                added = await self._post(executor.worker_id, "command", entry_id, head, Message("", command))
+                message = Message("", command, metadata)
+                added = await self._post(executor.worker_id, "command", entry_id, head, message)
             except REDIS_ERRORS:
                 # Redis may have the entry: a response that is lost is an error, too.
                 self._is_available = False
@@ -339,7 +347,9 @@ class WorkerRelay:
         result: CommandResult | None = None
         try:
             async with asyncio.timeout(head["seconds"]):
-                result = await self._local.execute_locally(head["connection"], command, forward)
+                result = await self._local.execute_locally(
+                    head["connection"], command, forward, message.metadata
+                )
             kind = "result"
         except CommandNotSent as error:
             kind, answer = "not-sent", {"detail": error.detail}

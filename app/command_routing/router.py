@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from app.command_routing.connection import ExecutorConnection
 from app.command_routing.counts import CommandCounts, CommandOutcome
 from app.command_routing.model import (
+    NO_METADATA,
     Capability,
     CommandNotSent,
     ConnectedExecutor,
@@ -61,6 +62,7 @@ class Relay(Protocol):
         *,
         seconds: float,
         on_progress: ProgressListener | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommandResult:
         """Return the result of a command that another worker's executor executes."""
 
@@ -188,16 +190,17 @@ class CommandRouter:
         *,
         deadline: float,
         on_progress: ProgressListener | None = None,
+        metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommandResult:
         """Send a command as it is to the least busy executor, and return its result.
 
-        One that disconnects before it has received the command is replaced by another one. Raise
-        CommandNotSent where there is none, ExecutorDisconnected where the executor disconnects later, and
-        UpstreamTimeout at `deadline` (`loop.time()`). The outcome is counted.
+        `metadata` is that of its envelope. An executor that disconnects before it has received the command is
+        replaced by another one. Raise CommandNotSent where there is none, ExecutorDisconnected where the
+        executor disconnects later, and UpstreamTimeout at `deadline` (`loop.time()`). The outcome is counted.
         """
         outcome: CommandOutcome = "error"
         try:
-            result = await self._execute(capability, command, deadline, on_progress)
+            result = await self._execute(capability, command, deadline, on_progress, metadata)
             if result.status is Status.SUCCESS:
                 outcome = "success"
         except CommandNotSent:
@@ -223,6 +226,7 @@ class CommandRouter:
         command: Command,
         deadline: float,
         on_progress: ProgressListener | None,
+        metadata: Mapping[str, str],
     ) -> CommandResult:
         failed: set[str] = set()
         refreshed = False
@@ -240,7 +244,7 @@ class CommandRouter:
                             raise not_connected(
                                 capability, self.away_since(capability.tenant_id, capability.executor)
                             )
-                        return await self._execute_by(found, command, deadline, on_progress)
+                        return await self._execute_by(found, command, deadline, on_progress, metadata)
                     except CommandNotSent:
                         if found is None:
                             raise
@@ -249,13 +253,17 @@ class CommandRouter:
             raise UpstreamTimeout(_TIMED_OUT) from None
 
     async def execute_locally(
-        self, connection_id: str, command: Command, on_progress: ProgressListener
+        self,
+        connection_id: str,
+        command: Command,
+        on_progress: ProgressListener,
+        metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommandResult:
         """Execute a command by a connection of this worker; raise CommandNotSent where it has ended."""
         connection = self._connections.get(connection_id)
         if connection is None:
             raise CommandNotSent("The executor has disconnected.")
-        return await connection.execute(command, on_progress)
+        return await connection.execute(command, on_progress, metadata)
 
     async def _execute_by(
         self,
@@ -263,14 +271,17 @@ class CommandRouter:
         command: Command,
         deadline: float,
         on_progress: ProgressListener | None,
+        metadata: Mapping[str, str],
     ) -> CommandResult:
         if isinstance(found, ExecutorConnection):
-            return await found.execute(command, on_progress)
+            return await found.execute(command, on_progress, metadata)
         if self._relay is None:
             raise CommandNotSent("The worker of the executor cannot be reached.")
         self.counts.relayed += 1
         seconds = max(deadline - asyncio.get_running_loop().time(), 0.0)
-        return await self._relay.execute(found, command, seconds=seconds, on_progress=on_progress)
+        return await self._relay.execute(
+            found, command, seconds=seconds, on_progress=on_progress, metadata=metadata
+        )
 
     def _least_busy(
         self, capability: Capability, failed: set[str]

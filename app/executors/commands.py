@@ -15,13 +15,11 @@ from app.models import Provider, Tool
 from app.protocols.ubp.record import PROTOCOL as UBP
 from app.security.principal import Principal
 from app.services import Services
-from app.ubp.model import Command, CommandResult
+from app.ubp.model import TRACE_CONTEXT, Command, CommandResult
 from app.ubp.values import value_of
 
 TIMEOUT: Final = "timeout_ms"
 """The member of a command's metadata with the milliseconds that its sender waits."""
-TRACE: Final = ("traceparent", "tracestate")
-"""Members of a command's metadata with the trace that is to be continued (W3C Trace Context)."""
 _MAX_TIMEOUT_MS: Final = 86_400_000
 _MAX_NAMED: Final = 10
 _MAX_CACHED: Final = 10_000
@@ -69,7 +67,9 @@ class CommandCaller:
             deadline=_deadline(command),
             idempotency_key=idempotency_key,
             trace_headers={
-                name.encode(): command.metadata[name].encode() for name in TRACE if name in command.metadata
+                name.encode(): command.metadata[name].encode()
+                for name in TRACE_CONTEXT
+                if name in command.metadata
             },
             command=command,
             on_command_event=on_event,

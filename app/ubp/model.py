@@ -10,6 +10,10 @@ STRUCT: Final = f"{TYPE_PREFIX}google.protobuf.Struct"
 """The type of the arguments of a tool."""
 REGISTER_TOOLS: Final = f"{TYPE_PREFIX}ubp.v1.RegisterToolsArguments"
 
+TRACE_CONTEXT: Final = ("traceparent", "tracestate")
+"""Members of metadata with a trace (W3C Trace Context): of a command, that which its sender wants to be
+continued; of the envelope in which an executor gets a command, that of the call.
+"""
 REPLY_TO: Final = "reply_to"
 """The member of an envelope's metadata with the `message_id` of the message that it responds to."""
 MEDIA_TYPE: Final = "media_type"

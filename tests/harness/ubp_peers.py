@@ -31,11 +31,14 @@ async def shipped(request: dict[str, Any]) -> str:
 
 
 class UbpPeer:
-    """One connection, in JSON. `executed` counts the commands that it was sent, by command_id."""
+    """One connection, in JSON. `executed` counts the commands that it was sent, by command_id; `metadata` is
+    that of the envelope of the last one.
+    """
 
     def __init__(self, socket: Any, handler: Handler = shipped) -> None:
         self.executed: Counter[str] = Counter()
         self.cancelled: list[str] = []
+        self.metadata: dict[str, str] = {}
         self._socket = socket
         self._handler = handler
         self._number = 0
@@ -117,6 +120,7 @@ class UbpPeer:
             self.cancelled.append(request["arguments"]["command_id"])
             return
         self.executed[request["commandId"]] += 1
+        self.metadata = message.get("metadata", {})
         value = await self._handler(request)
         response = {
             "commandId": request["commandId"],

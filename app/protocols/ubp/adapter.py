@@ -16,7 +16,7 @@ from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.results import BYTES, JSON, body_result
 from app.protocols.ubp.template import UbpTemplate
 from app.ubp.json_form import command_json
-from app.ubp.model import MEDIA_TYPE, Command, CommandResult, Event, Status
+from app.ubp.model import MEDIA_TYPE, TRACE_CONTEXT, Command, CommandResult, Event, Status
 from app.ubp.statuses import http_status_of
 from app.ubp.values import bytes_of, struct_payload, value_of
 from app.utcp.call_template import compile_template
@@ -64,13 +64,18 @@ class UbpAdapter(UnknownEffects):
     async def call(self, call: Call[UbpTarget]) -> Result:
         """Send the command, and return the result of the executor.
 
+        The trace of the call is in the metadata of the envelope: a command of an agent is sent as it came.
         Raise UpstreamUnreachable where no executor is connected or it disconnects, UpstreamTimeout at the
         deadline, and UpstreamRejected for a response that is not SUCCESS.
         """
         target = call.target
         capability = Capability(call.tenant_id, call.provider or target.executor, target.command_name)
         result = await self._router.execute(
-            capability, _command(call), deadline=call.deadline, on_progress=partial(_report, call)
+            capability,
+            _command(call),
+            deadline=call.deadline,
+            on_progress=partial(_report, call),
+            metadata={name: value for name, value in call.headers if name in TRACE_CONTEXT},
         )
         if result.status is not Status.SUCCESS:
             raise _rejected(result)

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from utcp_gateway_client.serving import ToolsApp, serve
-from utcp_gateway_client.tools import ToolCollection, ToolError, tool
+from utcp_gateway_client.tools import ToolCollection, ToolError, current_trace, tool
 
 TOKEN = "a-token-for-tests"
 
@@ -52,7 +52,13 @@ def broken() -> str:
     raise ValueError("password=hunter2")
 
 
-COLLECTION = ToolCollection([find_book, cover, status, closed, broken])
+@tool
+def trace() -> dict[str, str] | None:
+    found = current_trace()
+    return found and found.headers
+
+
+COLLECTION = ToolCollection([find_book, cover, status, closed, broken, trace])
 JSON = {"Content-Type": "application/json"}
 
 
@@ -260,3 +266,11 @@ async def test_functions_are_collected():
     async with client(serve([one, status])) as http:
         manual = (await http.get("/utcp")).json()
     assert json.dumps([each["name"] for each in manual["tools"]]) == '["one", "status"]'
+
+
+async def test_the_trace_of_a_request_is_that_of_its_function():
+    headers = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"}
+    async with client(ToolsApp(COLLECTION)) as http:
+        traced = await http.post("/tools/trace", json={}, headers=headers)
+        assert traced.json() == headers
+        assert (await http.post("/tools/trace", json={})).json() is None

@@ -13,7 +13,7 @@ from serving_peers import GatewayPeer
 
 from utcp_gateway_client.serving import Executor, GatewayRejected, serve
 from utcp_gateway_client.serving.executor import reconnect_delay
-from utcp_gateway_client.tools import ToolCollection, ToolError, report_progress, tool
+from utcp_gateway_client.tools import ToolCollection, ToolError, current_trace, report_progress, tool
 
 KEY = "ugw_key-for-tests"
 GOOGLE = "type.googleapis.com/google.protobuf."
@@ -272,6 +272,35 @@ async def test_cancelled_thread_is_waited_for_by_nobody(peer):
         assert (await connected.reply(envelope))["status"] == "CANCELLED"
         gates.thread_open.set()
         assert (await connected.call("wait_in_thread"))["status"] == "SUCCESS"
+
+
+@pytest.mark.parametrize("name", ["trace", "trace_in_thread"])
+async def test_functions_know_the_trace_of_their_command(peer, name):
+    async def trace() -> dict[str, str] | None:
+        found = current_trace()
+        return found and found.headers
+
+    def trace_in_thread() -> dict[str, str] | None:
+        found = current_trace()
+        return found and found.headers
+
+    of_agent = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+    of_call = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-53995c3f42cd8ad8-01", "tracestate": "a=b"}
+    async with executor(peer, ToolCollection([trace, trace_in_thread])):
+        connected = await peer.connections.get()
+
+        async def seen(of_command: dict[str, str] | None, of_envelope: dict[str, str] | None) -> Any:
+            command: dict[str, Any] = {"commandId": "c-1", "commandName": name}
+            if of_command is not None:
+                command["metadata"] = of_command
+            envelope = {} if of_envelope is None else {"metadata": of_envelope}
+            message_id = await connected.send({"commandRequest": command, **envelope})
+            return (await connected.reply(message_id))["result"]["value"]
+
+        assert await seen(of_agent, of_call) == of_call
+        assert await seen(of_agent, None) == of_agent
+        assert await seen(of_agent, {"reply_to": "m"}) == of_agent
+        assert await seen(None, None) is None
 
 
 async def test_progress_is_sent_before_the_response(peer):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 
 from utcp_gateway_client.serving.manual import ManualVersion, manual
-from utcp_gateway_client.tools import ToolCollection, ToolResult
+from utcp_gateway_client.tools import ToolCollection, ToolResult, TraceContext, traced_by
 
 Scope = MutableMapping[str, Any]
 AsgiMessage = MutableMapping[str, Any]
@@ -125,7 +125,8 @@ class ToolsApp:
             return _problem(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The arguments may have {self._max_body_bytes} bytes."
             )
-        result = await _unless_disconnected(self.tools.execute_async(name, body), receive)
+        with traced_by(_trace(scope)):
+            result = await _unless_disconnected(self.tools.execute_async(name, body), receive)
         if result.error is not None:
             errors = [{"pointer": each.pointer, "detail": each.message} for each in result.errors]
             return _problem(_STATUSES[result.error], result.message, errors=errors)
@@ -196,6 +197,11 @@ def _path(scope: Scope) -> str:
 def _header(scope: Scope, name: bytes) -> str:
     found: list[bytes] = [value for key, value in scope["headers"] if key.lower() == name]
     return found[-1].decode("latin-1") if found else ""
+
+
+def _trace(scope: Scope) -> TraceContext | None:
+    traceparent = _header(scope, b"traceparent")
+    return TraceContext(traceparent, _header(scope, b"tracestate")) if traceparent else None
 
 
 def _host(scope: Scope) -> str:

@@ -33,7 +33,7 @@ from utcp_gateway_client.serving.ubp_json import (
     response,
     result_response,
 )
-from utcp_gateway_client.tools import Progress, ToolCollection, preview, progress_to
+from utcp_gateway_client.tools import Progress, ToolCollection, preview, progress_to, traced_by
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 """Of a message, in either direction."""
@@ -377,7 +377,7 @@ class _Session:
             loop.call_soon_threadsafe(self._report, command, step)
 
         async with self._permits:
-            with progress_to(report):
+            with progress_to(report), traced_by(command.trace):
                 arguments = "{}" if command.arguments is None else json.dumps(command.arguments)
                 result = await self._tools[command.name].execute_async(arguments, threads=self._threads)
         text = result_response(command, result)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from utcp_gateway_client.tools import AnyTool, ToolCollection, ToolResult
+from utcp_gateway_client.tools import AnyTool, ToolCollection, ToolResult, TraceContext
 
 Json = dict[str, Any]
 Status = Literal["SUCCESS", "ERROR", "INVALID_ARGUMENT", "NOT_FOUND", "UNAVAILABLE", "CANCELLED"]
@@ -39,12 +39,16 @@ class MalformedMessage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A CommandRequest in an envelope with `message_id`. `arguments` is the value of its payload."""
+    """A CommandRequest in an envelope with `message_id`. `arguments` is the value of its payload.
+
+    `trace` is that of the call, where the gateway traces, else that of the agent, where it has sent one.
+    """
 
     message_id: str
     command_id: str
     name: str
     arguments: Any = field(default=None, repr=False)
+    trace: TraceContext | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def read_message(text: str | bytes) -> Command | Response | None:
             command_id=_text(command, "commandId", "command_id"),
             name=_text(command, "commandName", "command_name"),
             arguments=_payload_value(command.get("arguments")),
+            trace=_trace(message) or _trace(command),
         )
     if response:
         metadata = _member(message, "metadata", "metadata", {})
@@ -219,6 +224,12 @@ def _sendable(value: Any, at: str, long: list[str]) -> Any:
         long.append(at)
         return str(value)
     return value
+
+
+def _trace(members: Json) -> TraceContext | None:
+    metadata = _member(members, "metadata", "metadata", {})
+    traceparent = _text(metadata, "traceparent", "traceparent")
+    return TraceContext(traceparent, _text(metadata, "tracestate", "tracestate")) if traceparent else None
 
 
 def _member(members: Json, camel: str, snake: str, default: Json) -> Json:

@@ -6,6 +6,7 @@ from utcp_gateway_client.tools.previews import preview
 from utcp_gateway_client.tools.progress import Progress, progress_to, report_progress
 from utcp_gateway_client.tools.results import ArgumentError, ToolError, ToolResult
 from utcp_gateway_client.tools.tool import JsonArguments, Tool, tool
+from utcp_gateway_client.tools.traces import TraceContext, current_trace, traced_by
 
 __all__ = [
     "AnyTool",
@@ -17,8 +18,11 @@ __all__ = [
     "ToolCollection",
     "ToolError",
     "ToolResult",
+    "TraceContext",
+    "current_trace",
     "preview",
     "progress_to",
     "report_progress",
     "tool",
+    "traced_by",
 ]
