@@ -138,6 +138,8 @@ OTHER_MEANINGS = {
     ("executors/grpc_server.py", "grpc"): "how an executor is connected",
     ("executors/routes.py", "websocket"): "documentation: an example of a response",
     ("server/middleware.py", "websocket"): "a type of scopes of ASGI",
+    ("server/metrics_collectors.py", "websocket"): "how an executor is connected",
+    ("server/metrics_collectors.py", "grpc"): "how an executor is connected",
     ("cli/server.py", "ubp"): "a member of the state of requests",
     ("main.py", "ubp"): "a member of the state of requests",
 }
