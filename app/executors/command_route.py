@@ -9,18 +9,18 @@ from typing import Final
 from starlette.requests import Request
 from starlette.routing import Route
 
-from app import exact_json
 from app.access import authorise
 from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
+from app.errors import InvalidInput
 from app.executors.reserved import ReservedCommands, is_reserved
 from app.executors.results import error_result
 from app.executors.server import ExecutorServer
 from app.security.principal import Principal
 from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head
-from app.ubp.json_form import decode_command, result_json
+from app.ubp.json_form import decode_command, json_text, result_json
 from app.ubp.model import Command, CommandResult
 
 ROUTE: Final = "/ubp/commands"
@@ -47,7 +47,14 @@ async def run_command(request: Request) -> BytesResponse:
             result = await _execute(server, command, principal, key)
     except ClientDisconnected:
         return BytesResponse(b"", [], status_code=499)
-    return BytesResponse(exact_json.dumps(result_json(result)), list(_HEADERS))
+    return BytesResponse(_text(command, result), list(_HEADERS))
+
+
+def _text(command: Command, result: CommandResult) -> bytes:
+    try:
+        return json_text(result_json(result))
+    except InvalidInput as error:
+        return json_text(result_json(error_result(command, error)))
 
 
 run_command.scope = "tools:call"  # type: ignore[attr-defined]

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
-from app import exact_json
 from app.background import TaskSet
 from app.calls import ClientDisconnected
 from app.command_routing import MessageSender
@@ -26,7 +25,7 @@ from app.executors.reserved import DEREGISTER, REGISTER, ReservedCommands, is_re
 from app.executors.results import error_result, success
 from app.executors.server import ExecutorServer
 from app.security.principal import Principal
-from app.ubp.json_form import command_json
+from app.ubp.json_form import command_json, json_text
 from app.ubp.model import REPLY_TO, Command, CommandResult, Message, Status, WirePayload
 from app.ubp.values import value_of
 from app.uuid7 import uuid7
@@ -255,8 +254,16 @@ def _size(result: CommandResult) -> int:
     if isinstance(payload, WirePayload):
         content = len(payload.value)
     else:
-        content = 0 if payload is None else len(exact_json.dumps(payload.members))
+        content = 0 if payload is None else _json_size(payload.members)
     return content + len(result.error) + sum(len(name) + len(text) for name, text in result.metadata.items())
+
+
+def _json_size(members: Mapping[str, object]) -> int:
+    try:
+        return len(json_text(members))
+    except InvalidInput:
+        # It is never sent: an error is.
+        return 0
 
 
 def _digest(command: Command) -> bytes:
@@ -265,5 +272,5 @@ def _digest(command: Command) -> bytes:
     if isinstance(payload, WirePayload):
         content = payload.type_url.encode() + b"\0" + payload.value
     else:
-        content = exact_json.dumps(command_json(replace(command, metadata={}, command_id="")))
+        content = json_text(command_json(replace(command, metadata={}, command_id="")))
     return hashlib.sha256(command.command_name.encode() + b"\0" + content).digest()

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import orjson
+
 from app.errors import BadRequest, FieldError, InvalidInput
 from app.exact_json import dumps, loads_exactly
 from app.text import json_error, pointer
@@ -49,8 +51,17 @@ def identified_command(text: bytes) -> Message | None:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return a message as JSON text; raise InvalidInput for a payload that is malformed."""
-    return dumps(json_of(message))
+    """Return a message as JSON text; raise InvalidInput for a payload that is malformed or too deep."""
+    return json_text(json_of(message))
+
+
+def json_text(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON value of this module as text; raise InvalidInput for one of too many levels."""
+    try:
+        return dumps(value)
+    except orjson.JSONEncodeError:
+        # Fewer levels are written than read.
+        raise _invalid("", "This has too many levels.") from None
 
 
 def message_of(value: Any) -> Message:
@@ -200,7 +211,7 @@ def _time(value: Any) -> float | None:
     if value is None:
         return None
     try:
-        return datetime.fromisoformat(value).timestamp()
+        return datetime.fromisoformat(value).astimezone(UTC).timestamp()
     except (TypeError, ValueError, OverflowError):
         raise _invalid("/sentAt", "This must be a time by RFC 3339.") from None
 

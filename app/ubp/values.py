@@ -106,7 +106,7 @@ def to_wire(payload: Payload, *, at: str = "") -> WirePayload:
     value = members.get("value") if "@type" in members else members
     try:
         return WirePayload(kind, codec.encode(value).SerializeToString(deterministic=True))
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except (TypeError, ValueError, OverflowError, RecursionError, DecodeError):
         problem = FieldError(pointer(at, "value"), f"This is no {kind.rpartition('.')[2]}.")
         raise InvalidInput("A message cannot be converted.", errors=[problem]) from None
 

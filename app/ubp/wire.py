@@ -7,14 +7,17 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from app.errors import BadRequest
+from app.errors import BadRequest, FieldError, InvalidInput
 from app.ubp.model import Command, CommandResult, Event, Message, Payload, Status, WirePayload
 from app.ubp.v1 import core_pb2
 from app.ubp.values import to_wire
 
 
 def decode_message(data: bytes) -> Message:
-    """Return a serialised `UbpMessage`; raise BadRequest for bytes that are none."""
+    """Return a serialised `UbpMessage`.
+
+    Raise BadRequest for bytes that are none, and InvalidInput for a time that is none.
+    """
     try:
         found = core_pb2.UbpMessage.FromString(data)
     except (DecodeError, RecursionError):
@@ -29,7 +32,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def from_proto(found: core_pb2.UbpMessage) -> Message:
-    """Return the message of the generated class."""
+    """Return the message of the generated class; raise InvalidInput for a time that is none."""
     kind = found.WhichOneof("payload")
     payload: Command | CommandResult | Event | None = None
     if kind == "command_request":
@@ -45,8 +48,7 @@ def from_proto(found: core_pb2.UbpMessage) -> Message:
         event = found.event
         content = _payload(event.payload) if event.HasField("payload") else None
         payload = Event(event.event_name, content, dict(event.metadata))
-    sent_at = found.sent_at.ToMicroseconds() / 1e6 if found.HasField("sent_at") else None
-    return Message(found.message_id, payload, dict(found.metadata), sent_at)
+    return Message(found.message_id, payload, dict(found.metadata), _seconds(found))
 
 
 def to_proto(message: Message) -> core_pb2.UbpMessage:
@@ -85,6 +87,14 @@ def _set(field: AnyMessage, payload: Payload | None, at: str) -> None:
 
 def _update(field: "Mapping[str, str]", metadata: Mapping[str, str]) -> None:
     field.update(metadata)  # type: ignore[attr-defined]
+
+
+def _seconds(found: core_pb2.UbpMessage) -> float | None:
+    try:
+        return found.sent_at.ToMicroseconds() / 1e6 if found.HasField("sent_at") else None
+    except ValueError:
+        problem = FieldError("/sentAt", "This must be a time from the year 1 to 9999.")
+        raise InvalidInput("The message is not valid.", errors=[problem]) from None
 
 
 def _timestamp(seconds: float) -> Timestamp:

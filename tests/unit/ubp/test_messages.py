@@ -190,3 +190,29 @@ def test_a_status_of_a_later_version_is_an_error():
     assert json_form.result_of({"status": "PAUSED"}).status is Status.ERROR
     assert json_form.result_of({"status": 77}).status is Status.ERROR
     assert json_form.result_of({"status": 1}).status is Status.SUCCESS
+
+
+def test_a_payload_of_more_levels_than_can_be_written_is_rejected():
+    value: dict[str, object] = {}
+    for _ in range(300):
+        value = {"a": value}
+    message = Message("m1", Command("c1", "deep", JsonPayload(value)))
+    for encode in (json_form.encode_message, wire.encode_message):
+        with pytest.raises(InvalidInput):
+            encode(message)
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(2**63 - 1, 0), (-(2**63), 0), (0, -1), (0, 10**9)])
+def test_a_time_that_is_none_is_rejected_in_protocol_buffers(seconds, nanos):
+    found = core_pb2.UbpMessage(message_id="m1")
+    found.sent_at.seconds, found.sent_at.nanos = seconds, nanos
+    with pytest.raises(InvalidInput) as rejected:
+        wire.decode_message(found.SerializeToString())
+    assert rejected.value.errors[0].pointer == "/sentAt"
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "now", 5])
+def test_a_time_that_is_none_is_rejected_in_json(text):
+    with pytest.raises(InvalidInput) as rejected:
+        json_form.message_of({"sentAt": text})
+    assert rejected.value.errors[0].pointer == "/sentAt"
