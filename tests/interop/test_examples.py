@@ -79,8 +79,9 @@ class Example:
         """Run the commands, and compare what they print; `ready` becomes true once the first one serves."""
         assert self._steps
         printed, expected = [], [(command, text.rstrip("\n")) for command, text in self._steps]
-        with self._started([command for command, _ in self._steps if command.endswith(" &")]):
+        with self._started([command for command, _ in self._steps if command.endswith(" &")]) as serving:
             while not ready():
+                assert all(process.poll() is None for process in serving)
                 time.sleep(0.02)
             for command, _ in self._steps:
                 printed.append((command, "" if command.endswith(" &") else self._output(command)))
@@ -88,13 +89,13 @@ class Example:
         assert [(command, text.rstrip("\n")) for command, text in printed] == expected
 
     @contextmanager
-    def _started(self, commands: list[str]) -> Iterator[None]:
-        processes = []
+    def _started(self, commands: list[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+        processes: list[subprocess.Popen[bytes]] = []
         try:
             for command in commands:
                 started = self._words(f"exec {command.removesuffix(' &')}")
                 processes.append(subprocess.Popen(started, cwd=self._folder, env=self._environment))
-            yield
+            yield processes
         finally:
             for process in processes:
                 process.terminate()
