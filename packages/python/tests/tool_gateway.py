@@ -1,6 +1,8 @@
 """A server in the role of a gateway with a tool for volumes: exports, streams of tool calls, and approvals."""
 
 import json
+import select
+import socket
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,14 +21,16 @@ KEY = "ugw_secret-key"
 class ToolGateway:
     """Its only tool returns `Volume VALUE`, and an error without the argument `value`.
 
-    The values "wait" have no result before `released` is set, "end" ends the connection, and "approve" requires an
+    The values "wait" have no result before `released` is set, or the client has `disconnected`; "end" ends the connection, and "approve" requires an
     approval, which has `state`. With `status`, tool calls are rejected.
     """
 
     name: str = "openlibrary_volumes"
     status: int = 200
     state: str = "pending"
+    slow_export: bool = False
     released: threading.Event = field(default_factory=threading.Event)
+    disconnected: threading.Event = field(default_factory=threading.Event)
     exports: list = field(default_factory=list)
     bodies: list = field(default_factory=list)
     paths: list = field(default_factory=list)
@@ -44,6 +48,8 @@ class ToolGateway:
                 assert self.headers["Authorization"] == f"Bearer {KEY}"
                 if path.endswith("/export"):
                     script.exports.append(query)
+                    if script.slow_export:
+                        script.released.wait()
                     self._json(script._export(query["format"][0]))
                 elif path.endswith("/result"):
                     result = {"call_id": None, "upstream_status": 200, "media_type": "application/json"}
@@ -132,7 +138,7 @@ class ToolGateway:
         try:
             for position, call_id, arguments in quick + [each for each in calls if each not in quick]:
                 if arguments.get("value") == "wait":
-                    self.released.wait()
+                    self._wait(connection)
                 if arguments.get("value") == "end":
                     return
                 text, is_error, error = self._outcome(arguments)
@@ -147,6 +153,13 @@ class ToolGateway:
         finally:
             with self._lock:
                 self.running -= len(calls)
+
+    def _wait(self, connection):
+        while not self.released.wait(0.02):
+            ready, _, _ = select.select([connection.connection], [], [], 0)
+            if ready and not connection.connection.recv(1, socket.MSG_PEEK):
+                self.disconnected.set()
+                raise BrokenPipeError
 
     def _outcome(self, arguments):
         if "value" not in arguments:

@@ -138,6 +138,8 @@ async def test_results_that_were_there_in_time_are_not_lost(library):
         ("Volume 1", False),
     ]
     assert finished == ["Volume 1", "timed out after 1 s"]
+    # The gateway cancels what nobody waits for.
+    assert await asyncio.to_thread(library.disconnected.wait, 60)
 
 
 async def test_calls_run_at_once_up_to_the_limit_and_identical_ones_in_one_request(library):
@@ -169,7 +171,7 @@ async def test_a_gateway_that_fails_is_an_error_result(library, caplog):
                 "x", model=server.model("openai-chat"), tools=gateway, limits=Limits(max_iterations=1)
             )
     assert [one.preview for one in first.calls] == [
-        "The gateway has failed. The stream ended before its last event."
+        "The gateway has failed. The stream ended before its last event. The call may have been made."
     ] * 2
     assert [one.preview for one in second.calls] == [
         "The gateway has failed. 403 forbidden: The key lacks the scope tools:call."
@@ -197,9 +199,22 @@ async def test_closing_the_events_ends_the_request(library):
             async for event in events:
                 if isinstance(event, CallStarted):
                     break
+            while not library.bodies:
+                await asyncio.sleep(0.01)
             async with asyncio.timeout(60):
                 await events.aclose()
-    assert not library.released.is_set()
+    assert await asyncio.to_thread(library.disconnected.wait, 60)
+
+
+async def test_a_run_ends_at_its_limit_while_a_gateway_searches(library):
+    library.slow_export = True
+    with ModelServer([Turn("End")]) as server:
+        async with library.client() as gateway:
+            model = server.model("openai-chat")
+            result = await run("x", model=model, tools=gateway, limits=Limits(run_seconds=0.1))
+        library.released.set()
+    assert (result.stopped, result.text, result.iterations, server.requests) == ("time", "", 0, [])
+    assert result.history == [{"role": "user", "content": "x"}]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

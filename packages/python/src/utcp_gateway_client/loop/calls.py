@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from utcp_gateway_client.gateway import AsyncGateway
 from utcp_gateway_client.loop.events import ApprovalRequired, CallFinished, CallRecord, CallStarted, Event
-from utcp_gateway_client.loop.gateways import RemoteAnswer, run_remote, timed_out
+from utcp_gateway_client.loop.gateways import MAX_CALLS, RemoteAnswer, run_remote, timed_out
 from utcp_gateway_client.loop.limits import Hooks, Limits
 from utcp_gateway_client.loop.model import CallAnswer, ChatModel, ToolCall
 from utcp_gateway_client.loop.sources import OfferedTools, run_local
@@ -76,7 +76,7 @@ class CallExecutor:
         for client, numbers in remote.items():
             work += [
                 partial(turn.remote, client, group, calls)
-                for group in _groups(numbers, calls, self.limits.parallel_calls)
+                for group in _groups(numbers, calls, min(self.limits.parallel_calls, MAX_CALLS))
             ]
         await _together(work)
         for number, first in turn.repeats.items():

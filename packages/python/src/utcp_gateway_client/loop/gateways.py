@@ -12,7 +12,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from utcp_gateway_client.gateway import AsyncGateway, CallOptions, Gateway, GatewayError
-from utcp_gateway_client.gateway.errors import ApprovalDenied
+from utcp_gateway_client.gateway.errors import (
+    ApprovalDenied,
+    GatewayTimeout,
+    GatewayUnreachable,
+    StreamBroken,
+    UnexpectedResponse,
+)
 from utcp_gateway_client.gateway.models import ApprovalSummary, ToolCallResult
 from utcp_gateway_client.loop.model import CallAnswer, ChatModel, Message, ToolCall, ToolDefinition
 from utcp_gateway_client.tools import preview
@@ -22,6 +28,8 @@ _MAX_QUERY: Final = 8_000
 """Characters of a search; a longer prompt is searched by its beginning."""
 _MAX_RESULT_BYTES: Final = 100_000
 """What the gateway, too, gives a model of one result."""
+MAX_CALLS: Final = 128
+"""Calls of one request to a gateway."""
 _GRACE_SECONDS: Final = 1.0
 _INDEX: Final = re.compile(r"/(\d+)(?=/|$)")
 _FLAG: Final = "Error: "
@@ -159,11 +167,19 @@ async def run_remote(
         failure = timed_out(seconds)
     except GatewayError as error:
         _log.warning("The gateway has failed to run %d calls: %s", len(left), type(error).__name__)
-        failure = CallAnswer(f"The gateway has failed. {error}", is_error=True)
+        unknown = " The call may have been made." if _may_have_run(error) else ""
+        failure = CallAnswer(f"The gateway has failed. {error}{unknown}", is_error=True)
     except ValueError:
         failure = CallAnswer("The arguments have no JSON form.", is_error=True)
     for index in sorted(left):
         yield RemoteAnswer(index, failure)
+
+
+def _may_have_run(error: GatewayError) -> bool:
+    """Return whether calls may have been made, although the gateway did not say so."""
+    if isinstance(error, GatewayUnreachable):
+        return error.sent
+    return isinstance(error, GatewayTimeout | StreamBroken | UnexpectedResponse)
 
 
 def timed_out(seconds: float) -> CallAnswer:

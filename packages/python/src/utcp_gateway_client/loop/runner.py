@@ -119,6 +119,7 @@ async def _run(
     if prompt is None and not history:
         raise ValueError("Give a prompt or a history.")
     chosen = model_named(model) if isinstance(model, str) else model
+    asked = [] if prompt is None else [chosen.user_message(prompt)]
     deadline = asyncio.get_running_loop().time() + limits.run_seconds
     # A thread whose call has timed out cannot be ended, and must not keep others waiting.
     threads = ThreadPoolExecutor(limits.parallel_calls * limits.max_iterations, "utcp-gateway-tool")
@@ -130,13 +131,12 @@ async def _run(
         except TimeoutError:
             if not limit.expired():
                 raise
-            return RunResult("", "time", list(history))
+            return RunResult("", "time", [*history, *asked])
         executor = CallExecutor(
             chosen, offered, limits, hooks, deadline, threads, emit or (lambda _event: None)
         )
         conversation = _Conversation(chosen, offered, system, executor, emit, list(history))
-        if prompt is not None:
-            conversation.add([chosen.user_message(prompt)])
+        conversation.add(asked)
         respond = await stack.enter_async_context(chosen.connect())
         return await conversation.run(respond)
 
