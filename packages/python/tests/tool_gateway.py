@@ -33,6 +33,7 @@ class ToolGateway:
     disconnected: threading.Event = field(default_factory=threading.Event)
     exports: list = field(default_factory=list)
     bodies: list = field(default_factory=list)
+    arrived: threading.Event = field(default_factory=threading.Event)
     paths: list = field(default_factory=list)
     running: int = 0
     most: int = 0
@@ -64,6 +65,7 @@ class ToolGateway:
                 target = urlsplit(self.path)
                 script.paths.append(target.path)
                 script.bodies.append(body)
+                script.arrived.set()
                 if script.status != 200:
                     problem = {"type": "urn:utcp-gateway:problem:forbidden", "title": "Forbidden", "status": script.status,
                                "detail": "The key lacks the scope tools:call."}  # fmt: skip
@@ -156,8 +158,7 @@ class ToolGateway:
 
     def _wait(self, connection):
         while not self.released.wait(0.02):
-            ready, _, _ = select.select([connection.connection], [], [], 0)
-            if ready and not connection.connection.recv(1, socket.MSG_PEEK):
+            if _is_closed(connection.connection):
                 self.disconnected.set()
                 raise BrokenPipeError
 
@@ -168,6 +169,14 @@ class ToolGateway:
             url = f"{self.url}/approvals/{APPROVAL}"
             return f"Approve it at {url}", True, {"status": 202, "approval": approval("pending"), "url": url}
         return f"Volume {arguments['value']}", False, None
+
+
+def _is_closed(connection):
+    ready, _, _ = select.select([connection], [], [], 0)
+    try:
+        return bool(ready) and not connection.recv(1, socket.MSG_PEEK)
+    except ConnectionResetError:
+        return True
 
 
 def approval(state):

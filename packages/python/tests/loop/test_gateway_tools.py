@@ -199,8 +199,7 @@ async def test_closing_the_events_ends_the_request(library):
             async for event in events:
                 if isinstance(event, CallStarted):
                     break
-            while not library.bodies:
-                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(library.arrived.wait, 60)
             async with asyncio.timeout(60):
                 await events.aclose()
     assert await asyncio.to_thread(library.disconnected.wait, 60)
