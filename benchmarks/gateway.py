@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from app.embedded.folder import socket_folder
+from app.embedded.folder import sealing_key, socket_folder
 from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
 from benchmarks.shape import KEY, document
 
@@ -89,6 +89,7 @@ class LoadedGateway:
     import_seconds: float
     sockets: Path
     """The folder with the sockets of its PostgreSQL and Redis."""
+    data_dir: Path
 
 
 @contextmanager
@@ -136,7 +137,29 @@ def gateway(
         step = tools // spread
         picked = [divmod(number * step, MAX_DOCUMENT_TOOLS) for number in range(spread)]
         names = tuple(f"/tools/bench{provider}.get{number}/call" for provider, number in picked)
-        yield LoadedGateway(started.server, started.key, names, seconds, socket_folder(folder / "d"))
+        yield LoadedGateway(
+            started.server, started.key, names, seconds, socket_folder(folder / "d"), folder / "d"
+        )
+
+
+@contextmanager
+def second_worker(loaded: LoadedGateway, folder: Path) -> Iterator[ServerProcess]:
+    """Run another gateway of one worker on the servers of `loaded`; log into `folder`. Raises NotStarted."""
+    port = free_port()
+    environment = {
+        "LOG_LEVEL": "warning",
+        "DATABASE_URL": f"postgresql://postgres@/gateway?host={loaded.sockets}&port=5432",
+        "REDIS_URL": f"unix://{loaded.sockets}/valkey.sock",
+        "SEALING_KEYS": sealing_key(loaded.data_dir),
+    }
+    arguments = [*PLAIN, "serve", "--no-sample", "--port", str(port)]
+    with start_server(arguments, port=port, environment=environment, folder=folder) as server:
+        client = Client(server, loaded.key)
+        try:
+            _await_ready(client)
+        finally:
+            client.close()
+        yield server
 
 
 def register(

@@ -11,11 +11,11 @@ from pathlib import Path
 import asyncpg
 from redis import Redis
 
-from benchmarks import agents, others
-from benchmarks.gateway import Client, LoadedGateway, gateway, register
+from benchmarks import agents, executor, others
+from benchmarks.gateway import Client, LoadedGateway, gateway, register, second_worker
 from benchmarks.measure import Load, LoadFailed, Measurement, Request, measure
 from benchmarks.nginx import nginx
-from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
+from benchmarks.servers import NotStarted, ServerProcess, ServerWithPeer, free_port, start_server
 from benchmarks.shape import (
     ARGUMENTS,
     CLIENT_ID,
@@ -221,6 +221,31 @@ def _agents(context: RowContext) -> Iterator[Row]:
         yield Row(f"utcp-gateway, {name}", loaded.server, [request])
 
 
+def _executors(context: RowContext) -> Iterator[Row]:
+    """A command to an executor beside a REST call of a tool over HTTP, all with the same response.
+
+    The executor is connected to the first gateway by WebSocket. In the last row the second one is asked, and
+    the cost is that of both.
+    """
+    loaded = _loaded(context, 10)
+    port = free_port()
+    command = ["-m", "benchmarks.executor", str(port), loaded.server.url, loaded.key]
+    context.stack.enter_context(start_server(command, port=port, folder=context.folder))
+    second = context.stack.enter_context(second_worker(loaded, context.folder))
+    headers = {"Authorization": f"Bearer {loaded.key}"}
+    by_rest = Request(f"/tools/{executor.TOOL}/call", headers)
+    by_ubp = Request(
+        "/ubp/commands",
+        headers,
+        {"commandId": "bench", "commandName": executor.TOOL, "arguments": ARGUMENTS},
+    )
+    yield Row("utcp-gateway, REST call of an HTTP tool", loaded.server, _calls(loaded))
+    yield Row("utcp-gateway, REST call of an executor's tool", loaded.server, [by_rest])
+    yield Row("utcp-gateway, POST /ubp/commands", loaded.server, [by_ubp])
+    both = ServerWithPeer(second.port, second.process, second.log, loaded.server)
+    yield Row("utcp-gateway, REST call at a second worker", both, [by_rest], sockets=loaded.sockets)
+
+
 def _mcp_lists(context: RowContext) -> Iterator[Row]:
     """The list of 1,000 tools."""
     loaded = _loaded(context, agents.LISTED_TOOLS)
@@ -260,6 +285,7 @@ ROWS: dict[str, Callable[[RowContext], Iterator[Row]]] = {
     "limits": _limits,
     "recorded": _recorded,
     "agents": _agents,
+    "executors": _executors,
     "mcp-lists": _mcp_lists,
     "mcp-lowlevel": _lowlevel,
     "contextforge-1.1.0": _contextforge("1.1.0"),

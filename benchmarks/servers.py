@@ -57,6 +57,18 @@ class ServerProcess:
         return Cost(own.user + own.system, others, self.process.memory_info().rss)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerWithPeer(ServerProcess):
+    """A server that does a part of its work in another one: the cost is that of both."""
+
+    peer: ServerProcess
+
+    def cost(self) -> Cost:
+        """Return the sums of both servers."""
+        costs = ServerProcess.cost(self), self.peer.cost()
+        return Cost(*(sum(getattr(one, name) for one in costs) for name in ("own", "others", "resident")))
+
+
 def free_port() -> int:
     """Return a port on which no process listens at the moment."""
     with socket.socket() as held:

@@ -22,11 +22,11 @@ def run(*arguments):
 def test_the_table_of_calls_has_a_line_for_each_row():
     done = run(
         "benchmarks", "--calls", "20", "--warm-up", "5", "--rounds", "1", "--seconds", "0.2",
-        "--only", "bare", "limits",
+        "--only", "bare", "limits", "executors",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "left out" not in done.stderr
-    for row in ("bare Starlette", "rate limit", "Idempotency-Key"):
+    for row in ("bare Starlette", "rate limit", "Idempotency-Key", "POST /ubp/commands", "second worker"):
         assert row in done.stdout
 
 
