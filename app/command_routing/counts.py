@@ -16,9 +16,11 @@ REJECTIONS: Final[tuple[MessageRejection, ...]] = get_args(MessageRejection)
 @dataclass(slots=True)
 class CommandCounts:
     """`outcomes` of the commands that this worker has routed, how many of them were `relayed` to another
-    worker, and the messages that it has `rejected`. They only grow.
+    worker, the messages that it has `rejected`, and the entries of other workers in Redis that were
+    `unreadable`. They only grow.
     """
 
     outcomes: Counter[CommandOutcome] = field(default_factory=Counter)
     relayed: int = 0
     rejected: Counter[MessageRejection] = field(default_factory=Counter)
+    unreadable: int = 0

@@ -20,6 +20,7 @@ import structlog
 from redis.asyncio import Redis
 
 from app.background import TaskSet, cancel_tasks
+from app.command_routing.counts import CommandCounts
 from app.command_routing.model import (
     NO_METADATA,
     CommandNotSent,
@@ -28,7 +29,7 @@ from app.command_routing.model import (
     ExecutorsListener,
     ProgressListener,
 )
-from app.errors import GatewayError, ResponseTooLarge, UpstreamError, UpstreamTimeout
+from app.errors import ResponseTooLarge, UpstreamError, UpstreamTimeout
 from app.redis_client import REDIS_ERRORS
 from app.security.vault import SealBroken, Vault
 from app.ubp import json_form, wire
@@ -43,6 +44,9 @@ _BATCH: Final = 64
 _RETRY_SECONDS: Final = 0.2
 _SEAL_CONTEXT: Final = "command-relay"
 _UNREACHABLE: Final = "The worker of the executor cannot be reached."
+_UNREADABLE: Final = "The worker of the executor cannot read the command."
+_RESULT_UNREADABLE: Final = "The response of the worker of the executor cannot be read."
+_LOST: Final = "Redis has lost what the workers of the gateway have sent each other."
 
 _log = structlog.get_logger(__name__)
 
@@ -51,6 +55,8 @@ EntryKind = Literal["command", "cancel", "result", "progress", "not-sent", "fail
 
 class LocalExecutors(Protocol):
     """What the relay needs of the router: the executors of this worker."""
+
+    counts: CommandCounts
 
     def described(self) -> list[ConnectedExecutor]:
         """Return the connections of this worker."""
@@ -92,6 +98,29 @@ class _Worker:
     executors: tuple[ConnectedExecutor, ...] = field(default=())
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of an inbox: its first line, and the message that follows."""
+
+    kind: str
+    entry_id: str
+    sender: str
+    head: dict[str, Any] = field(repr=False)
+    body: bytes = field(repr=False)
+
+    @classmethod
+    def parse(cls, text: bytes) -> "_Entry":
+        """Return the entry; raise ValueError or TypeError for what is none."""
+        line, _, body = text.partition(b"\n")
+        head = orjson.loads(line)
+        if not isinstance(head, dict):
+            raise TypeError("The first line is no object.")
+        kind, entry_id, sender = (head.get(name) for name in ("kind", "id", "from"))
+        if not (isinstance(kind, str) and isinstance(entry_id, str) and isinstance(sender, str)):
+            raise TypeError("The first line has no kind, id and sender.")
+        return cls(kind, entry_id, sender, head, body)
+
+
 class WorkerRelay:
     """Executes commands at other workers, and theirs at this one. It does nothing until `ensure_started`.
 
@@ -121,6 +150,8 @@ class WorkerRelay:
         self._is_available = False
         self._on_executors: ExecutorsListener = _nobody
         self._number = 0
+        self._has_inbox = False
+        self._unreadable_workers: set[bytes] = set()
         self._last_entry = "0-0"
         self._starting: asyncio.Lock = asyncio.Lock()
 
@@ -153,9 +184,7 @@ class WorkerRelay:
         for task in list(self._serving.values()):
             task.cancel()
         await self._replies.aclose(timeout=1.0)
-        for pending in self._pending.values():
-            if not pending.result.done():
-                pending.result.set_exception(ExecutorDisconnected("The gateway is stopping."))
+        self._fail_pending("The gateway is stopping.")
         try:
             await self._client.delete(self._inbox(self.worker_id))
             await self._client.hdel(f"{self._prefix}workers", self.worker_id)
@@ -285,57 +314,95 @@ class WorkerRelay:
                     self._take(fields.get(b"e", b""))
 
     def _take(self, sealed: bytes) -> None:
-        """Do what an entry says; ignore what nobody of this gateway has written."""
+        """Do what an entry says; skip and count one that cannot be read, as after a change of the format."""
         if not sealed:
             return
         try:
-            text = self._vault.open(sealed, context=(_SEAL_CONTEXT, self.worker_id))
-        except SealBroken:
-            _log.warning("an entry of a worker's inbox is not sealed by this gateway")
+            entry = _Entry.parse(self._vault.open(sealed, context=(_SEAL_CONTEXT, self.worker_id)))
+        except (SealBroken, ValueError, TypeError) as error:
+            self._count_unreadable("an entry of a worker's inbox is skipped", error)
             return
-        line, _, body = text.partition(b"\n")
-        head = orjson.loads(line)
-        kind, entry_id = head["kind"], head["id"]
-        if kind == "command":
-            task = asyncio.ensure_future(self._serve(head, _decoded(body)))
-            self._serving[entry_id] = task
-            task.add_done_callback(lambda _: self._serving.pop(entry_id, None))
+        try:
+            self._obey(entry)
+        except Exception as error:  # noqa: BLE001 - no entry may end the reader of the inbox.
+            self._count_unreadable("an entry of a worker's inbox is skipped", error)
+            self._reject(entry)
+
+    def _count_unreadable(self, event: str, error: Exception) -> None:
+        # Neither the entry nor the text of the error, which may quote it.
+        _log.warning(event, error=type(error).__name__)
+        self._local.counts.unreadable += 1
+
+    def _obey(self, entry: _Entry) -> None:
+        """Do what an entry says; raise an error for one that cannot be read."""
+        if entry.kind == "command":
+            message = _decoded(entry.body)
+            command = message.payload
+            if not isinstance(command, Command):
+                raise ValueError("The entry has no command.")
+            connection_id, seconds = str(entry.head["connection"]), float(entry.head["seconds"])
+            serving = self._serve(entry, command, message.metadata, connection_id, seconds)
+            task = asyncio.ensure_future(serving)
+            self._serving[entry.entry_id] = task
+            task.add_done_callback(lambda _: self._serving.pop(entry.entry_id, None))
             return
-        if kind == "cancel":
-            serving = self._serving.get(entry_id)
-            if serving is not None:
-                serving.cancel()
+        if entry.kind == "cancel":
+            cancelled = self._serving.get(entry.entry_id)
+            if cancelled is not None:
+                cancelled.cancel()
             return
-        pending = self._pending.get(entry_id)
+        pending = self._pending.get(entry.entry_id)
         if pending is not None:
-            self._complete(pending, kind, head, body)
+            self._complete(pending, entry)
+
+    def _reject(self, entry: _Entry) -> None:
+        """End the command of an entry that cannot be read, for its sender or here."""
+        if entry.kind == "command":
+            answer = {"detail": _UNREADABLE}
+            reply = self._reply(
+                entry.sender, "not-sent", entry.entry_id, answer, seconds=self._renewal.expiry
+            )
+            self._replies.add(asyncio.ensure_future(reply))
+            return
+        pending = self._pending.get(entry.entry_id)
+        if pending is not None and entry.kind != "progress" and not pending.result.done():
+            pending.result.set_exception(ExecutorDisconnected(_RESULT_UNREADABLE))
 
     @staticmethod
-    def _complete(pending: _Pending, kind: EntryKind, head: dict[str, Any], body: bytes) -> None:
-        if kind == "progress":
-            event = _decoded(body).payload
+    def _complete(pending: _Pending, entry: _Entry) -> None:
+        """Give a response to the command that it belongs to; raise an error for one that cannot be read."""
+        if entry.kind == "progress":
+            event = _decoded(entry.body).payload
             if pending.on_progress is not None and isinstance(event, Event):
                 pending.on_progress(event)
             return
         if pending.result.done():
             return
-        if kind == "result":
-            result = _decoded(body).payload
-            if isinstance(result, CommandResult):
-                pending.result.set_result(result)
-        elif kind == "not-sent":
-            pending.result.set_exception(CommandNotSent(head["detail"]))
-        else:
-            failure: GatewayError = (UpstreamTimeout if head["timeout"] else ExecutorDisconnected)(
-                head["detail"]
-            )
-            pending.result.set_exception(failure)
-
-    async def _serve(self, head: dict[str, Any], message: Message) -> None:
-        """Execute a command of another worker, and send it the result."""
-        command, sender, entry_id = message.payload, head["from"], head["id"]
-        if not isinstance(command, Command):
+        if entry.kind == "result":
+            result = _decoded(entry.body).payload
+            if not isinstance(result, CommandResult):
+                raise ValueError("The entry has no result.")
+            pending.result.set_result(result)
             return
+        detail = str(entry.head["detail"])
+        if entry.kind == "not-sent":
+            pending.result.set_exception(CommandNotSent(detail))
+        elif entry.kind == "failed":
+            kind = UpstreamTimeout if entry.head["timeout"] else ExecutorDisconnected
+            pending.result.set_exception(kind(detail))
+        else:
+            raise ValueError("The kind of the entry is not known.")
+
+    async def _serve(
+        self,
+        entry: _Entry,
+        command: Command,
+        metadata: Mapping[str, str],
+        connection_id: str,
+        seconds: float,
+    ) -> None:
+        """Execute a command of another worker within `seconds`, and send it the result."""
+        sender, entry_id = entry.sender, entry.entry_id
 
         def forward(event: Event) -> None:
             progress = self._reply(sender, "progress", entry_id, {}, Message("", event), seconds=0.0)
@@ -343,13 +410,11 @@ class WorkerRelay:
 
         kind: EntryKind = "failed"
         answer: dict[str, Any] = {}
-        until = asyncio.get_running_loop().time() + head["seconds"]
+        until = asyncio.get_running_loop().time() + seconds
         result: CommandResult | None = None
         try:
-            async with asyncio.timeout(head["seconds"]):
-                result = await self._local.execute_locally(
-                    head["connection"], command, forward, message.metadata
-                )
+            async with asyncio.timeout(seconds):
+                result = await self._local.execute_locally(connection_id, command, forward, metadata)
             kind = "result"
         except CommandNotSent as error:
             kind, answer = "not-sent", {"detail": error.detail}
@@ -391,26 +456,41 @@ class WorkerRelay:
             self._last_entry = "0-0"
             await self._client.xadd(inbox, {b"e": b""})
             await self._client.pexpire(inbox, int(self._renewal.expiry * 1000))
+            if self._has_inbox:
+                # Commands and results that nobody has read are lost, and which they were is not known.
+                self._fail_pending(_LOST)
+            self._has_inbox = True
         self._update(found)
 
     def _update(self, found: dict[bytes, bytes]) -> None:
         now = asyncio.get_running_loop().time()
-        for name, sealed in found.items():
-            worker_id = name.decode()
+        names = {name.decode(errors="replace"): name for name in found}
+        for worker_id, name in names.items():
             if worker_id == self.worker_id:
                 continue
             try:
-                value = orjson.loads(self._vault.open(sealed, context=(_SEAL_CONTEXT, "worker")))
-            except SealBroken:
+                value = orjson.loads(self._vault.open(found[name], context=(_SEAL_CONTEXT, "worker")))
+                number = int(value["number"])
+                executors = tuple(_executor(one, worker_id) for one in value["executors"])
+            except Exception as error:  # noqa: BLE001 - no description may end the renewals.
+                if name not in self._unreadable_workers:
+                    self._count_unreadable("the description of another worker is skipped", error)
+                    self._unreadable_workers.add(name)
                 continue
             known = self._workers.get(worker_id)
-            if known is not None and known.number == value["number"]:
+            if known is not None and known.number == number:
                 continue
-            executors = tuple(_executor(one, worker_id) for one in value["executors"])
-            self._workers[worker_id] = _Worker(value["number"], now, executors)
+            self._workers[worker_id] = _Worker(number, now, executors)
             self._on_executors(() if known is None else known.executors, executors)
-        for worker_id in self._workers.keys() - {name.decode() for name in found}:
+        self._unreadable_workers &= found.keys()
+        for worker_id in self._workers.keys() - names.keys():
             self._drop(worker_id)
+
+    def _fail_pending(self, detail: str, worker_id: str | None = None) -> None:
+        """Fail the commands at a worker, or at all of them, which may have executed them."""
+        for pending in self._pending.values():
+            if worker_id in (None, pending.worker_id) and not pending.result.done():
+                pending.result.set_exception(ExecutorDisconnected(detail))
 
     def _drop_gone_workers(self) -> None:
         """Forget workers that have not renewed in time, and have others forget them."""
@@ -428,9 +508,7 @@ class WorkerRelay:
 
     def _drop(self, worker_id: str) -> None:
         self._on_executors(self._workers.pop(worker_id).executors, ())
-        for pending in self._pending.values():
-            if pending.worker_id == worker_id and not pending.result.done():
-                pending.result.set_exception(ExecutorDisconnected(_UNREACHABLE))
+        self._fail_pending(_UNREACHABLE, worker_id)
 
     def _inbox(self, worker_id: str) -> str:
         return f"{self._prefix}inbox:{worker_id}"

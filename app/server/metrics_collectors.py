@@ -176,6 +176,7 @@ def _commands(router: CommandRouter) -> Iterator[Sample]:
     for outcome in OUTCOMES:
         yield of.COMMANDS, (outcome,), router.counts.outcomes[outcome]
     yield of.COMMANDS_RELAYED, (), router.counts.relayed
+    yield of.COMMANDS_UNREADABLE, (), router.counts.unreadable
     for reason in REJECTIONS:
         yield of.UBP_MESSAGES_REJECTED, (reason,), router.counts.rejected[reason]
 

@@ -157,6 +157,9 @@ COMMANDS_OPEN = gauge(
 )
 COMMANDS = counter("commands", "Commands for executors that have ended, by outcome", "outcome")
 COMMANDS_RELAYED = counter("commands_relayed", "Commands that were sent to an executor of another worker")
+COMMANDS_UNREADABLE = counter(
+    "command_entries_unreadable", "Messages between workers about commands that could not be read"
+)
 UBP_MESSAGES_REJECTED = counter(
     "ubp_messages_rejected", "Messages of agents and executors that were rejected or ignored", "reason"
 )

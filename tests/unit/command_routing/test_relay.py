@@ -4,10 +4,12 @@ import asyncio
 from contextlib import ExitStack, asynccontextmanager
 from uuid import uuid4
 
+import orjson
 import pytest
+import structlog
 
 from app.command_routing import Capability, CommandNotSent, CommandRouter, ExecutorConnection
-from app.command_routing.model import CANCEL_COMMAND
+from app.command_routing.model import CANCEL_COMMAND, ExecutorDisconnected
 from app.command_routing.relay import Renewal, WorkerRelay
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.redis_client import connect
@@ -61,6 +63,13 @@ def vault():
 def valkey():
     with own_valkey() as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+async def empty(valkey):
+    """The server without what other tests have left."""
+    async with raw(valkey) as client:
+        await client.flushall()
 
 
 @asynccontextmanager
@@ -290,3 +299,151 @@ async def test_without_redis_the_commands_of_other_connections_are_not_known(vau
             assert await near.commands_of_others(TENANT, "orders", connection_id="") is None
             assert not near.is_connected(ORDERS)
             assert far.is_connected(ORDERS)
+
+
+@asynccontextmanager
+async def raw(valkey):
+    """Yield a client of the server."""
+    client = connect(valkey.url, timeout=5)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+def inbox(relay):
+    return f"utcp:ubp:inbox:{relay.worker_id}"
+
+
+def sealed(vault, worker_id, content):
+    return {b"e": vault.seal(content, context=("command-relay", worker_id))}
+
+
+def opened(vault, worker_id, fields):
+    """Return the first line of an entry, and the rest."""
+    line, _, body = vault.open(fields[b"e"], context=("command-relay", worker_id)).partition(b"\n")
+    return orjson.loads(line), body
+
+
+async def call_once(near, executor):
+    running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon()))
+    executor.respond(await executor.received(), "Shipped")
+    assert value_of((await running).result) == "Shipped"
+
+
+HEAD = b'"id":"e1","from":"probe","connection":"c","seconds":5}'
+UNREADABLE = {
+    "no JSON": b"canary",
+    "no object": b"[1]",
+    "no kind": b'{"id":"e1","from":"probe"}',
+    "an id that is no text": b'{"kind":"command","id":7,"from":"probe"}',
+    "no message": b'{"kind":"command",' + HEAD,
+    "a message that is no JSON": b'{"kind":"command",' + HEAD + b"\njcanary",
+    "bytes that are no message": b'{"kind":"command",' + HEAD + b"\nw\xff\xff\xff",
+    "no connection": b'{"kind":"command","id":"e1","from":"probe"}\nj{"commandRequest":{"commandName":"x"}}',
+    "no seconds": b'{"kind":"command","id":"e1","from":"probe","connection":"c"}\nj{"commandRequest":{}}',
+    "an event in place of a command": b'{"kind":"command",' + HEAD + b'\nj{"event":{"eventName":"canary"}}',
+}
+
+
+async def test_entries_that_cannot_be_read_are_skipped_and_counted(valkey, vault):
+    async with (
+        worker(valkey, vault) as (near, _),
+        worker(valkey, vault) as (far, relay),
+        raw(valkey) as client,
+    ):
+        executor = Executor()
+        far.add(executor.connection)
+        await far.announce()
+        with structlog.testing.capture_logs() as logs:
+            for content in UNREADABLE.values():
+                await client.xadd(inbox(relay), sealed(vault, relay.worker_id, content))
+            await client.xadd(inbox(relay), sealed(vault, "another", b"{}"))
+            await client.xadd(inbox(relay), {b"e": b"forged"})
+            await call_once(near, executor)
+        assert far.counts.unreadable == len(UNREADABLE) + 2
+        assert len(logs) == len(UNREADABLE) + 2
+        assert "canary" not in repr(logs)
+
+
+async def test_the_sender_of_a_command_that_cannot_be_read_is_told_that_it_was_not_sent(valkey, vault):
+    async with worker(valkey, vault) as (far, relay), raw(valkey) as client:
+        await far.announce()
+        first = await client.xadd("utcp:ubp:inbox:probe", {b"e": b""})
+        content = b'{"kind":"command",' + HEAD + b"\nw\xff\xff\xff"
+        await client.xadd(inbox(relay), sealed(vault, relay.worker_id, content))
+        found = await client.xread({"utcp:ubp:inbox:probe": first}, block=5_000)
+        [[_, [[_, fields]]]] = found
+        head, _ = opened(vault, "probe", fields)
+        assert (head["kind"], head["id"]) == ("not-sent", "e1")
+        await client.delete("utcp:ubp:inbox:probe")
+
+
+RESULTS = {
+    "no JSON": {"kind": "result"},
+    "no detail": {"kind": "failed"},
+    "an unknown kind": {"kind": "postponed", "detail": "x"},
+}
+
+
+@pytest.mark.parametrize("head", RESULTS.values(), ids=RESULTS)
+async def test_a_result_that_cannot_be_read_ends_its_command(valkey, vault, head):
+    async with (
+        worker(valkey, vault) as (near, own),
+        worker(valkey, vault) as (far, relay),
+        raw(valkey) as client,
+    ):
+        executor = Executor()
+        far.add(executor.connection)
+        await far.announce()
+        running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon(60)))
+        await executor.received()
+        _, fields = (await client.xrange(inbox(relay)))[-1]
+        sent, _ = opened(vault, relay.worker_id, fields)
+        content = orjson.dumps({**head, "id": sent["id"], "from": relay.worker_id}) + b"\njcanary"
+        await client.xadd(inbox(own), sealed(vault, own.worker_id, content))
+        with pytest.raises(ExecutorDisconnected, match="cannot be read"):
+            await running
+        assert near.counts.unreadable == 1
+
+
+async def test_descriptions_of_workers_that_cannot_be_read_are_skipped_and_counted_once(valkey, vault):
+    async with worker(valkey, vault) as (near, _), worker(valkey, vault) as (far, _), raw(valkey) as client:
+        executor = Executor()
+        far.add(executor.connection)
+        context = ("command-relay", "worker")
+        contents = (b"canary", b"[]", b'{"number":1}', b'{"number":1,"executors":[{"id":"c"}]}')
+        for number, content in enumerate(contents):
+            await client.hset("utcp:ubp:workers", f"w{number}", vault.seal(content, context=context))
+        await client.hset("utcp:ubp:workers", b"\xff\xfe", b"forged")
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(3):
+                await far.announce()
+                await near.announce()
+            await call_once(near, executor)
+        assert near.counts.unreadable == len(contents) + 1
+        assert "canary" not in repr(logs)
+        await client.hdel("utcp:ubp:workers", b"\xff\xfe", *(f"w{one}" for one in range(len(contents))))
+
+
+async def test_what_redis_has_lost_ends_open_commands_and_later_ones_work(valkey, vault):
+    quick = Renewal(interval=0.05, expiry=5)
+    async with (
+        worker(valkey, vault, quick) as (near, _),
+        worker(valkey, vault, quick) as (far, _),
+        raw(valkey) as client,
+    ):
+        executor = Executor()
+        far.add(executor.connection)
+        await far.announce()
+        running = asyncio.create_task(near.execute(ORDERS, command(), deadline=soon(60)))
+        message = await executor.received()
+        await client.flushall()
+        with pytest.raises(ExecutorDisconnected):
+            await running
+        # The response is too late for anybody.
+        executor.respond(message, "late")
+        while not near.is_connected(ORDERS):
+            await near.announce()
+        await call_once(near, executor)
+        assert executor.messages.empty()
