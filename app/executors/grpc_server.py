@@ -14,6 +14,7 @@ import grpc
 import grpc.aio
 import structlog
 from starlette.requests import HTTPConnection
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from app.access import authorise
 from app.client_address import UNKNOWN, address_group
@@ -44,6 +45,7 @@ class GrpcServer:
         self._server = server
         self._settings = server.services.settings
         self._by_address: Counter[str] = Counter()
+        self._trusted = ProxyHeadersMiddleware(_no_app, self._settings.forwarded_allow_ips).trusted_hosts
         self._running: grpc.aio.Server | None = None
 
     async def start(self) -> None:
@@ -91,6 +93,9 @@ class GrpcServer:
             ("grpc.keepalive_timeout_ms", _KEEPALIVE_MS),
             ("grpc.keepalive_permit_without_calls", 1),
             ("grpc.http2.min_ping_interval_without_data_ms", _KEEPALIVE_MS // 4),
+            # As by HTTP: connections without a stream, and such as send nothing.
+            ("grpc.max_connection_idle_ms", int(settings.keep_alive_timeout * 1000)),
+            ("grpc.server_handshake_timeout_ms", int(settings.head_timeout * 1000)),
             # A compressed message may be a thousand times its size.
             ("grpc.compression_enabled_algorithms_bitset", _IDENTITY),
         ]
@@ -105,7 +110,7 @@ class GrpcServer:
         """Serve one stream until its peer or the gateway ends it."""
         if self._server.draining.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, _STOPPING)
-        group, host = _address(context.peer())
+        group, host = self._client(context)
         if self._by_address[group] >= self._settings.max_connections_per_address:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many streams of one address.")
         task = asyncio.current_task()
@@ -120,6 +125,15 @@ class GrpcServer:
             self._by_address[group] -= 1
             if not self._by_address[group]:
                 del self._by_address[group]
+
+    def _client(self, context: grpc.aio.ServicerContext) -> tuple[str, str]:
+        """Return the address group and the address of a client; a proxy of FORWARDED_ALLOW_IPS names it."""
+        group, host = _address(context.peer())
+        if host not in self._trusted:
+            return group, host
+        named = [str(text) for key, text in context.invocation_metadata() or () if key == "x-forwarded-for"]
+        client = self._trusted.get_trusted_client_address(", ".join(named))[0] if named else ""
+        return (address_group(client), client) if client else (group, host)
 
     async def _serve(self, context: grpc.aio.ServicerContext, host: str) -> None:
         connection = HTTPConnection(_scope(self._server, context, host))
@@ -244,6 +258,10 @@ def _address(peer: str) -> tuple[str, str]:
         return UNKNOWN, ""
     host = rest.rpartition(":")[0].strip("[]")
     return address_group(host), host
+
+
+async def _no_app(*_: object) -> None:
+    """Do nothing: the application that ProxyHeadersMiddleware is made for."""
 
 
 def _read(path: Path) -> bytes:
