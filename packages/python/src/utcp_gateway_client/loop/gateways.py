@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 from pydantic import ValidationError
 
@@ -24,8 +25,8 @@ from utcp_gateway_client.loop.model import CallAnswer, ChatModel, Message, ToolC
 from utcp_gateway_client.tools import preview
 
 _log = logging.getLogger(__name__)
-_MAX_QUERY: Final = 8_000
-"""Characters of a search; a longer prompt is searched by its beginning."""
+_MAX_QUERY_BYTES: Final = 4_000
+"""Bytes of a search as a part of a URL, which proxies limit; a longer prompt is searched by its beginning."""
 _MAX_RESULT_BYTES: Final = 100_000
 """What the gateway, too, gives a model of one result."""
 MAX_CALLS: Final = 128
@@ -115,7 +116,7 @@ async def gateway_definitions(
     """
     wanted: str | Sequence[str] | None = source.names
     if wanted is None and source.search:
-        wanted = (source.query or prompt or "").strip()[:_MAX_QUERY]
+        wanted = _beginning(source.query or prompt or "")
         if not wanted:
             raise ValueError("Without a prompt, name the tools of the gateway, or give a query.")
     entries = await client.tools(wanted, format=model.dialect, limit=source.limit)
@@ -180,6 +181,16 @@ def _may_have_run(error: GatewayError) -> bool:
     if isinstance(error, GatewayUnreachable):
         return error.sent
     return isinstance(error, GatewayTimeout | StreamBroken | UnexpectedResponse)
+
+
+def _beginning(text: str) -> str:
+    text = text.strip()
+    size = 0
+    for index, character in enumerate(text):
+        size += len(quote(character, errors="replace"))
+        if size > _MAX_QUERY_BYTES:
+            return text[:index]
+    return text
 
 
 def timed_out(seconds: float) -> CallAnswer:
