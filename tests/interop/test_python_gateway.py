@@ -61,6 +61,56 @@ def test_both_clients_use_the_tools_of_a_gateway(gateway: RunningGateway) -> Non
 
 
 @pytest.mark.usefixtures("library")
+def test_key_of_a_toolset_uses_it_with_parts_and_approvals(gateway: RunningGateway) -> None:
+    with gateway.client() as client:
+        definition = {
+            "tools": ["library.searchBooks", "library.getStock"],
+            "changes": {
+                "library.searchBooks": {"name": "find_books"},
+                "library.getStock": {"name": "getStock"},
+            },
+        }
+        made = [
+            client.put("/toolsets/desk", json={"title": "Desk", "definition": definition}),
+            client.patch("/tools/library.getStock", json={"requires_approval": True}),
+            client.post(
+                "/keys", json={"name": "desk", "scopes": ["tools:read", "tools:call"], "toolsets": ["desk"]}
+            ),
+            client.post(
+                "/keys", json={"name": "decides", "scopes": ["tools:read", "tools:call", "approvals:decide"]}
+            ),
+        ]
+        assert [each.is_success for each in made] == [True] * 4, [each.text for each in made]
+        key, deciding = (each.json()["key"] for each in made[2:])
+        expected = client.post("/tools/library.searchBooks/call", json={"q": "sea"}).json()
+        environment = {
+            **os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": key, "DECIDING_KEY": deciding,
+        }  # fmt: skip
+        done = subprocess.run(
+            [str(required(install_client_library)), str(Path(HERE) / "python_toolset.py")],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        client.delete("/toolsets/desk")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    blocking, concurrent = seen["blocking"], seen["concurrent"]
+    names = ["find_books", "getStock"]
+    assert blocking["listed"] == concurrent["listed"] == names
+    assert set(blocking["found"]) <= set(names)
+    assert blocking["exported"] == blocking["found"][:1] == ["find_books"]
+    assert blocking["called"] == concurrent["called"] == expected
+    assert blocking["messages"] == blocking["events"] == [expected]
+    assert blocking["parts"] > 1
+    assert blocking["books"] == concurrent["books"] == blocking["all"]
+    assert blocking["uncut"] == 0
+    assert blocking["outside"] == ["not-found"]
+    assert blocking["approved"] == concurrent["approved"]
+    assert blocking["approved"]["book_id"] == "bk-001"
+    assert (blocking["own"], concurrent["state"]) == ("forbidden", "executed")
+    assert blocking["rejected"] == ["rejected", "Not today."]
+
+
+@pytest.mark.usefixtures("library")
 def test_program_of_the_readme_runs(gateway: RunningGateway, repository_root: Path) -> None:
     page = (repository_root / "packages" / "python" / "README.md").read_text()
     found = re.search(r"^`books\.py`:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)

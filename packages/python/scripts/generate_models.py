@@ -14,8 +14,8 @@ from datamodel_code_generator.format import DatetimeClassType
 
 CONTRACT = Path(__file__).parents[3] / "openapi" / "gateway.json"
 RETURNED = (
-    "ApprovalResult", "ApprovalView", "ContinuationPart", "MeView", "Ready", "ToolCallsResponse",
-    "ToolDetails",
+    "ApprovalPage", "ApprovalResult", "ApprovalView", "ContinuationPart", "MeView", "Ready",
+    "ToolCallsResponse", "ToolDetails",
     "ToolExport", "ToolHit", "ToolPage", "ToolsetHit", "ToolsetPage", "ToolsetView", "WaitingForApproval",
 )  # fmt: skip
 HEADER = '"""Models of responses, generated from the contract; `make client-models` writes them anew."""'

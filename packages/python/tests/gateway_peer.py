@@ -1,6 +1,7 @@
 """A server in the role of a gateway, on a real socket: it answers as it is told to, or ends the connection."""
 
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -54,8 +55,8 @@ def problem(status: int, slug: str, **members: Any) -> Answer:
 
 
 @contextmanager
-def peer() -> Iterator[Peer]:
-    """Serve until the block ends."""
+def peer(tls: ssl.SSLContext | None = None) -> Iterator[Peer]:
+    """Serve until the block ends, by TLS with a context."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -88,7 +89,9 @@ def peer() -> Iterator[Peer]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state = Peer(f"http://127.0.0.1:{server.server_port}")
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    state = Peer(f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

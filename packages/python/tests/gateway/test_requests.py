@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from gateway_peer import Answer, Peer, peer, problem
 
@@ -111,10 +112,52 @@ def test_slow_response_is_a_timeout(server):
     server.answers.append(Answer(body={}, delay=0.5))
     with (
         Gateway(server.url, KEY, timeout=0.2, retries=0) as gateway,
-        pytest.raises(errors.GatewayError) as caught,
+        pytest.raises(errors.GatewayTimeout) as caught,
     ):
         gateway.me()
-    assert isinstance(caught.value, errors.GatewayTimeout | errors.GatewayUnreachable)
+    assert caught.value.sent
+
+
+def test_server_that_accepts_no_connection_is_a_timeout():
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        address = full.getsockname()
+        # The queue of connections is full, so that the next one is not accepted.
+        waiting = [socket.socket() for _ in range(4)]
+        for each in waiting:
+            each.setblocking(False)
+            each.connect_ex(address)
+        try:
+            with (
+                Gateway(f"http://127.0.0.1:{address[1]}", KEY, timeout=0.2, retries=0) as gateway,
+                pytest.raises(errors.GatewayTimeout) as caught,
+            ):
+                gateway.me()
+        finally:
+            for each in waiting:
+                each.close()
+    assert (caught.value.sent, caught.value.retryable) == (False, True)
+
+
+def test_wait_for_a_free_connection_that_is_too_long_is_a_timeout(server):
+    server.answers += [Answer(body=STREAM, media_type="text/event-stream")]
+    limits = httpx2.Limits(max_connections=1)
+    # The stream is not read, so it holds the only connection.
+    with (
+        Gateway(server.url, KEY, timeout=0.2, retries=0, limits=limits) as gateway,
+        gateway.stream("shop.prices"),
+        pytest.raises(errors.GatewayTimeout) as caught,
+    ):
+        gateway.me()
+    assert (caught.value.sent, len(server.received)) == (False, 1)
+
+
+async def test_slow_response_is_a_timeout_of_the_async_client(server):
+    server.answers.append(Answer(body={}, delay=0.5))
+    async with AsyncGateway(server.url, KEY, timeout=0.2, retries=0) as gateway:
+        with pytest.raises(errors.GatewayTimeout):
+            await gateway.me()
 
 
 def test_address_without_a_server_is_unreachable():
@@ -210,7 +253,7 @@ def test_call_that_waits_for_approval(server, gateway):
     }  # fmt: skip
     result = {"call_id": None, "upstream_status": 200, "media_type": "application/json", "json": {"total": 1}}
     server.answers += [
-        Answer(202, {"approval": approval}), Answer(body=approval),
+        Answer(202, {"approval": approval}, {"X-Call-Id": approval["id"]}), Answer(body=approval),
         Answer(body={**approval, "state": "executed"}), Answer(body=result),
     ]  # fmt: skip
     with pytest.raises(ApprovalPending) as caught:

@@ -1,6 +1,6 @@
 """The tools of a gateway in Python: search them, give them to a model, call them."""
 
-from utcp_gateway_client.gateway.approvals import ApprovalPending
+from utcp_gateway_client.gateway.approvals import ApprovalPending, AsyncApprovalPending, SyncApprovalPending
 from utcp_gateway_client.gateway.async_client import AsyncGateway, AsyncStream
 from utcp_gateway_client.gateway.client import Gateway, Stream
 from utcp_gateway_client.gateway.errors import GatewayError, ProblemError
@@ -10,6 +10,7 @@ from utcp_gateway_client.gateway.streams import StreamEvent
 
 __all__ = [
     "ApprovalPending",
+    "AsyncApprovalPending",
     "AsyncGateway",
     "AsyncStream",
     "CallOptions",
@@ -19,4 +20,5 @@ __all__ = [
     "ProblemError",
     "Stream",
     "StreamEvent",
+    "SyncApprovalPending",
 ]

@@ -24,7 +24,8 @@ class _Approvals(Protocol):
 class ApprovalPending(GatewayError):
     """The call was not made: somebody has to approve it first. `approval` is the approval.
 
-    `wait()` of the client's `approvals` waits for the decision and returns the call's result.
+    `wait()` waits for the decision and returns the value of the call. `approve()` and `reject()` decide, with
+    a key that may: another one than that of the call. In async code these are awaited.
     """
 
     def __init__(self, approval: ApprovalSummary) -> None:
@@ -52,6 +53,16 @@ class SyncApprovalPending(ApprovalPending):
         """
         return self._gateway.wait_for_approval(self.id, timeout=timeout).value
 
+    def approve(self, comment: str = "") -> ApprovalView:
+        """Approve the call, which makes it; raise PermissionDenied for the key that requested it."""
+        view: ApprovalView = self._gateway.approve(self.id, comment=comment)
+        return view
+
+    def reject(self, comment: str = "") -> ApprovalView:
+        """Reject the call."""
+        view: ApprovalView = self._gateway.reject(self.id, comment=comment)
+        return view
+
 
 class AsyncApprovalPending(ApprovalPending):
     """The call of an `AsyncGateway` waits for an approval."""
@@ -67,6 +78,16 @@ class AsyncApprovalPending(ApprovalPending):
         seconds.
         """
         return (await self._gateway.wait_for_approval(self.id, timeout=timeout)).value
+
+    async def approve(self, comment: str = "") -> ApprovalView:
+        """Approve the call, which makes it; raise PermissionDenied for the key that requested it."""
+        view: ApprovalView = await self._gateway.approve(self.id, comment=comment)
+        return view
+
+    async def reject(self, comment: str = "") -> ApprovalView:
+        """Reject the call."""
+        view: ApprovalView = await self._gateway.reject(self.id, comment=comment)
+        return view
 
 
 def wait_for_approval(approvals: _Approvals, approval_id: str, timeout: float | None) -> Steps[CallResult]:

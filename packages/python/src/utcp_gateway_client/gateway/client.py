@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -12,6 +13,7 @@ from utcp_gateway_client.gateway.async_client import AsyncGateway
 from utcp_gateway_client.gateway.exchange import Reply
 from utcp_gateway_client.gateway.models import (
     ApprovalResult,
+    ApprovalSummary,
     ApprovalView,
     ContinuationPart,
     MeView,
@@ -23,10 +25,11 @@ from utcp_gateway_client.gateway.models import (
     ToolHit,
     ToolsetHit,
     ToolsetSummary,
+    ToolsetTool,
     ToolSummary,
 )
 from utcp_gateway_client.gateway.operations import CallOptions, Operations
-from utcp_gateway_client.gateway.results import CallResult
+from utcp_gateway_client.gateway.results import CallResult, Continued, continuation_of
 from utcp_gateway_client.gateway.settings import Strict, read_settings
 from utcp_gateway_client.gateway.streams import Decoder, StreamEvent, decode_call, decode_tool_calls
 from utcp_gateway_client.gateway.transport import SyncTransport, client_options, read_parts
@@ -85,8 +88,9 @@ class Gateway:
     `url` and `key` are those of the environment (`UTCP_GATEWAY_URL`, `UTCP_GATEWAY_KEY`) where they are not
     given. With `toolset`, tools are those of this toolset. `timeout` are the seconds of a request with all of
     its retries, of which there are at most `retries`. `strict` is the default of `tools` and `run`, which
-    need
-    the same value. `verify`, `proxy`, `trust_env` and `limits` are those of httpx2. Raises ValueError.
+    need the same value. `verify` is an SSL context, the file of an own certificate authority (PEM), or False;
+    `proxy` (a URL), `trust_env` (proxies of the environment) and `limits` are those of httpx2. Raises
+    ValueError.
 
     All methods raise GatewayError (`utcp_gateway_client.gateway.errors`).
     """
@@ -100,7 +104,7 @@ class Gateway:
         timeout: float = 120.0,
         retries: int = 3,
         strict: Strict = "auto",
-        verify: ssl.SSLContext | bool = True,
+        verify: ssl.SSLContext | str | PathLike[str] | bool = True,
         proxy: str | None = None,
         trust_env: bool = True,
         limits: httpx2.Limits | None = None,
@@ -249,11 +253,19 @@ class Gateway:
         return Stream(self._transport.drive(steps), Decoder(decode_tool_calls))
 
     def tool(self, name: str) -> ToolDetails:
-        """Return a tool."""
+        """Return a tool of the gateway, also with `toolset`; keys limited to toolsets do not see it."""
         return self._transport.drive(self._operations.tool(name))
 
-    def list_tools(self, *, provider: str | None = None, tag: str | None = None) -> Iterator[ToolSummary]:
-        """Return all tools that the key may see, page by page."""
+    def list_tools(
+        self, *, provider: str | None = None, tag: str | None = None
+    ) -> Iterator[ToolSummary | ToolsetTool]:
+        """Return all tools that the key may see, page by page; with `toolset`, the tools of that.
+
+        The list of a toolset has neither `provider` nor `tag`: ValueError.
+        """
+        if self._operations.settings.toolset is not None:
+            yield from self._transport.drive(self._operations.toolset_tools(provider, tag))
+            return
         cursor: str | None = None
         while True:
             page = self._transport.drive(self._operations.tool_page(cursor, provider, tag))
@@ -291,6 +303,49 @@ class Gateway:
         """Return the next part of a result that was cut; its `continuation` leads to the part after it."""
         steps = self._operations.continuation(handle, max_bytes, max_tokens, format)
         return self._transport.drive(steps)
+
+    def read_more(
+        self,
+        result: Continued | str | None,
+        *,
+        max_bytes: int | None = None,
+        max_tokens: int | None = None,
+        format: str | None = None,  # noqa: A002 - the name in the API
+    ) -> Iterator[ContinuationPart]:
+        """Return the rest of a result that was cut, part by part; nothing where it was not cut.
+
+        `result` is a CallResult, an entry of `results` of tool calls, a part, or its handle. Each part has at
+        most `max_bytes` or `max_tokens`. NotFound ten minutes after the call.
+        """
+        handle = continuation_of(result)
+        while handle is not None:
+            part = self.continuation(handle, max_bytes=max_bytes, max_tokens=max_tokens, format=format)
+            yield part
+            handle = part.continuation
+
+    def approvals(
+        self, *, state: str | None = None, kind: str | None = None, provider: str | None = None
+    ) -> Iterator[ApprovalSummary]:
+        """Return the approvals that the key has requested or may decide, newest first, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._transport.drive(self._operations.approval_page(cursor, state, kind, provider))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def approve(self, approval_id: str, *, comment: str = "") -> ApprovalView:
+        """Approve a call, which makes it, or other changes; return the state afterwards.
+
+        Raises PermissionDenied for keys without the scope and for the key that requested it, and Conflict
+        where it does not wait any more.
+        """
+        return self._transport.drive(self._operations.decide(approval_id, "approve", comment))
+
+    def reject(self, approval_id: str, *, comment: str = "") -> ApprovalView:
+        """Reject a call or other changes; return and raise as `approve` does."""
+        return self._transport.drive(self._operations.decide(approval_id, "reject", comment))
 
     def approval(self, approval_id: str) -> ApprovalView:
         """Return an approval."""

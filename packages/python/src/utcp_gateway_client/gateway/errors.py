@@ -2,7 +2,7 @@
 
     GatewayError
     ├── GatewayUnreachable        no response: `sent` says whether the gateway may have received the request
-    ├── GatewayTimeout            the timeout of the request passed
+    ├── GatewayTimeout            a time limit passed, of the request or of its connection: `sent` as above
     ├── UnexpectedResponse        a response that is not one of the gateway's contract
     ├── StreamBroken              a stream ended before its last event
     ├── UnknownTools              tools that were asked for by name, and that this key may not call
@@ -50,7 +50,15 @@ class GatewayUnreachable(GatewayError):
 
 
 class GatewayTimeout(GatewayError):
-    """The timeout of the request passed. The gateway may have made the call."""
+    """A time limit passed: of the whole request, or of connecting, sending, reading, or a free connection.
+
+    `sent` is false where the gateway cannot have received the request; otherwise it may have made the call.
+    """
+
+    def __init__(self, detail: str, *, sent: bool) -> None:
+        super().__init__(detail)
+        self.sent = sent
+        self.retryable = not sent
 
 
 class UnexpectedResponse(GatewayError):

@@ -91,10 +91,18 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """There was no whole response. `sent` is false where the gateway cannot have received the request."""
+    """There was no whole response. `sent` is false where the gateway cannot have received the request.
+
+    `timeout` says that a time limit of the connection passed.
+    """
 
     detail: str
     sent: bool
+    timeout: bool = False
+
+    def error(self) -> GatewayTimeout | GatewayUnreachable:
+        """Return the error that it is."""
+        return (GatewayTimeout if self.timeout else GatewayUnreachable)(self.detail, sent=self.sent)
 
 
 Step = Send | Wait
@@ -123,7 +131,7 @@ def exchange(
     while True:
         remaining = end - clock()
         if remaining <= 0:
-            raise GatewayTimeout(f"There was no response within {timeout:g} seconds.")
+            raise GatewayTimeout(f"There was no response within {timeout:g} seconds.", sent=repeated > 0)
         reply = yield Send(request, _headers(request, remaining), remaining + _grace(request))
         if isinstance(reply, Reply) and reply.status < _CLIENT_ERROR:
             return reply
@@ -136,7 +144,8 @@ def exchange(
             raise error
         if clock() + delay >= end:
             if isinstance(reply, Failure) and clock() >= end:
-                raise GatewayTimeout(f"There was no response within {timeout:g} seconds.")
+                detail = f"There was no response within {timeout:g} seconds."
+                raise GatewayTimeout(detail, sent=reply.sent)
             raise error
         repeated += 0 if running else 1
         yield Wait(delay)
@@ -158,7 +167,7 @@ def _grace(request: Request) -> float:
 def _judge(reply: Reply | Failure, request: Request) -> tuple[GatewayError, float | None, bool]:
     """Return the error, the seconds to wait where the response says them, and whether to repeat."""
     if isinstance(reply, Failure):
-        return GatewayUnreachable(reply.detail, sent=reply.sent), None, request.repeatable or not reply.sent
+        return reply.error(), None, request.repeatable or not reply.sent
     retry_after = _retry_after(reply.headers.get("retry-after"))
     problem = _problem(reply)
     if problem is None:

@@ -997,6 +997,28 @@ class WaitingForApproval(BaseModel):
     approval: ApprovalSummary
 
 
+class ApprovalPage(BaseModel):
+    """
+    A page of approvals.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    items: list[ApprovalSummary]
+    next_cursor: str | None
+    """
+    The `cursor` of the next page; null on the last page.
+    """
+    total: int | None
+    """
+    The number of items on all pages together; null where there are more than 10,000, or where they were not counted.
+    """
+    total_at_least: int | None
+    """
+    10,000 where there are more items than that, else null.
+    """
+
+
 class ExportReport(BaseModel):
     """
     What an export does not have, or has in another form.

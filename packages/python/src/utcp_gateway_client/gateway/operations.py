@@ -14,6 +14,7 @@ from utcp_gateway_client.gateway.errors import UnexpectedResponse, UnknownTools
 from utcp_gateway_client.gateway.exchange import Reply, Request, Steps, exchange
 from utcp_gateway_client.gateway.model_input import as_json
 from utcp_gateway_client.gateway.models import (
+    ApprovalPage,
     ApprovalResult,
     ApprovalSummary,
     ApprovalView,
@@ -27,6 +28,8 @@ from utcp_gateway_client.gateway.models import (
     ToolPage,
     ToolsetHit,
     ToolsetPage,
+    ToolsetTool,
+    ToolsetView,
     WaitingForApproval,
 )
 from utcp_gateway_client.gateway.results import CallResult, call_result
@@ -117,7 +120,7 @@ class Operations:
     def call(self, name: str, arguments: Mapping[str, Any] | None, options: CallOptions) -> Steps[CallResult]:
         """Call a tool; raise ApprovalPending where the call waits for an approval."""
         reply = yield from self._exchange(self._call_request(name, arguments, options, accept="*/*"))
-        if reply.status == _ACCEPTED and "x-call-id" not in reply.headers:
+        if reply.status == _ACCEPTED and "x-upstream-status" not in reply.headers:
             raise self._pending(_model(WaitingForApproval, reply.json(), reply).approval)
         try:
             return call_result(reply.status, reply.headers, reply.body)
@@ -166,7 +169,7 @@ class Operations:
         return (yield from self._exchange(request))
 
     def tool(self, name: str) -> Steps[ToolDetails]:
-        """Return a tool."""
+        """Return a tool, which has no address of a toolset."""
         return (yield from self._read(ToolDetails, f"/tools/{quote(name, safe='')}"))
 
     def tool_page(self, cursor: str | None, provider: str | None, tag: str | None) -> Steps[ToolPage]:
@@ -174,6 +177,13 @@ class Operations:
         return (
             yield from self._read(ToolPage, "/tools", cursor=cursor, provider=provider, tag=tag, limit=100)
         )
+
+    def toolset_tools(self, provider: str | None, tag: str | None) -> Steps[list[ToolsetTool]]:
+        """Return the tools of the toolset; raise ValueError for filters, which its list does not have."""
+        if provider is not None or tag is not None:
+            raise ValueError("The list of a toolset's tools has no filters for provider and tag.")
+        view = yield from self._read(ToolsetView, f"/toolsets/{self.settings.toolset}")
+        return view.members
 
     def toolset_page(self, cursor: str | None) -> Steps[ToolsetPage]:
         """Return a page of the list of toolsets."""
@@ -198,6 +208,28 @@ class Operations:
                 ContinuationPart, path, max_bytes=max_bytes, max_tokens=max_tokens, format=table
             )
         )
+
+    def approval_page(
+        self, cursor: str | None, state: str | None, kind: str | None, provider: str | None
+    ) -> Steps[ApprovalPage]:
+        """Return a page of the approvals that the key has requested or may decide."""
+        return (
+            yield from self._read(
+                ApprovalPage,
+                "/approvals",
+                cursor=cursor,
+                state=state,
+                kind=kind,
+                provider=provider,
+                limit=100,
+            )
+        )
+
+    def decide(self, approval_id: str, decision: str, comment: str) -> Steps[ApprovalView]:
+        """Approve or reject, once: a request that ended without a response may have had its effect."""
+        path = f"/approvals/{quote(approval_id, safe='')}/{decision}"
+        reply = yield from self._exchange(Request("POST", path, body=_json_bytes({"comment": comment})))
+        return _model(ApprovalView, reply.json(), reply)
 
     def approval(self, approval_id: str) -> Steps[ApprovalView]:
         """Return an approval."""

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from utcp_gateway_client.gateway.models import ApprovalResult
 
@@ -28,6 +28,19 @@ class CallResult:
     repairs: str | None = None
     notes: str | None = None
     replayed: bool = False
+
+
+class Continued(Protocol):
+    """A result that may have been cut: a CallResult, a ToolCallResult or a ContinuationPart."""
+
+    @property
+    def continuation(self) -> str | None:
+        """The handle by which the rest is read; None where there is no rest."""
+
+
+def continuation_of(result: Continued | str | None) -> str | None:
+    """Return the handle of a result, or the handle that is given."""
+    return result if result is None or isinstance(result, str) else result.continuation
 
 
 def call_result(status: int, headers: Mapping[str, str], body: bytes) -> CallResult:

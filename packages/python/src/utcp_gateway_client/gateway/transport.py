@@ -4,11 +4,11 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
+from os import PathLike
 from typing import Any, Final, TypeVar
 
 import httpx2
 
-from utcp_gateway_client.gateway.errors import GatewayUnreachable
 from utcp_gateway_client.gateway.exchange import Failure, Outcome, Reply, Send, Steps, Wait
 from utcp_gateway_client.gateway.settings import KeyAuth, Settings, user_agent
 
@@ -27,17 +27,20 @@ _OK: Final = 200
 def client_options(
     settings: Settings,
     *,
-    verify: ssl.SSLContext | bool,
+    verify: ssl.SSLContext | str | PathLike[str] | bool,
     proxy: str | None,
     trust_env: bool,
     limits: httpx2.Limits | None,
 ) -> dict[str, Any]:
-    """Return the arguments of an httpx2 client. Redirects are not followed: the key would go elsewhere."""
+    """Return the arguments of an httpx2 client; raise ValueError for a file without certificates.
+
+    Redirects are not followed: the key would go elsewhere.
+    """
     options: dict[str, Any] = {
         "base_url": settings.url,
         "auth": KeyAuth(settings.key) if settings.key else None,
         "headers": {"User-Agent": user_agent()},
-        "verify": verify,
+        "verify": _verification(verify),
         "proxy": proxy,
         "trust_env": trust_env,
         "follow_redirects": False,
@@ -45,6 +48,15 @@ def client_options(
     if limits is not None:
         options["limits"] = limits
     return options
+
+
+def _verification(verify: ssl.SSLContext | str | PathLike[str] | bool) -> ssl.SSLContext | bool:
+    if isinstance(verify, ssl.SSLContext | bool):
+        return verify
+    try:
+        return ssl.create_default_context(cafile=verify)
+    except OSError:
+        raise ValueError(f"The file {verify} has no certificates that can be read.") from None
 
 
 class SyncTransport:
@@ -116,20 +128,20 @@ class AsyncTransport:
 
 
 def read_parts(response: httpx2.Response) -> Iterator[bytes]:
-    """Return the parts of a body as they arrive; raise GatewayUnreachable where the connection ends."""
+    """Return the parts of a body as they arrive; raise GatewayUnreachable or GatewayTimeout."""
     try:
         yield from response.iter_bytes()
     except httpx2.TransportError as error:
-        raise GatewayUnreachable(_failure(error).detail, sent=True) from None
+        raise _failure(error).error() from None
 
 
 async def read_parts_async(response: httpx2.Response) -> AsyncIterator[bytes]:
-    """Return the parts of a body as they arrive; raise GatewayUnreachable where the connection ends."""
+    """Return the parts of a body as they arrive; raise GatewayUnreachable or GatewayTimeout."""
     try:
         async for part in response.aiter_bytes():
             yield part
     except httpx2.TransportError as error:
-        raise GatewayUnreachable(_failure(error).detail, sent=True) from None
+        raise _failure(error).error() from None
 
 
 def _request(http: httpx2.Client | httpx2.AsyncClient, step: Send) -> httpx2.Request:
@@ -154,4 +166,5 @@ def _failure(error: httpx2.TransportError) -> Failure:
     """Return what failed. The text of the exception names addresses at most, never a header."""
     sent = not isinstance(error, _NOT_SENT)
     what = "The connection to the gateway failed" if sent else "The gateway cannot be reached"
-    return Failure(f"{what}: {type(error).__name__}.", sent)
+    timeout = isinstance(error, httpx2.TimeoutException)
+    return Failure(f"{what}: {type(error).__name__}.", sent, timeout)
