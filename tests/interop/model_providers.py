@@ -101,6 +101,31 @@ def openai_chat(body: dict[str, Any], provider: str = "openai-chat") -> dict[str
     }  # fmt: skip
 
 
+def prompted(body: dict[str, Any]) -> dict[str, Any]:
+    """The chat of OpenAI with a model without tool calling: one call in each text, until all were made."""
+    require("tools" not in body, "This model does not support tools.")
+    system, _, *turns = body["messages"]
+    require(
+        system["role"] == "system" and CALLS[0][0] in system["content"], "The system message has no tools."
+    )
+    results = turns[1::2]
+    for one, (name, _) in zip(results, CALLS, strict=False):
+        require(
+            one["role"] == "user" and one["content"].startswith(f"The tool {name} "), "A result is missing."
+        )
+    if len(results) < len(CALLS):
+        name, arguments = CALLS[len(results)]
+        text = f"I call it: {json.dumps({'tool_name': name, 'arguments': arguments})}"
+    else:
+        flags = [" failed:\n" in one["content"] for one in results]
+        text = check_results(list(zip(IDS, flags, strict=True)), IDS)
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": "x", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}],
+    }  # fmt: skip
+
+
 def langchain(body: dict[str, Any]) -> dict[str, Any]:
     """The chat of OpenAI, whose results LangChain writes: their texts have no flag, its messages have it."""
     for one, is_error in zip(body["messages"][2:], ERRORS, strict=False):
@@ -320,6 +345,7 @@ PROVIDERS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "/openai/chat/completions": openai_chat,
     "/openai/responses": openai_responses,
     "/langchain/chat/completions": langchain,
+    "/prompt/chat/completions": prompted,
     "/anthropic/v1/messages": anthropic,
     "/gemini/v1beta/models/m:generateContent": gemini,
     "/bedrock/model/m/converse": bedrock,

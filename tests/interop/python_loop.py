@@ -19,6 +19,7 @@ from utcp_gateway_client.loop import (
     GatewayTools,
     Gemini,
     Hooks,
+    JsonPrompt,
     OpenAIChat,
     OpenAIResponses,
     PendingApproval,
@@ -33,6 +34,7 @@ MODELS: dict[str, Any] = {
     "openai-responses": OpenAIResponses("m", base_url=f"{sys.argv[2]}/openai", api_key="k"),
     "anthropic": Anthropic("m", base_url=f"{sys.argv[2]}/anthropic", api_key="k"),
     "gemini": Gemini("m", base_url=f"{sys.argv[2]}/gemini", api_key="k", api_version="v1beta"),
+    "json-prompt": JsonPrompt(OpenAIChat("m", base_url=f"{sys.argv[2]}/prompt", api_key="k")),
 }
 
 

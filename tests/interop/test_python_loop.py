@@ -32,7 +32,7 @@ def provider_url() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini"])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "anthropic", "gemini", "json-prompt"])
 def test_calls_of_a_turn_are_answered_by_the_gateway_and_the_loop(
     dialect: str, gateway: RunningGateway, provider_url: str
 ) -> None:
