@@ -128,9 +128,11 @@ def install_typescript_library() -> Path:
     installed = install_npm(TYPESCRIPT_LIBRARY / "package.json", FOLDER / "client-typescript")
     link = TYPESCRIPT_LIBRARY / "node_modules"
     # Who develops the library alone has a folder here, by `npm install`.
-    if link.is_symlink() or not link.exists():
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(installed, TYPESCRIPT_LIBRARY))
+    target = Path(os.path.relpath(installed, TYPESCRIPT_LIBRARY))
+    if link.is_symlink() and link.readlink() != target:
+        link.unlink()
+    if not link.exists():
+        link.symlink_to(target)
     return TYPESCRIPT_LIBRARY
 
 

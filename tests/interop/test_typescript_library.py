@@ -1,6 +1,7 @@
 """The TypeScript client library at a running gateway: its own tests in packages/typescript/test/gateway, run by Node.js."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,15 +23,30 @@ def built() -> None:
 
 
 @pytest.fixture(scope="module")
-def registered(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The sample API, registered as `library`, and as `interop`, which the scripted models call."""
+def registered(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The sample API, registered as `library`, and as `interop`, which the scripted models call; the key of an agent.
+
+    `library.getOpeningHours` requires approval, and the toolset `shelf` has `library.searchBooks` as `find`.
+    """
     with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
-        for name in ("library", "interop"):
-            made = client.post("/providers", json=registration | {"name": name})
+
+        def create(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            made = client.post(path, json=body)
             assert made.status_code == 201, made.text
-        yield
+            found: dict[str, Any] = made.json()
+            return found
+
         for name in ("library", "interop"):
-            client.delete(f"/providers/{name}")
+            create("/providers", registration | {"name": name})
+        edited = client.patch("/tools/library.getOpeningHours", json={"requires_approval": True})
+        assert edited.status_code == 200, edited.text
+        tool = "library.searchBooks"
+        definition = {"tools": [tool], "changes": {tool: {"name": "find"}}}
+        create("/toolsets", {"name": "shelf", "definition": definition})
+        agent = create("/keys", {"name": "agent", "scopes": ["tools:read", "tools:call"]})
+        yield agent["key"]
+        for path in ("/toolsets/shelf", "/providers/library", "/providers/interop", f"/keys/{agent['id']}"):
+            client.delete(path)
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +56,14 @@ def model_url() -> Iterator[str]:
         yield url
 
 
-@pytest.mark.usefixtures("built", "registered")
+@pytest.mark.usefixtures("built")
 @pytest.mark.parametrize("name", ["gateway", "sdks", "readme"])
-def test_typescript_library_at_a_gateway(name: str, gateway: RunningGateway, model_url: str) -> None:
+def test_typescript_library_at_a_gateway(
+    name: str, gateway: RunningGateway, registered: str, model_url: str
+) -> None:
     environment = {
-        "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key, "MODEL_URL": model_url, "NO_COLOR": "1",
+        "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key, "AGENT_KEY": registered,
+        "MODEL_URL": model_url, "NO_COLOR": "1",
     }  # fmt: skip
     done = run_node(["--test", f"build/gateway/{name}.test.js"], environment=environment)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-1000:]

@@ -162,8 +162,8 @@ async function send(settings: Settings, key: string | undefined, request: Reques
     isOpen = request.stream === true && response.status === 200;
     const body = isOpen ? new Uint8Array() : new Uint8Array(await response.arrayBuffer());
     const reply = { status: response.status, headers: response.headers, body, response, timer };
-    const isRedirect = response.status < 200 || (response.status >= 300 && !response.headers.has("x-call-id"));
-    return isRedirect || response.status >= 400 ? judge(reply, request) : reply;
+    // The status of a redirect in a browser is 0.
+    return response.ok ? reply : judge(reply, request);
   } catch (error) {
     const found = timer.judge(error);
     return { error: found, mayRepeat: request.repeatable === true || found.retryable };

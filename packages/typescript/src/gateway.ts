@@ -153,7 +153,7 @@ export class Gateway {
   /** Call a tool and return its value with what is known about it; throw as `call` does. */
   async callResult(name: string, args: object = {}, options: CallOptions = {}): Promise<CallResult> {
     const reply = await this.#exchange(this.#callRequest(name, args, options, "*/*"));
-    if (reply.status === 202 && !reply.headers.has("x-call-id")) throw this.#pending(reply);
+    if (reply.status === 202) throw this.#pending(reply);
     return callResult(reply);
   }
 

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { Gateway, InvalidArguments, NotFound, type ToolCallResult, UnknownTools } from "@utcp-gateway/client";
+import { inspect } from "node:util";
+import { ApprovalPending, Gateway, InvalidArguments, NotFound, type ToolCallResult, UnknownTools } from "@utcp-gateway/client";
 import { asSchema as asSchema7, type ToolSet as ToolSet7 } from "ai";
 import { asSchema as asSchema6, type ToolSet as ToolSet6 } from "ai6";
 
@@ -68,6 +69,27 @@ test("a streamed call", async () => {
   for await (const event of stream) events.push(event.data);
   assert.deepEqual(events, [expected]);
   assert.equal(stream.end?.upstream_status, 200);
+});
+
+test("a call that waits for approval returns its value once another key has approved it", async () => {
+  const agent = new Gateway({ key: process.env["AGENT_KEY"] });
+  const pending = await agent.call("library.getOpeningHours", { day: "monday" }).catch((error: unknown) => error);
+  assert.ok(pending instanceof ApprovalPending, inspect(pending));
+  assert.equal((await agent.approval(pending.id)).state, "pending");
+  const headers = { Authorization: `Bearer ${process.env["UTCP_GATEWAY_KEY"]}` };
+  const decided = await fetch(`${process.env["UTCP_GATEWAY_URL"]}/approvals/${pending.id}/approve`, { method: "POST", headers });
+  assert.equal(decided.status, 200);
+  assert.equal((await pending.wait() as { day: string }).day, "monday");
+});
+
+test("the tools of a toolset", async () => {
+  const shelf = new Gateway({ toolset: "shelf" });
+  assert.deepEqual((await shelf.search("find")).map((hit) => hit.name), ["find"]);
+  assert.deepEqual(await shelf.call("find", QUERY), expected);
+  assert.deepEqual(Object.keys(await shelf.aiSdkTools()), ["find"]);
+  const message = { role: "assistant", tool_calls: [{ ...CALL, function: { ...CALL.function, name: "find" } }] };
+  assert.deepEqual(JSON.parse((await shelf.run(message))[0].content), expected);
+  await assert.rejects(shelf.call(TOOL, QUERY), NotFound);
 });
 
 test("tool calls of a model", async () => {

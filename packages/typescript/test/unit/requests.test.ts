@@ -1,6 +1,7 @@
 /** Requests of the client: retries, errors, timeouts, and that the key is nowhere else than in its header. */
 
 import assert from "node:assert/strict";
+import { getEventListeners } from "node:events";
 import { readFileSync } from "node:fs";
 import { afterEach, beforeEach, test } from "node:test";
 import { inspect } from "node:util";
@@ -111,7 +112,10 @@ test("a Retry-After may be a date", async () => {
 });
 
 test("a call that still runs is waited for beyond the number of retries", async () => {
-  server.answers.push(...Array.from({ length: 5 }, () => problem(409, "idempotency-running", { retryable: true }, 0)), { body: "done" });
+  const running = Array.from({ length: 3 }, () => problem(409, "idempotency-running", { retryable: true }, 0));
+  server.answers.push(...running, { body: "done" });
+  assert.equal(await connect({ retries: 0 }).call("shop.order"), "done");
+  server.answers.push(...running, problem(503, "stopping", { retryable: true }, 0), { body: "done" });
   assert.equal(await connect({ retries: 1 }).call("shop.order"), "done");
 });
 
@@ -152,12 +156,12 @@ test("a signal ends the request with its reason", async () => {
 });
 
 test("a signal ends the wait before a retry", async () => {
-  server.answers.push(problem(429, "rate-limited", { retryable: true }, 30));
   const controller = new AbortController();
-  const fetching: typeof fetch = async (input, init) => {
-    const response = await fetch(input, init);
-    setTimeout(() => controller.abort());
-    return response;
+  const fetching: typeof fetch = async () => {
+    // By then the response, which is complete, has been read.
+    setTimeout(() => controller.abort(), 20);
+    const headers = { "Content-Type": "application/problem+json", "Retry-After": "30" };
+    return new Response('{"type":"urn:utcp-gateway:problem:rate-limited","retryable":true}', { status: 429, headers });
   };
   await assert.rejects(connect({ fetch: fetching }).call("shop.order", {}, { signal: controller.signal }), { name: "AbortError" });
 });
@@ -216,8 +220,9 @@ function events(last: string): Answer {
 test("the events of a stream", async () => {
   server.answers.push(events('event: gateway-end\ndata: {"events":5}\n\n'));
   const stream = gateway.stream("shop.prices");
-  assert.deepEqual(await all(stream, ({ event, data }) => [event, data]), [
-    ["", { gold: 41 }], ["price", "plain"], ["", "a\u2028b"], ["", new Uint8Array([0, 1])], ["gateway-end", "a\nb"],
+  assert.deepEqual(await all(stream, ({ event, id, data }) => [event, id, data]), [
+    ["", "", { gold: 41 }], ["price", "7", "plain"], ["", "", "a\u2028b"], ["", "", new Uint8Array([0, 1])],
+    ["gateway-end", "7", "a\nb"],
   ]);
   assert.deepEqual(stream.end, { events: 5 });
   await assert.rejects(all(stream), TypeError);
@@ -264,12 +269,25 @@ test("a signal ends a stream with its reason", async () => {
   await server.left;
 });
 
+test("requests and streams that have ended do not listen to their signal", async () => {
+  const { signal } = new AbortController();
+  server.answers.push({ body: 1 }, events('event: gateway-end\ndata: {"events":5}\n\n'), { drop: true }, { body: 1 });
+  await gateway.call("shop.order", {}, { signal });
+  assert.equal((await all(gateway.stream("shop.prices", {}, { signal }))).length, 5);
+  await gateway.call("shop.order", {}, { signal });
+  assert.deepEqual(getEventListeners(signal, "abort"), []);
+});
+
 test("a streamed call is not repeated once it was sent", async () => {
   server.answers.push({ drop: true });
   const error = await caught(all(gateway.stream("shop.prices")), client.GatewayUnreachable);
   assert.ok(error.sent);
+  assert.match(error.message, /^The connection to the gateway failed: [A-Z_]+\.$/);
   assert.equal(server.received.length, 1);
   assert.equal(server.received[0]?.headers["idempotency-key"], undefined);
+  server.answers.push({ status: 502, body: Buffer.from("<html>"), mediaType: "text/html" });
+  await caught(all(gateway.stream("shop.prices")), client.UnexpectedResponse);
+  assert.equal(server.received.length, 2);
   assert.throws(() => gateway.stream("shop.prices", {}, { idempotencyKey: "a" } as object), /Idempotency-Key/);
 });
 
@@ -293,7 +311,7 @@ const APPROVAL = { id: "019a0000-0000-7000-8000-000000000014", kind: "call", sta
 test("a call that waits for an approval", async () => {
   const result = { call_id: null, upstream_status: 200, media_type: "application/json", json: { total: 1 } };
   server.answers.push(
-    { status: 202, body: { approval: APPROVAL } },
+    { status: 202, body: { approval: APPROVAL }, headers: { "X-Call-Id": "c-1" } },
     { body: { ...APPROVAL, state: "executed" } },
     { body: result },
     { body: { ...APPROVAL, state: "rejected", comment: "No." } },
