@@ -32,7 +32,8 @@ ENV PATH=/opt/gateway/bin:$PATH \
     LOG_FORMAT=json
 WORKDIR /srv
 USER 10001:10001
-EXPOSE 8000
+# HTTP, and gRPC where UBP_GRPC_PORT is 50051.
+EXPOSE 8000 50051
 
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as r; r.build_opener(r.ProxyHandler({})).open(f\"http://127.0.0.1:{os.environ.get('PORT', '8000')}/health/live\", timeout=2)"]

@@ -25,12 +25,14 @@ COMPOSE = (
     ("POSTGRES_PASSWORD", "", "Password of the service `postgres`; letters and digits only. Required."),
     ("REDIS_PASSWORD", "", "Password of the service `redis`; letters and digits only. Required."),
     ("GATEWAY_ADDRESS", "127.0.0.1:8000", "Address and port on which nginx is published."),
+    ("UBP_GRPC_ADDRESS", "127.0.0.1:50051", "Address and port on which nginx is published for gRPC."),
 )
 """Variables of `docker-compose.yml` that are no settings: name, default and description."""
 _COMPOSE_HEADING = "Docker Compose"
 _COMPOSE_TEXT = """\
-For `docker-compose.yml` only, which passes on every setting of `.env` but PORT and FORWARDED_ALLOW_IPS, and
-requires SEALING_KEYS and PUBLIC_BASE_URL. Without DATABASE_URL and REDIS_URL it uses its own services.
+For `docker-compose.yml` only, which passes on every setting of `.env` but PORT, UBP_GRPC_PORT and
+FORWARDED_ALLOW_IPS, and requires SEALING_KEYS and PUBLIC_BASE_URL. Without DATABASE_URL and REDIS_URL it
+uses its own services.
 """
 _INTRODUCTION = """# Configuration
 

@@ -22,12 +22,24 @@ class NginxMissing(Exception):
 
 
 class Nginx:
-    """A reverse proxy in front of gateways on the given ports of 127.0.0.1."""
+    """A reverse proxy in front of gateways on the given ports of 127.0.0.1.
 
-    def __init__(self, folder: Path, *, port: int, gateways: list[int]) -> None:
+    gRPC is served at `grpc_port`, where it is given, for the gateway that serves it at `grpc_gateway`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int,
+        gateways: list[int],
+        grpc_port: int | None = None,
+        grpc_gateway: int | None = None,
+    ) -> None:
         if PROGRAM is None:
             raise NginxMissing
         self.folder, self.port = folder, port
+        self.grpc_port, self._grpc_gateway = grpc_port, grpc_gateway
         self._process: asyncio.subprocess.Process | None = None
         folder.mkdir()
         self._file = folder / "nginx.conf"
@@ -56,10 +68,15 @@ class Nginx:
             ("worker_processes auto;", "worker_processes 1;"),
             ("access_log /dev/stdout brief;", f"access_log {self.folder}/requests brief;\n{temporary}"),
             ("listen 8080;", f"listen 127.0.0.1:{self.port};"),
+            ("listen 8081 ", f"listen {self._grpc_address()} "),
+            ("server gateway:50051 resolve ", f"server 127.0.0.1:{self._grpc_gateway or 1} "),
         ):
             assert old in text, old
             text = text.replace(old, new)
         return re.sub(r"^\s*resolver .*\n", "", text, flags=re.MULTILINE)
+
+    def _grpc_address(self) -> str:
+        return f"unix:{self.folder}/grpc" if self.grpc_port is None else f"127.0.0.1:{self.grpc_port}"
 
     async def start(self) -> None:
         """Start it and wait until it responds, even if no gateway does."""

@@ -26,7 +26,19 @@ def test_two_replicas_run_behind_nginx_and_only_nginx_has_a_port():
 
 
 def test_the_port_is_published_on_loopback_unless_the_operator_says_otherwise():
-    assert SERVICES["nginx"]["ports"] == ["${GATEWAY_ADDRESS:-127.0.0.1:8000}:8080"]
+    assert SERVICES["nginx"]["ports"] == [
+        "${GATEWAY_ADDRESS:-127.0.0.1:8000}:8080",
+        "${UBP_GRPC_ADDRESS:-127.0.0.1:50051}:8081",
+    ]
+
+
+def test_nginx_passes_on_grpc_to_the_port_of_the_replicas():
+    port = SERVICES["gateway"]["environment"]["UBP_GRPC_PORT"]
+    assert f"server gateway:{port} resolve" in NGINX
+    assert re.search(rf"^EXPOSE 8000 {port}$", DOCKERFILE, re.MULTILINE)
+    assert re.search(r"^grpcio==", (ROOT / "requirements" / "server.txt").read_text(), re.MULTILINE)
+    for line in ("grpc_pass grpc://gateway_grpc;", "grpc_set_header X-Forwarded-For $remote_addr;"):
+        assert line in NGINX, line
 
 
 def test_the_gateway_waits_for_healthy_servers_and_a_finished_migration():
@@ -80,6 +92,7 @@ def test_forwarded_headers_are_believed_from_the_network_of_nginx_only():
 #: Settings that the composition decides itself, with the reason.
 FIXED = {
     "PORT": "nginx and the image's health check expect it",
+    "UBP_GRPC_PORT": "nginx expects it",
     "FORWARDED_ALLOW_IPS": "only nginx on the composition's own network is trusted",
 }
 _VARIABLE = re.compile(r"\$\{(\w+)(?::([-?])((?:[^{}]|\$\{[^{}]*\})*))?\}")
