@@ -135,15 +135,23 @@ class UbpPeer:
 
 
 @asynccontextmanager
-async def connected(
-    gateway: RunningGateway, key: str | None = None, handler: Handler = shipped
-) -> AsyncIterator[UbpPeer]:
-    """Yield a peer that is connected to a gateway with the admin key, or another key."""
-    url = gateway.url.replace("http", "ws", 1) + "/ubp"
-    headers = {"Authorization": f"Bearer {key or gateway.key}"}
-    async with websockets.connect(url, additional_headers=headers, proxy=None) as socket:
+async def connected_to(url: str, key: str, handler: Handler = shipped) -> AsyncIterator[UbpPeer]:
+    """Yield a peer that is connected to the gateway at a base URL."""
+    headers = {"Authorization": f"Bearer {key}"}
+    async with websockets.connect(
+        url.replace("http", "ws", 1) + "/ubp", additional_headers=headers, proxy=None
+    ) as socket:
         peer = UbpPeer(socket, handler)
         try:
             yield peer
         finally:
             await peer.aclose()
+
+
+@asynccontextmanager
+async def connected(
+    gateway: RunningGateway, key: str | None = None, handler: Handler = shipped
+) -> AsyncIterator[UbpPeer]:
+    """Yield a peer that is connected to a gateway with the admin key, or another key."""
+    async with connected_to(gateway.url, key or gateway.key, handler) as peer:
+        yield peer

@@ -6,6 +6,7 @@ from tests.faults.scenarios import (
     backlog,
     black_holed_upstream,
     cancelled_calls,
+    executors,
     foreign_responses,
     fuzzing,
     http_attacks,
@@ -39,11 +40,12 @@ SCENARIOS: dict[str, ModuleType] = {
     "G": streams,
     "F": postgres_unavailable,
     "D": kills,
+    "U": executors,
     "W": backlog,
 }
 """In the order in which they run, those with settings of their own last. Most ids are those of the requirements; X: one
 black-holed upstream of ten, Y: overload, A: schemathesis, Q: attacks on the HTTP server, R: foreign responses, S: invalid
-keys, W: a backlog of calls with an Idempotency-Key."""
+keys, U: commands for executors (UBP), W: a backlog of calls with an Idempotency-Key."""
 
 SLICE = ("H", "M", "L", "E", "Q", "I", "G", "F", "D")
 """The scenarios that `make faults-slice` runs in the short form; the others need minutes to be meaningful."""
