@@ -9,10 +9,10 @@ of the model, why the run has ended, which calls were errors, and the number of 
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
-import httpx2
-from utcp_gateway_client.gateway import AsyncGateway, Gateway
+from utcp_gateway_client.gateway import AsyncGateway, Gateway, errors
 from utcp_gateway_client.loop import (
     Anthropic,
     CallAnswer,
@@ -50,9 +50,12 @@ def approved(url: str, key: str, toolset: str, approver: str, ids: list[str]) ->
 
     async def approve(pending: PendingApproval) -> CallAnswer:
         ids.append(pending.id)
-        headers = {"Authorization": f"Bearer {approver}"}
-        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=60) as http:
-            (await http.post(f"/approvals/{pending.id}/approve", json={})).raise_for_status()
+        with suppress(errors.PermissionDenied):
+            # A key does not approve its own calls.
+            await pending.approve()
+            ids.append("approved by its own key")
+        async with AsyncGateway(url, approver, trust_env=False) as reviewer:
+            await reviewer.approve(pending.id)
         return await pending.wait()
 
     hooks = Hooks(approval_required=approve)

@@ -63,6 +63,14 @@ class ToolGateway:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 target = urlsplit(self.path)
+                if target.path.startswith("/approvals/"):
+                    decision = target.path.rpartition("/")[2]
+                    script.paths.append(target.path)
+                    script.state = {"approve": "executed", "reject": "rejected"}[decision]
+                    self._json(
+                        approval(script.state) | dict.fromkeys(("arguments", "operations", "operation_count"))
+                    )
+                    return
                 script.paths.append(target.path)
                 script.bodies.append(body)
                 script.arrived.set()

@@ -252,6 +252,26 @@ async def test_a_hook_waits_for_the_decision(dialect, state, text, is_error, lib
     assert flag is is_error
 
 
+@pytest.mark.parametrize(
+    ("decision", "text", "is_error"),
+    [
+        ("approve", '{"volume": "approved"}', False),
+        ("reject", "The approval of the call is rejected. Not today.", True),
+    ],
+)
+async def test_a_hook_decides_itself(decision, text, is_error, library):
+    async def decide(pending):
+        await getattr(pending, decision)("By the user.")
+        return await pending.wait()
+
+    with ModelServer([calling("anthropic", {"value": "approve"}), Turn("End")]) as server:
+        async with library.client() as gateway:
+            model = server.model("anthropic")
+            await run("x", model=model, tools=gateway, hooks=Hooks(approval_required=decide))
+    assert results("anthropic", server.requests[-1])[0][1:] == (text, is_error)
+    assert f"/approvals/{APPROVAL}/{decision}" in library.paths
+
+
 @pytest.mark.parametrize("dialect", NATIVE)
 async def test_a_hook_is_asked_once_for_an_approval_and_says_a_text(dialect, library):
     asked = []

@@ -71,6 +71,17 @@ class PendingApproval:
         """Id of the approval."""
         return str(self.approval.id)
 
+    async def approve(self, comment: str = "") -> None:
+        """Approve the call, which makes it; raise PermissionDenied, as for the key that requested it.
+
+        With another key, this is `approve(pending.id)` of its client.
+        """
+        await self._gateway.approve(self.id, comment=comment)
+
+    async def reject(self, comment: str = "") -> None:
+        """Reject the call, which the key that requested it may do; raise GatewayError."""
+        await self._gateway.reject(self.id, comment=comment)
+
     async def wait(self, timeout: float | None = None) -> CallAnswer:
         """Wait for the decision, and return the result of the call, or the error that it was not approved.
 
@@ -178,9 +189,9 @@ async def run_remote(
 
 def _may_have_run(error: GatewayError) -> bool:
     """Return whether calls may have been made, although the gateway did not say so."""
-    if isinstance(error, GatewayUnreachable):
+    if isinstance(error, GatewayUnreachable | GatewayTimeout):
         return error.sent
-    return isinstance(error, GatewayTimeout | StreamBroken | UnexpectedResponse)
+    return isinstance(error, StreamBroken | UnexpectedResponse)
 
 
 def _beginning(text: str) -> str:
