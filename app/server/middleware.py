@@ -8,9 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 import structlog
 from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from app.errors import BadRequest, TooLarge
 from app.telemetry.metrics import Metrics
@@ -100,12 +103,15 @@ class AllowedHosts:
         self.suffixes = tuple(name[1:] for name in self.names if name.startswith("*."))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on; raise BadRequest for a host that is not allowed, and close a WebSocket."""
+        """Pass the request on; raise BadRequest for a host that is not allowed, which denies a WebSocket."""
         kind = scope["type"]
         if kind in ("http", "websocket") and not self.allows(Headers(scope=scope).get("host", "")):
+            error = BadRequest("The Host header names no host that is served here.")
             if kind == "http":
-                raise BadRequest("The Host header names no host that is served here.")
-            await send({"type": "websocket.close", "code": 1008})
+                raise error
+            body = orjson.dumps(error.as_problem())
+            denial = Response(body, error.status, media_type="application/problem+json")
+            await WebSocket(scope, receive, send).send_denial_response(denial)
             return
         await self.app(scope, receive, send)
 

@@ -28,10 +28,25 @@ async def application(database_url, redis_url):
         yield running
 
 
+async def toolset_client(application, admin, toolset, *scopes):
+    """Return a client with a new key that is limited to a toolset."""
+    made = await admin.post("/keys", json={"name": "k", "scopes": scopes, "toolsets": [toolset]})
+    assert made.status_code == 201, made.text
+    client = await application.client()
+    client.headers["authorization"] = f"Bearer {made.json()['key']}"
+    return client
+
+
 @asynccontextmanager
 async def peer(application, *scopes, **limits):
     """A function that sends a command on a connection of a new key, and returns the response."""
-    client = await application.client(*scopes, **limits)
+    async with connected(application, await application.client(*scopes, **limits)) as command:
+        yield command
+
+
+@asynccontextmanager
+async def connected(application, client):
+    """The same for the key of a client."""
     url = application.url.replace("http", "ws", 1) + "/ubp"
     headers = {"Authorization": client.headers["authorization"]}
     async with websockets.connect(url, additional_headers=headers) as socket:
@@ -105,6 +120,34 @@ async def test_a_command_that_a_key_may_not_use_is_unknown(application):
                     assert seen[0] == seen[1]
                 listed = await agent("agent.list_tools", {"q": "qqqqqw"})
                 assert "qqqqqw" not in json.dumps(listed)
+
+
+async def test_a_key_that_is_limited_to_toolsets_sees_and_calls_nothing(application):
+    hidden = {**TOOL, "name": "kkkkkq"}
+    async with peer(application, "executors:connect") as executor:
+        answer = await executor(
+            "agent.register_tools", {"tools": [hidden]}, role="executor", executor="lobby"
+        )
+        assert answer["status"] == "SUCCESS", answer
+        admin = await application.client("admin")
+        made = await admin.put("/toolsets/desk", json={"definition": {"providers": ["lobby"]}})
+        assert made.status_code == 201, made.text
+        scopes = ("tools:call", "tools:read", "executors:connect")
+        client = await toolset_client(application, admin, "desk", *scopes)
+        async with connected(application, client) as agent:
+            for prefix in ("", "lobby.", "desk."):
+                seen = [await _comparable(agent, prefix + name) for name in (hidden["name"], "jjjjjx")]
+                assert seen[0] == seen[1]
+            for arguments in ({}, {"q": "order"}, {"q": hidden["name"]}):
+                listed = await agent("agent.list_tools", arguments)
+                assert listed["status"] == "SUCCESS"
+                assert listed["result"].get("tools", []) == []
+            # It registers no provider, neither that of the toolset nor a new one.
+            for name in ("lobby", "other"):
+                assert (await registered(agent, name=name))["status"] == "PERMISSION_DENIED"
+        for name in (hidden["name"], f"lobby.{hidden['name']}"):
+            response = await client.post("/ubp/commands", json={"commandName": name})
+            assert response.json()["status"] == "NOT_FOUND"
 
 
 async def _comparable(agent, name):
