@@ -20,6 +20,7 @@ from app.command_routing.model import (
     Capability,
     CommandNotSent,
     ConnectedExecutor,
+    ExecutorBusy,
     ExecutorDisconnected,
     ExecutorKey,
     ProgressListener,
@@ -175,14 +176,21 @@ class ExecutorConnection:
         command: Command,
         on_progress: ProgressListener | None = None,
         metadata: Mapping[str, str] = NO_METADATA,
+        *,
+        wait_until: float | None = None,
     ) -> CommandResult:
         """Send a command as it is, in an envelope with `metadata`, and return its result.
 
-        While the executor has as many commands as it takes, the command waits. Raise CommandNotSent where the
-        connection ends before anything of the command was sent, else ExecutorDisconnected. Where the
-        task is cancelled, the executor is told so.
+        While the executor has as many commands as it takes, the command waits. Raise ExecutorBusy where it
+        still does at `wait_until` (`loop.time()`), CommandNotSent where the connection ends before anything
+        of the command was sent, else ExecutorDisconnected. Where the task is cancelled, the executor is told
+        so.
         """
-        await self._enter()
+        try:
+            async with asyncio.timeout_at(wait_until):
+                await self._enter()
+        except TimeoutError:
+            raise ExecutorBusy from None
         try:
             while not self._names_envelopes and (earlier := self._find(command.command_id)) is not None:
                 await asyncio.wait([earlier.result])

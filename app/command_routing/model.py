@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeAlias
 from uuid import UUID
 
-from app.errors import UpstreamUnreachable
+from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.ubp.model import Event
 
 CANCEL_COMMAND: Final = "command.cancel"
@@ -24,6 +24,7 @@ ExecutorsListener: TypeAlias = "Callable[[Iterable[ConnectedExecutor], Iterable[
 """Called with the connected executors of one worker before and after a change."""
 
 
+_START_MARGIN: Final = 0.05
 RETRY_AFTER_SECONDS: Final = 5
 """The Retry-After of a command for which no executor is connected: executors reconnect within seconds."""
 
@@ -54,6 +55,32 @@ def executor_away(executor: str, since: float | None) -> CommandNotSent:
     `since` is when the last one has disconnected, in seconds since 1970 (UTC); None where it is not known.
     """
     return _away(f"No executor of {executor} is connected.", {"executor": executor}, since)
+
+
+class ExecutorBusy(UpstreamTimeout):
+    """The executor had as many commands as it takes until the deadline: it has not received this one.
+
+    The circuit breaker does not count it: the executor responds to others.
+    """
+
+    counts_for_breaker: ClassVar[bool] = False
+    hint = (
+        "Send the command again later, allow more time, connect another executor, or let this one take more "
+        "commands at once by `max_commands` of its registration."
+    )
+    agent_hint = "The executor was busy and has not received the command: send it again later."
+
+    def __init__(self, detail: str = "The executor was busy until the deadline.") -> None:
+        super().__init__(detail, request_sent=False)
+
+
+def latest_start(deadline: float, now: float) -> float:
+    """Return until when a command waits for a busy executor, as `deadline` and `now` in `loop.time()`.
+
+    This is a twentieth of a second before the deadline, or a tenth of what is left: it could not be responded
+    to in time afterwards, and another worker must still learn that it was not sent.
+    """
+    return deadline - min(_START_MARGIN, max(deadline - now, 0.0) / 10)
 
 
 def not_connected(capability: "Capability", since: float | None) -> CommandNotSent:

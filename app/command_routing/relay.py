@@ -25,6 +25,7 @@ from app.command_routing.model import (
     NO_METADATA,
     CommandNotSent,
     ConnectedExecutor,
+    ExecutorBusy,
     ExecutorDisconnected,
     ExecutorsListener,
     ProgressListener,
@@ -67,6 +68,8 @@ class LocalExecutors(Protocol):
         command: Command,
         on_progress: ProgressListener,
         metadata: Mapping[str, str] = NO_METADATA,
+        *,
+        deadline: float,
     ) -> CommandResult:
         """Execute a command by one connection; raise CommandNotSent where it has ended."""
 
@@ -388,8 +391,7 @@ class WorkerRelay:
         if entry.kind == "not-sent":
             pending.result.set_exception(CommandNotSent(detail))
         elif entry.kind == "failed":
-            kind = UpstreamTimeout if entry.head["timeout"] else ExecutorDisconnected
-            pending.result.set_exception(kind(detail))
+            pending.result.set_exception(_failure(entry.head, detail))
         else:
             raise ValueError("The kind of the entry is not known.")
 
@@ -414,14 +416,20 @@ class WorkerRelay:
         result: CommandResult | None = None
         try:
             async with asyncio.timeout(seconds):
-                result = await self._local.execute_locally(connection_id, command, forward, metadata)
+                result = await self._local.execute_locally(
+                    connection_id, command, forward, metadata, deadline=until
+                )
             kind = "result"
         except CommandNotSent as error:
             kind, answer = "not-sent", {"detail": error.detail}
         except TimeoutError:
             answer = {"detail": "The executor did not respond in time.", "timeout": True}
         except UpstreamError as error:
-            answer = {"detail": error.detail, "timeout": isinstance(error, UpstreamTimeout)}
+            answer = {
+                "detail": error.detail,
+                "timeout": isinstance(error, UpstreamTimeout),
+                "busy": isinstance(error, ExecutorBusy),
+            }
         left = max(until - asyncio.get_running_loop().time(), 0.0)
         content = None if result is None else Message("", result)
         try:
@@ -512,6 +520,13 @@ class WorkerRelay:
 
     def _inbox(self, worker_id: str) -> str:
         return f"{self._prefix}inbox:{worker_id}"
+
+
+def _failure(head: Mapping[str, Any], detail: str) -> UpstreamError:
+    """Return the error of a command that another worker has not executed, or not in time."""
+    if head.get("busy"):
+        return ExecutorBusy(detail)
+    return UpstreamTimeout(detail) if head["timeout"] else ExecutorDisconnected(detail)
 
 
 def _nobody(before: Iterable[ConnectedExecutor], after: Iterable[ConnectedExecutor]) -> None:

@@ -18,6 +18,7 @@ from app.command_routing.model import (
     ExecutorKey,
     ExecutorsListener,
     ProgressListener,
+    latest_start,
     not_connected,
 )
 from app.errors import UpstreamTimeout
@@ -196,7 +197,8 @@ class CommandRouter:
 
         `metadata` is that of its envelope. An executor that disconnects before it has received the command is
         replaced by another one. Raise CommandNotSent where there is none, ExecutorDisconnected where the
-        executor disconnects later, and UpstreamTimeout at `deadline` (`loop.time()`). The outcome is counted.
+        executor disconnects later, and at `deadline` (`loop.time()`) UpstreamTimeout, or ExecutorBusy where
+        it has not received the command. The outcome is counted.
         """
         outcome: CommandOutcome = "error"
         try:
@@ -258,12 +260,15 @@ class CommandRouter:
         command: Command,
         on_progress: ProgressListener,
         metadata: Mapping[str, str] = NO_METADATA,
+        *,
+        deadline: float,
     ) -> CommandResult:
         """Execute a command by a connection of this worker; raise CommandNotSent where it has ended."""
         connection = self._connections.get(connection_id)
         if connection is None:
             raise CommandNotSent("The executor has disconnected.")
-        return await connection.execute(command, on_progress, metadata)
+        wait_until = latest_start(deadline, asyncio.get_running_loop().time())
+        return await connection.execute(command, on_progress, metadata, wait_until=wait_until)
 
     async def _execute_by(
         self,
@@ -273,12 +278,14 @@ class CommandRouter:
         on_progress: ProgressListener | None,
         metadata: Mapping[str, str],
     ) -> CommandResult:
+        now = asyncio.get_running_loop().time()
         if isinstance(found, ExecutorConnection):
-            return await found.execute(command, on_progress, metadata)
+            wait_until = latest_start(deadline, now)
+            return await found.execute(command, on_progress, metadata, wait_until=wait_until)
         if self._relay is None:
             raise CommandNotSent("The worker of the executor cannot be reached.")
         self.counts.relayed += 1
-        seconds = max(deadline - asyncio.get_running_loop().time(), 0.0)
+        seconds = max(deadline - now, 0.0)
         return await self._relay.execute(
             found, command, seconds=seconds, on_progress=on_progress, metadata=metadata
         )

@@ -69,6 +69,33 @@ async def test_calls_while_an_executor_is_away_do_not_open_its_breaker(gateway):
         assert (response.status_code, response.json()) == (200, "Shipped")
 
 
+async def test_calls_that_wait_for_a_busy_executor_do_not_open_its_breaker(gateway):
+    begun, free = asyncio.Event(), asyncio.Event()
+
+    async def once_free(request):
+        begun.set()
+        await free.wait()
+        return "Shipped"
+
+    async with connected(gateway, handler=once_free) as executor:
+        await executor.register("busy", defined("busy_status"), max_commands="1")
+        running = asyncio.create_task(call(gateway, "busy.busy_status"))
+        await begun.wait()
+        limits = {"limits": {"total": 0.5}}
+        assert (await request(gateway, "PATCH", "/providers/busy", json=limits)).status_code == 200
+        waiting = await asyncio.gather(*(call(gateway, "busy.busy_status") for _ in range(4)))
+        for response in waiting:
+            problem = response.json()
+            assert problem["type"] == "urn:utcp-gateway:problem:upstream-timeout", problem
+            assert problem["detail"] == "The executor was busy until the deadline."
+            assert problem["retryable"]
+        free.set()
+        assert (await running).json() == "Shipped"
+        response = await call(gateway, "busy.busy_status")
+        assert (response.status_code, response.json()) == (200, "Shipped")
+    assert sum(executor.executed.values()) == 2
+
+
 async def test_an_executor_that_connects_again_closes_the_breaker(gateway):
     forever = asyncio.Event()
 

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from app.command_routing import Capability, CommandNotSent, CommandRouter, ExecutorConnection
-from app.command_routing.model import CANCEL_COMMAND, ExecutorDisconnected
+from app.command_routing.model import CANCEL_COMMAND, ExecutorBusy, ExecutorDisconnected
 from app.command_routing.relay import Renewal, WorkerRelay
 from app.errors import UpstreamTimeout, UpstreamUnreachable
 from app.redis_client import connect
@@ -196,6 +196,27 @@ async def test_a_worker_that_has_gone_fails_what_it_was_given(valkey, vault):
         assert not near.is_connected(ORDERS)
         with pytest.raises(CommandNotSent):
             await near.execute(ORDERS, command(), deadline=soon())
+
+
+@pytest.mark.parametrize("asking", [0, 1], ids=["same worker", "another worker"])
+async def test_a_command_that_waits_for_a_busy_executor_is_known_not_to_be_sent(pair, asking):
+    executor = Executor()
+    executor.connection.register(["get_order_status"], max_commands=1)
+    pair[0].add(executor.connection)
+    await pair[0].announce()
+    first = asyncio.create_task(pair[asking].execute(ORDERS, command(command_id="c-1"), deadline=soon()))
+    message = await executor.received()
+    with pytest.raises(ExecutorBusy) as busy:
+        await pair[asking].execute(ORDERS, command(command_id="c-2"), deadline=soon(1))
+    assert (busy.value.request_sent, busy.value.counts_for_breaker) == (False, False)
+    executor.respond(message, "Shipped")
+    assert value_of((await first).result) == "Shipped"
+    assert executor.messages.empty()
+    silent = asyncio.create_task(pair[asking].execute(ORDERS, command(command_id="c-3"), deadline=soon(0.5)))
+    await executor.received()
+    with pytest.raises(UpstreamTimeout) as late:
+        await silent
+    assert (late.value.request_sent, late.value.counts_for_breaker) == (True, True)
 
 
 async def test_without_redis_executors_of_this_worker_are_used(vault, tmp_path):
