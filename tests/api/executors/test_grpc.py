@@ -1,6 +1,8 @@
 """gRPC: the six steps of UBP's chapter on tool calling, and how streams are admitted and ended."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from contextlib import asynccontextmanager
 
@@ -305,3 +307,27 @@ async def test_a_port_in_use_is_an_error_of_the_start(gateway):
     done = await asyncio.to_thread(run_command, "serve", "--port", "0", environment=environment)
     assert done.returncode != 0
     assert f"cannot listen on 127.0.0.1:{port}" in done.stdout + done.stderr
+
+
+WITHOUT_GRPC = """
+import sys
+sys.modules["grpc"] = None  # As if it were not installed.
+from app.cli.root import app
+app()
+"""
+
+
+def test_a_port_without_grpcio_is_an_error_of_the_start(gateway, tmp_path):
+    running, _ = gateway
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_GRPC, "serve", "--port", "0"],
+        env=dict(running.environment) | {"UBP_GRPC_PORT": str(free_port())},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "UBP_GRPC_PORT needs grpcio: install utcp-gateway[grpc]." in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
