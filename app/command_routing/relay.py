@@ -155,6 +155,10 @@ class WorkerRelay:
         self._number = 0
         self._has_inbox = False
         self._unreadable_workers: set[bytes] = set()
+        self._refreshing = asyncio.Lock()
+        self._requested = 0
+        self._refreshed = 0
+        """The refreshes that were requested, and how many of them a refresh that has ended covers."""
         self._last_entry = "0-0"
         self._starting: asyncio.Lock = asyncio.Lock()
 
@@ -210,13 +214,24 @@ class WorkerRelay:
                 yield one if own <= one.open_commands else replace(one, open_commands=own)
 
     async def refresh(self) -> None:
-        """Describe the executors of this worker to others, and read what they describe."""
-        try:
-            await self._renew()
-        except REDIS_ERRORS:
-            self._is_available = False
-        else:
-            self._is_available = True
+        """Describe the executors of this worker to others, and read what they describe.
+
+        One refresh runs at a time, so that an older description never replaces a newer one; those that are
+        requested while one runs share the next one.
+        """
+        self._requested += 1
+        number = self._requested
+        async with self._refreshing:
+            if self._refreshed >= number:
+                return
+            covered = self._requested
+            try:
+                await self._renew()
+            except REDIS_ERRORS:
+                self._is_available = False
+            else:
+                self._is_available = True
+            self._refreshed = covered
 
     async def execute(
         self,

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -21,7 +22,12 @@ from app.errors import FieldError, InvalidInput, NotFound
 from app.executors.audit import ConnectionAudit
 from app.executors.commands import CommandCaller, require_scope
 from app.executors.results import success
-from app.registration.executor_tools import register_executor_tools
+from app.registration.executor_tools import (
+    OtherCommands,
+    register_executor_tools,
+    remove_executor_tools,
+    require_executor_name,
+)
 from app.resource_names import PROVIDER_NAME
 from app.security.principal import Principal
 from app.services import Services
@@ -157,10 +163,11 @@ class ReservedCommands:
         require_scope(principal, CONNECT)
         name = self._executor_name(command, principal)
         at_once = _whole_number(command.metadata, MAX_AT_ONCE, MAX_COMMANDS)
-        result = await register_executor_tools(self._services.registration, name, tools, principal=principal)
+        await require_executor_name(self._services.registration, name, principal=principal)
         executor = self.executor
+        is_new = executor is None or executor.is_closed
         if executor is None or executor.is_closed:
-            executor = self.executor = ExecutorConnection(
+            executor = ExecutorConnection(
                 self._sender,
                 tenant_id=principal.tenant_id,
                 executor=name,
@@ -170,12 +177,29 @@ class ReservedCommands:
             # A peer that waits for the response to its registration has to be sent nothing else before it.
             executor.hold()
             self._services.commands.add(executor)
-            self._audit.connected(executor)
+        before = executor.commands
         executor.register(
             (tool.name for tool in tools),
             max_commands=at_once,
             names_envelopes=command.metadata.get(NAMES_ENVELOPES) == "true",
         )
+        try:
+            result = await register_executor_tools(
+                self._services.registration,
+                name,
+                tools,
+                principal=principal,
+                others=self._others(executor),
+            )
+        except BaseException:
+            if is_new:
+                self._services.commands.remove(executor)
+            else:
+                executor.register(before)
+            raise
+        self.executor = executor
+        if is_new:
+            self._audit.connected(executor)
         if result is not None:
             counts = {change: len(keys) for change, keys in result.diff.keys().items()}
             self._audit.registered(executor, counts, key_id=principal.key_id)
@@ -203,7 +227,11 @@ class ReservedCommands:
         return name
 
     async def _deregister(self, command: Command, principal: Principal) -> CommandResult:
-        """Take away commands of this connection, all where none is named; their tools stay, and are away."""
+        """Take away commands of this connection, all where none is named.
+
+        Tools that are named, and that no other connection has registered, are removed. Where none is named,
+        they stay, and are away: that is how an executor stops.
+        """
         executor = self.executor
         if executor is None:
             raise NotFound("This connection is no executor.")
@@ -212,12 +240,31 @@ class ReservedCommands:
         if names is not None and not (isinstance(names, list) and all(isinstance(one, str) for one in names)):
             problem = FieldError("/arguments/names", "Give a list of names.")
             raise InvalidInput("The arguments are not valid.", errors=[problem])
+        if names:
+            require_scope(principal, CONNECT)
         before = executor.commands
         executor.register(before.difference(names or before))
         if self._audit is not None and before != executor.commands:
             self._audit.deregistered(executor, before - executor.commands, key_id=principal.key_id)
+        removed = None
+        if names:
+            removed = await remove_executor_tools(
+                self._services.registration,
+                executor.name,
+                before - executor.commands,
+                principal=principal,
+                others=self._others(executor),
+            )
         await self._services.commands.announce()
-        return success(command, {"commands": sorted(executor.commands)})
+        value = {
+            "commands": sorted(executor.commands),
+            "removed": [] if removed is None else removed.diff.removed,
+        }
+        return success(command, value)
+
+    def _others(self, executor: ExecutorConnection) -> OtherCommands:
+        """Return what reads the commands of the executor's other connections, at all workers."""
+        return partial(self._services.commands.commands_of_others, *executor.key, connection_id=executor.id)
 
     async def _list(self, command: Command, principal: Principal) -> CommandResult:
         """Return definitions of tools: those that `q` finds, or the first by name."""

@@ -6,11 +6,13 @@ one transaction, so that nothing is ever half there.
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -79,6 +81,18 @@ from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
 from app.uuid7 import uuid7
+
+
+class SourceReplaced(Conflict):
+    """Somebody else has replaced the source of a provider since it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredManual:
+    """The manual that a provider was made of, and the digest that tells it from others."""
+
+    value: Any = field(repr=False)
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +210,13 @@ class RegistrationService:
             return replace(result, report=result.report.with_warnings(*await warnings))
 
     async def replace_source(
-        self, name: str, source: RegistrationSource, *, principal: Principal
+        self, name: str, source: RegistrationSource, *, principal: Principal, replaces: str | None
     ) -> RegistrationResult:
         """Make the tools of a provider those of another source, as a refresh does with what it has read.
 
-        Raise NotFound where there is no such provider, and what reading raises.
+        `replaces` is the digest of the source that it replaces (`StoredManual.sha256`), None for none. Raise
+        SourceReplaced where the provider has another source by now, NotFound where there is no such provider,
+        and what reading raises.
         """
         async with self.database.read_session() as session:
             provider = await self.visible_provider(session, name, principal=principal)
@@ -209,17 +225,33 @@ class RegistrationService:
         context = self._stored_context(provider, rows, variables, permissions=permissions_of(principal))
         parsed = await self.reader.read(source, context)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
-        return await self._stored_refresh(name, provider.id, plan, principal=principal)
+
+        async def check_source(session: AsyncSession) -> None:
+            current = await source_of(session, provider.id)
+            if replaces != (None if current is None else current.sha256):
+                raise SourceReplaced(f"The source of the provider {name} was replaced meanwhile.")
+
+        return await self._stored_refresh(name, provider.id, plan, principal=principal, check=check_source)
 
     async def _stored_refresh(
-        self, name: str, provider_id: UUID, plan: RegistrationPlan, *, principal: Principal
+        self,
+        name: str,
+        provider_id: UUID,
+        plan: RegistrationPlan,
+        *,
+        principal: Principal,
+        check: Callable[[AsyncSession], Awaitable[None]] | None = None,
     ) -> RegistrationResult:
-        """Store the plan of a refresh in one transaction; raise NotFound where the provider is gone."""
+        """Store the plan of a refresh in one transaction; raise NotFound where the provider is gone, and what
+        `check` raises once the provider is locked.
+        """
         async with self.database.transaction() as session:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
             if current is None or current.id != provider_id:
                 raise not_found(_no_provider(name))
+            if check is not None:
+                await check(session)
             await write_credentials(session, current, plan, vault=self.vault)
             result = await write_tools(
                 session, current, plan, vault=self.vault, history=self.history_of(principal)
@@ -361,11 +393,15 @@ class RegistrationService:
         same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
-    async def has_stored_source(self, provider: Provider, manual: bytes) -> bool:
-        """Return whether the newest source of a provider is this very manual."""
+    async def stored_manual(self, provider: Provider) -> StoredManual | None:
+        """Return the manual that is the newest source of a provider; None where it has no source."""
         async with self.database.read_session() as session:
             source = await source_of(session, provider.id)
-        return source is not None and source.sha256 == self.vault.digest("source", manual).hex()
+        if source is None:
+            return None
+        return await asyncio.to_thread(
+            lambda: StoredManual(orjson.loads(open_source_body(source, vault=self.vault)), source.sha256)
+        )
 
     async def _read_stored_source(
         self, provider: Provider, source: SourceRow, context: ImportContext

@@ -129,6 +129,10 @@ class SourceReader:
             stored = replace(source, body=body, media_type="application/json")
             read = await self._manual(source.value, stored, _UPLOADED, context)
             read = replace(read, protocol=source.protocol)
+            if source.protocol in PROTOCOLS.connected:
+                # Also where the provider has no tools left: its executor is the only origin that it can have.
+                origin = PROTOCOLS[source.protocol].origin({"executor": context.name})
+                return replace(read, named_origins=(origin,))
         else:
             read = await self._document(source, _UPLOADED, context)
         return replace(read, named_origins=_base_origin(context))

@@ -111,7 +111,6 @@ async def test_providers_whose_executor_is_away_are_found_by_their_state(pair, a
         assert "here" not in names
 
 
-@pytest.mark.skip
 async def test_a_command_that_is_taken_away_is_away_and_the_others_stay(pair, admin):
     async with executor_of(pair[0]) as first, executor_of(pair[1]) as second:
         await first.register("depot", defined("open"), defined("close"))
