@@ -241,13 +241,23 @@ def principal_filter(principal: Viewer) -> ColumnElement[bool]:
 
 
 async def visible_providers(
-    session: AsyncSession, principal: Viewer, *, names: Collection[str] | None = None
+    session: AsyncSession,
+    principal: Viewer,
+    *,
+    names: Collection[str] | None = None,
+    tenant_id: UUID = TENANT,
 ) -> frozenset[str]:
-    """Return the names of the providers that a principal may see, through their own tags or those of a
-    tool; with `names`, only those of these names.
+    """Return the names of the providers of a tenant that a principal may see, through their own tags or those
+    of a tool; with `names`, only those of these names.
     """
-    own = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
-    by_tool = tool_select().with_only_columns(col(Provider.name)).where(principal_filter(principal))
+    own = select(col(Provider.name)).where(col(Provider.tenant_id) == tenant_id, provider_filter(principal))
+    by_tool = (
+        select(col(Provider.name))
+        .select_from(Tool)
+        .join(Provider, col(Provider.id) == col(Tool.provider_id))
+        .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
+        .where(col(Tool.tenant_id) == tenant_id, principal_filter(principal))
+    )
     if names is not None:
         is_named = col(Provider.name) == any_(cast(sorted(names), ARRAY(Text)))
         own, by_tool = own.where(is_named), by_tool.where(is_named)

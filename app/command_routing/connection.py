@@ -130,6 +130,16 @@ class ExecutorConnection:
         return len(self._waiting)
 
     @property
+    def registering(self) -> frozenset[str]:
+        """The names of the commands whose registration has begun and not ended."""
+        return self._described.registering
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it has registered; False while its first registration is being stored."""
+        return self._described.is_registered
+
+    @property
     def is_closed(self) -> bool:
         """Whether it has ended."""
         return self._closed
@@ -143,6 +153,16 @@ class ExecutorConnection:
         """Return whether it has registered the capability."""
         return not self._closed and self._described.has(capability)
 
+    def begin_registration(self, commands: Iterable[str]) -> None:
+        """Note that the tools of these commands are being stored, until `register` or
+        `abandon_registration`.
+        """
+        self._described = replace(self._described, registering=frozenset(commands))
+
+    def abandon_registration(self) -> None:
+        """Note that nothing was stored: the commands stay as they are."""
+        self._described = replace(self._described, registering=frozenset())
+
     def register(
         self, commands: Iterable[str], *, max_commands: int | None = None, names_envelopes: bool = False
     ) -> None:
@@ -154,7 +174,9 @@ class ExecutorConnection:
         most = self._described.max_commands
         if max_commands is not None:
             most = max(1, min(max_commands, MAX_COMMANDS))
-        self._described = replace(self._described, commands=frozenset(commands), max_commands=most)
+        self._described = replace(
+            self._described, commands=frozenset(commands), registering=frozenset(), max_commands=most
+        )
         self._names_envelopes = self._names_envelopes or names_envelopes
         self._admit()
 

@@ -134,6 +134,8 @@ class ConnectedExecutor:
     connected_at: float
     transport: str = field(default="")
     """grpc or websocket."""
+    registering: frozenset[str] = frozenset()
+    """Commands whose tools are being stored: it is not sent them yet, but nobody may remove their tools."""
 
     @property
     def id(self) -> str:
@@ -144,6 +146,11 @@ class ConnectedExecutor:
     def key(self) -> ExecutorKey:
         """The tenant, and the name of the executor."""
         return self.tenant_id, self.executor
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it has registered; False while its first registration is being stored."""
+        return bool(self.commands) or not self.registering
 
     def has(self, capability: Capability) -> bool:
         """Return whether it has registered the capability."""

@@ -573,6 +573,7 @@ def _described(executor: ConnectedExecutor) -> dict[str, Any]:
         "open": executor.open_commands,
         "at": executor.connected_at,
         "transport": executor.transport,
+        "registering": sorted(executor.registering),
     }
 
 
@@ -588,4 +589,6 @@ def _executor(value: dict[str, Any], worker_id: str) -> ConnectedExecutor:
         open_commands=value["open"],
         connected_at=value["at"],
         transport=value["transport"],
+        # Workers of earlier versions do not say.
+        registering=frozenset(value.get("registering", ())),
     )

@@ -139,7 +139,7 @@ class CommandRouter:
         """Return the connected executors of a tenant at all workers, by name and time of connection."""
         if self._relay is not None and await self._relay.ensure_started():
             await self._relay.refresh()
-        found = [one for one in self._all() if one.tenant_id == tenant_id]
+        found = [one for one in self._all() if one.tenant_id == tenant_id and one.is_registered]
         return sorted(found, key=lambda one: (one.executor, one.connected_at, one.connection_id))
 
     def is_connected(self, capability: Capability) -> bool:
@@ -153,20 +153,20 @@ class CommandRouter:
         """Return what the connections of an executor have registered, as far as this worker knows; None where
         there is no connection.
         """
-        found = [one.commands for one in self._of((tenant_id, executor))]
+        found = [one.commands for one in self._of((tenant_id, executor)) if one.is_registered]
         return frozenset().union(*found) if found else None
 
     async def commands_of_others(
         self, tenant_id: UUID, executor: str, *, connection_id: str
     ) -> frozenset[str] | None:
-        """Return what all connections of an executor but one have registered, at all workers; None where that
-        is not known, because Redis is unavailable.
+        """Return what all connections of an executor but one have registered, or are registering, at all
+        workers; None where that is not known, because Redis is unavailable.
         """
         await self.announce()
         if self._relay is not None and not self._relay.is_available:
             return None
         others = (one for one in self._of((tenant_id, executor)) if one.id != connection_id)
-        return frozenset().union(*(one.commands for one in others))
+        return frozenset().union(*(one.commands | one.registering for one in others))
 
     def connected_executors(self, tenant_id: UUID) -> frozenset[str]:
         """Return the names of a tenant's executors of which a connection executes commands, as far as this
@@ -308,6 +308,8 @@ class CommandRouter:
         known, current = ({one.connection_id: one for one in group} for group in (before, after))
         for connection_id in known.keys() - current.keys():
             one = known[connection_id]
+            if not one.is_registered:
+                continue
             self._away_since[one.tenant_id, one.executor] = time.time()
             self._away_since.move_to_end((one.tenant_id, one.executor))
         while len(self._away_since) > _MAX_AWAY:

@@ -177,12 +177,8 @@ class ReservedCommands:
             # A peer that waits for the response to its registration has to be sent nothing else before it.
             executor.hold()
             self._services.commands.add(executor)
-        before = executor.commands
-        executor.register(
-            (tool.name for tool in tools),
-            max_commands=at_once,
-            names_envelopes=command.metadata.get(NAMES_ENVELOPES) == "true",
-        )
+        # Described to other workers before anything is stored, so that none of them removes it.
+        executor.begin_registration(tool.name for tool in tools)
         try:
             result = await register_executor_tools(
                 self._services.registration,
@@ -194,9 +190,13 @@ class ReservedCommands:
         except BaseException:
             if is_new:
                 self._services.commands.remove(executor)
-            else:
-                executor.register(before)
+            executor.abandon_registration()
             raise
+        executor.register(
+            (tool.name for tool in tools),
+            max_commands=at_once,
+            names_envelopes=command.metadata.get(NAMES_ENVELOPES) == "true",
+        )
         self.executor = executor
         if is_new:
             self._audit.connected(executor)

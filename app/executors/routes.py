@@ -97,7 +97,7 @@ async def _visible(
         return connected
     names = {one.executor for one in connected}
     async with services_of(request).database.read_session() as session:
-        seen = await visible_providers(session, principal, names=names)
+        seen = await visible_providers(session, principal, names=names, tenant_id=principal.tenant_id)
     return [one for one in connected if one.executor in seen]
 
 

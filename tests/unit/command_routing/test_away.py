@@ -79,3 +79,28 @@ async def test_each_new_connection_is_told_to_the_listener():
     router.remove(first)
     router.add(connection())
     assert seen == [(TENANT, "orders")] * 2
+
+
+async def test_a_connection_whose_tools_are_being_stored_is_not_listed_and_its_commands_are_reserved():
+    router = CommandRouter()
+    new = ExecutorConnection(None, tenant_id=TENANT, executor="orders", key_id="k")
+    new.begin_registration(["get_order_status"])
+    router.add(new)
+    assert await router.executors(TENANT) == []
+    assert not router.is_connected(ORDERS)
+    assert router.commands_of(TENANT, "orders") is None
+    assert await router.commands_of_others(TENANT, "orders", connection_id="") == {"get_order_status"}
+    router.remove(new)
+    assert router.away_since(TENANT, "orders") is None
+    assert await router.commands_of_others(TENANT, "orders", connection_id="") == frozenset()
+
+
+async def test_a_registration_that_is_abandoned_leaves_the_commands_as_they_were():
+    router = CommandRouter()
+    known = connection()
+    router.add(known)
+    known.begin_registration(["cancel_order"])
+    assert router.is_connected(ORDERS)
+    known.abandon_registration()
+    assert router.commands_of(TENANT, "orders") == {"get_order_status"}
+    assert await router.commands_of_others(TENANT, "orders", connection_id="") == {"get_order_status"}
