@@ -23,7 +23,7 @@ PROTOCOL: Final = UBP.name
 """The protocol of such a provider, and of its tools."""
 OtherCommands: TypeAlias = Callable[[], Awaitable[frozenset[str] | None]]
 """Returns what the other connections of the executor have registered, at all workers; None where that is not
-known. Connections have to be described to other workers before they store what they register.
+known. Before that it describes the connections of this worker to others.
 """
 
 _Tools: TypeAlias = dict[str, dict[str, Any]]
@@ -74,6 +74,8 @@ async def register_executor_tools(
         provider = await require_executor_name(service, name, principal=principal)
         try:
             if provider is None:
+                # Describes this connection to other workers, which may store theirs right afterwards.
+                await others()
                 return await service.register(_request(name, declared), principal=principal)
             return await _replaced(service, provider, merged, principal=principal)
         except SourceReplaced:
