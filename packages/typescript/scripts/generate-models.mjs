@@ -4,8 +4,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import openapiTS, { astToString } from "openapi-typescript";
 
 const RETURNED = [
-  "ApprovalResult", "ApprovalView", "ContinuationPart", "MeView", "Problem", "Ready", "ToolCallsResponse",
-  "ToolDetails", "ToolExport", "ToolHit", "ToolPage", "ToolsetHit", "ToolsetPage", "WaitingForApproval",
+  "ApprovalPage", "ApprovalResult", "ApprovalView", "ContinuationPart", "MeView", "Problem", "Ready", "ToolCallsResponse",
+  "ToolDetails", "ToolExport", "ToolHit", "ToolPage", "ToolsetHit", "ToolsetPage", "ToolsetView",
+  "WaitingForApproval",
 ];
 const HEADER = "// Types of responses, generated from the contract; `make client-models` writes them anew.\n";
 // What a later gateway may extend, or what types do not have.

@@ -14,16 +14,22 @@ export interface WaitOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** The call was not made: somebody has to approve it first. */
+interface Decisions {
+  waitForApproval(id: string, options: WaitOptions): Promise<CallResult>;
+  approve(id: string, comment: string): Promise<ApprovalView>;
+  reject(id: string, comment: string): Promise<ApprovalView>;
+}
+
+/** The call was not made: somebody has to approve it first, with another key than that of the call. */
 export class ApprovalPending extends GatewayError {
-  readonly #wait: (options: WaitOptions) => Promise<CallResult>;
+  readonly #gateway: Decisions;
 
   constructor(
     readonly approval: ApprovalSummary,
-    wait: (options: WaitOptions) => Promise<CallResult>,
+    gateway: Decisions,
   ) {
     super(`The call waits for the approval ${approval.id}.`);
-    this.#wait = wait;
+    this.#gateway = gateway;
   }
 
   /** Id of the approval. */
@@ -33,7 +39,17 @@ export class ApprovalPending extends GatewayError {
 
   /** Wait for the decision and return the value of the call; throw as `waitForApproval` does. */
   async wait(options: WaitOptions = {}): Promise<unknown> {
-    return (await this.#wait(options)).value;
+    return (await this.#gateway.waitForApproval(this.id, options)).value;
+  }
+
+  /** Approve the call, which makes it; throw PermissionDenied for the key that requested it. */
+  approve(comment: string = ""): Promise<ApprovalView> {
+    return this.#gateway.approve(this.id, comment);
+  }
+
+  /** Reject the call. */
+  reject(comment: string = ""): Promise<ApprovalView> {
+    return this.#gateway.reject(this.id, comment);
   }
 }
 
@@ -51,7 +67,7 @@ export async function waitForApproval(approvals: Approvals, id: string, options:
     if (state === "rejected" || state === "expired") throw new ApprovalDenied(state, comment);
     if (state === "executed" || state === "failed") break;
     if (waited >= timeout) {
-      throw new GatewayTimeout(`The approval ${id} was not decided within ${timeout / 1000} seconds.`);
+      throw new GatewayTimeout(`The approval ${id} was not decided within ${timeout / 1000} seconds.`, true);
     }
     delay = Math.min(delay, Math.max(timeout - waited, 10));
     await sleep(delay, signal);

@@ -3,7 +3,7 @@
  *
  *     GatewayError
  *     ├── GatewayUnreachable        no response: `sent` says whether the gateway may have received the request
- *     ├── GatewayTimeout            the timeout of the request passed
+ *     ├── GatewayTimeout            the timeout of the request passed: `sent` as above
  *     ├── UnexpectedResponse        a response that is not one of the gateway's contract
  *     ├── StreamBroken              a stream ended before its last event
  *     ├── UnknownTools              tools that were asked for by name, and that this key may not call
@@ -54,8 +54,18 @@ export class GatewayUnreachable extends GatewayError {
   }
 }
 
-/** The timeout of the request passed. The gateway may have made the call. */
-export class GatewayTimeout extends GatewayError {}
+/** The timeout of the request passed. `sent` is false where the gateway cannot have received it; otherwise it may have made the call. */
+export class GatewayTimeout extends GatewayError {
+  override readonly retryable: boolean;
+
+  constructor(
+    message: string,
+    readonly sent: boolean,
+  ) {
+    super(message);
+    this.retryable = !sent;
+  }
+}
 
 /** A response that is not one of the contract, as from a proxy. `status` is its HTTP status. */
 export class UnexpectedResponse extends GatewayError {

@@ -92,7 +92,7 @@ export class Timer {
   /** Return the error of a request or stream that this timer or a connection ended; throw the reason of the caller's signal. */
   judge(error: unknown): GatewayError {
     this.caller?.throwIfAborted();
-    if (this.passed) return new GatewayTimeout("There was no response within the timeout.");
+    if (this.passed) return new GatewayTimeout("There was no response within the timeout.", true);
     const code = codeOf(error);
     const sent = !NOT_SENT.test(code);
     const what = sent ? "The connection to the gateway failed" : "The gateway cannot be reached";
@@ -117,15 +117,15 @@ export async function exchange(settings: Settings, key: string | undefined, requ
   const timeout = request.timeout ?? settings.timeout;
   const retries = request.retries ?? settings.retries;
   const end = performance.now() + timeout;
-  const timedOut = (): GatewayTimeout => new GatewayTimeout(`There was no response within ${timeout / 1000} seconds.`);
+  const timedOut = (sent: boolean): GatewayTimeout => new GatewayTimeout(`There was no response within ${timeout / 1000} seconds.`, sent);
   for (let repeated = 0; ; ) {
     request.signal?.throwIfAborted();
     const remaining = end - performance.now();
-    if (remaining <= 0) throw timedOut();
+    if (remaining <= 0) throw timedOut(repeated > 0);
     const found = await send(settings, key, request, remaining);
     if (!("error" in found)) return found;
     const { error, retryAfter, mayRepeat } = found;
-    if (error instanceof GatewayTimeout) throw timedOut();
+    if (error instanceof GatewayTimeout) throw timedOut(true);
     const running = error instanceof ProblemError && error.slug === "idempotency-running";
     const delay = retryAfter === undefined ? backoff(repeated) : retryAfter * 1000;
     if (!mayRepeat || (repeated >= retries && !running) || performance.now() + delay >= end) throw error;

@@ -5,7 +5,9 @@ import { ApprovalPending, waitForApproval, type WaitOptions } from "./approvals.
 import { UnknownTools } from "./errors.js";
 import { exchange, jsonOf, type Reply, type Request } from "./exchange.js";
 import type {
+  ApprovalPage,
   ApprovalResult,
+  ApprovalSummary,
   ApprovalView,
   ContinuationPart,
   MeView,
@@ -19,6 +21,8 @@ import type {
   ToolsetHit,
   ToolsetPage,
   ToolsetSummary,
+  ToolsetTool,
+  ToolsetView,
   ToolSummary,
   WaitingForApproval,
 } from "./models.js";
@@ -58,6 +62,13 @@ export interface RunOptions extends Omit<CallOptions, "fields"> {
 export interface FilterOptions {
   provider?: string | undefined;
   tag?: string | undefined;
+}
+
+/** Which approvals a list has. */
+export interface ApprovalsOptions {
+  state?: string | undefined;
+  kind?: string | undefined;
+  provider?: string | undefined;
 }
 
 export interface SearchOptions extends FilterOptions {
@@ -153,7 +164,7 @@ export class Gateway {
   /** Call a tool and return its value with what is known about it; throw as `call` does. */
   async callResult(name: string, args: object = {}, options: CallOptions = {}): Promise<CallResult> {
     const reply = await this.#exchange(this.#callRequest(name, args, options, "*/*"));
-    if (reply.status === 202) throw this.#pending(reply);
+    if (reply.status === 202 && !reply.headers.has("x-upstream-status")) throw this.#pending(reply);
     return callResult(reply);
   }
 
@@ -194,13 +205,25 @@ export class Gateway {
     return new Stream(() => this.#exchange(request), decodeToolCalls);
   }
 
-  /** Return a tool. */
+  /** Return a tool of the gateway, also with a toolset; keys limited to toolsets do not see it. */
   tool(name: string): Promise<ToolDetails> {
     return this.#read(`/tools/${encodeURIComponent(name)}`, {}, undefined, "name");
   }
 
-  /** Return all tools, page by page. */
-  async *listTools(options: FilterOptions = {}): AsyncGenerator<ToolSummary, void, undefined> {
+  /**
+   * Return all tools that the key may see, page by page; with a toolset, the tools of that.
+   *
+   * The list of a toolset has neither `provider` nor `tag`: TypeError.
+   */
+  async *listTools(options: FilterOptions = {}): AsyncGenerator<ToolSummary | ToolsetTool, void, undefined> {
+    const { toolset } = this.#settings;
+    if (toolset !== undefined) {
+      if (options.provider !== undefined || options.tag !== undefined) {
+        throw new TypeError("The list of a toolset's tools has no filters for provider and tag.");
+      }
+      yield* (await this.#read<ToolsetView>(`/toolsets/${toolset}`, {}, undefined, "members")).members;
+      return;
+    }
     yield* this.#pages<ToolPage, ToolSummary>("/tools", { ...options });
   }
 
@@ -226,6 +249,44 @@ export class Gateway {
     return this.#read(`/continuations/${encodeURIComponent(handle)}`, query, signal, "continuation");
   }
 
+  /**
+   * Return the rest of a result that was cut, part by part; nothing where it was not cut.
+   *
+   * `result` is a CallResult, an entry of `results` of tool calls, a part, or its handle. Throws NotFound ten minutes after the
+   * call.
+   */
+  async *readMore(
+    result: { continuation?: string | null | undefined } | string | null | undefined,
+    options: ContinuationOptions = {},
+  ): AsyncGenerator<ContinuationPart, void, undefined> {
+    let handle = typeof result === "string" ? result : result?.continuation;
+    while (handle != null) {
+      const part = await this.continuation(handle, options);
+      yield part;
+      handle = part.continuation;
+    }
+  }
+
+  /** Return the approvals that the key has requested or may decide, newest first, page by page. */
+  async *approvals(options: ApprovalsOptions = {}): AsyncGenerator<ApprovalSummary, void, undefined> {
+    yield* this.#pages<ApprovalPage, ApprovalSummary>("/approvals", { ...options });
+  }
+
+  /**
+   * Approve a call, which makes it, or other changes; return the state afterwards.
+   *
+   * Throws PermissionDenied for keys without the scope and for the key that requested it, and Conflict where it does not wait
+   * any more.
+   */
+  approve(id: string, comment: string = ""): Promise<ApprovalView> {
+    return this.#decide(id, "approve", comment);
+  }
+
+  /** Reject a call or other changes; return and throw as `approve` does. */
+  reject(id: string, comment: string = ""): Promise<ApprovalView> {
+    return this.#decide(id, "reject", comment);
+  }
+
   /** Return an approval. */
   approval(id: string, signal?: AbortSignal): Promise<ApprovalView> {
     return this.#read(`/approvals/${encodeURIComponent(id)}`, {}, signal, "state");
@@ -243,6 +304,12 @@ export class Gateway {
    */
   waitForApproval(id: string, options: WaitOptions = {}): Promise<CallResult> {
     return waitForApproval(this, id, options);
+  }
+
+  /** Decide once: a request that ended without a response may have had its effect. */
+  async #decide(id: string, decision: string, comment: string): Promise<ApprovalView> {
+    const path = `/approvals/${encodeURIComponent(id)}/${decision}`;
+    return jsonOf<ApprovalView>(await this.#exchange({ method: "POST", path, body: toJson({ comment }) }), "state");
   }
 
   /** Return the path of the toolset if there is one. */
@@ -302,7 +369,7 @@ export class Gateway {
 
   #pending(reply: Reply): ApprovalPending {
     const { approval } = jsonOf<WaitingForApproval>(reply, "approval");
-    return new ApprovalPending(approval, (options) => this.waitForApproval(approval.id, options));
+    return new ApprovalPending(approval, this);
   }
 
   async *#pages<P extends { items: T[]; next_cursor: string | null }, T>(path: string, query: Query): AsyncGenerator<T, void, undefined> {

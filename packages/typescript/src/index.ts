@@ -4,6 +4,7 @@ export { type AiSdkSchema, type AiSdkTool, type ContentPart, ToolContent } from 
 export { ApprovalPending, type WaitOptions } from "./approvals.js";
 export * from "./errors.js";
 export {
+  type ApprovalsOptions,
   type CallOptions,
   type ContinuationOptions,
   type FilterOptions,

@@ -23,6 +23,16 @@ export interface components {
             title: string;
             type: string;
         };
+        /** @description A page of approvals. */
+        ApprovalPage: {
+            items: components["schemas"]["ApprovalSummary"][];
+            /** @description The `cursor` of the next page; null on the last page. */
+            next_cursor: string | null;
+            /** @description The number of items on all pages together; null where there are more than 10,000, or where they were not counted. */
+            total: number | null;
+            /** @description 10,000 where there are more items than that, else null. */
+            total_at_least: number | null;
+        };
         /** @description The result of an approved call. Exactly one of `json`, `text`, `base64` and `problem` is not null, unless the result is the JSON value null or empty. */
         ApprovalResult: {
             /** @description The upstream's response, where it is neither JSON nor text. */
@@ -498,12 +508,49 @@ export interface components {
             /** @description 10,000 where there are more items than that, else null. */
             total_at_least: number | null;
         };
+        /** @description A part of a definition that has no effect now. */
+        ToolsetProblem: {
+            detail: string;
+            kind: string;
+            /** @description What the definition names. */
+            name: string;
+        };
         /** @description A toolset as an item of a list. */
         ToolsetSummary: {
             addresses: components["schemas"]["ToolsetAddresses"];
             created_at: string;
             description: string;
             name: string;
+            title: string;
+            /** @description The number of its tools that this key may call. */
+            tools: number;
+            updated_at: string;
+            /** @description Its ETag is this number in quotes. */
+            version: number;
+        };
+        /** @description A tool of a toolset. */
+        ToolsetTool: {
+            /** @description The name that agents see. */
+            name: string;
+            read_only: boolean;
+            title: string;
+            /** @description Canonical name. */
+            tool: string;
+        };
+        /** @description A toolset with its tools. */
+        ToolsetView: {
+            addresses: components["schemas"]["ToolsetAddresses"];
+            created_at: string;
+            /** @description As in `PUT /toolsets/{name}`; null without `providers:read`, and for a key that is restricted: it has the preset values. */
+            definition: {
+                [key: string]: unknown;
+            } | null;
+            description: string;
+            /** @description The tools that this key may call, by name. */
+            members: components["schemas"]["ToolsetTool"][];
+            name: string;
+            /** @description Parts of the definition that have no effect now, e.g. tools that do not exist; empty where the definition is null. */
+            problems: components["schemas"]["ToolsetProblem"][];
             title: string;
             /** @description The number of its tools that this key may call. */
             tools: number;
@@ -562,6 +609,7 @@ export interface components {
 }
 export type AllPagesInput = components['schemas']['AllPagesInput'];
 export type ApprovalFailure = components['schemas']['ApprovalFailure'];
+export type ApprovalPage = components['schemas']['ApprovalPage'];
 export type ApprovalResult = components['schemas']['ApprovalResult'];
 export type ApprovalSubject = components['schemas']['ApprovalSubject'];
 export type ApprovalSummary = components['schemas']['ApprovalSummary'];
@@ -592,7 +640,10 @@ export type ToolPage = components['schemas']['ToolPage'];
 export type ToolsetAddresses = components['schemas']['ToolsetAddresses'];
 export type ToolsetHit = components['schemas']['ToolsetHit'];
 export type ToolsetPage = components['schemas']['ToolsetPage'];
+export type ToolsetProblem = components['schemas']['ToolsetProblem'];
 export type ToolsetSummary = components['schemas']['ToolsetSummary'];
+export type ToolsetTool = components['schemas']['ToolsetTool'];
+export type ToolsetView = components['schemas']['ToolsetView'];
 export type ToolSummary = components['schemas']['ToolSummary'];
 export type VisibleView = components['schemas']['VisibleView'];
 export type WaitingForApproval = components['schemas']['WaitingForApproval'];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { inspect } from "node:util";
-import { ApprovalPending, Gateway, InvalidArguments, NotFound, type ToolCallResult, UnknownTools } from "@utcp-gateway/client";
+import { ApprovalPending, Conflict, Gateway, InvalidArguments, NotFound, PermissionDenied, type ToolCallResult, UnknownTools } from "@utcp-gateway/client";
 import { asSchema as asSchema7, type ToolSet as ToolSet7 } from "ai";
 import { asSchema as asSchema6, type ToolSet as ToolSet6 } from "ai6";
 
@@ -59,8 +59,11 @@ test("a call with the same Idempotency-Key is made once", async () => {
 
 test("the rest of a result that was cut", async () => {
   const cut = await gateway.callResult(TOOL, { limit: 20 }, { maxBytes: 600 });
-  const rest = await gateway.continuation(cut.continuation ?? assert.fail());
-  assert.ok((rest.items ?? []).length > 0);
+  const rest: unknown[] = [];
+  for await (const part of gateway.readMore(cut, { maxBytes: 600 })) rest.push(...(part.items ?? []));
+  const whole = await gateway.callResult(TOOL, { limit: 20 });
+  assert.deepEqual([...(cut.value as typeof expected).items, ...rest], (whole.value as typeof expected).items);
+  for await (const part of gateway.readMore(whole)) assert.fail(JSON.stringify(part));
 });
 
 test("a streamed call", async () => {
@@ -76,9 +79,12 @@ test("a call that waits for approval returns its value once another key has appr
   const pending = await agent.call("library.getOpeningHours", { day: "monday" }).catch((error: unknown) => error);
   assert.ok(pending instanceof ApprovalPending, inspect(pending));
   assert.equal((await agent.approval(pending.id)).state, "pending");
-  const headers = { Authorization: `Bearer ${process.env["UTCP_GATEWAY_KEY"]}` };
-  const decided = await fetch(`${process.env["UTCP_GATEWAY_URL"]}/approvals/${pending.id}/approve`, { method: "POST", headers });
-  assert.equal(decided.status, 200);
+  await assert.rejects(pending.approve(), PermissionDenied);
+  const waiting: string[] = [];
+  for await (const each of gateway.approvals({ state: "pending", provider: "library" })) waiting.push(each.id);
+  assert.ok(waiting.includes(pending.id));
+  assert.equal((await gateway.approve(pending.id, "Ordered by phone.")).state, "executed");
+  await assert.rejects(gateway.reject(pending.id), Conflict);
   assert.equal((await pending.wait() as { day: string }).day, "monday");
 });
 
@@ -90,6 +96,10 @@ test("the tools of a toolset", async () => {
   const message = { role: "assistant", tool_calls: [{ ...CALL, function: { ...CALL.function, name: "find" } }] };
   assert.deepEqual(JSON.parse((await shelf.run(message))[0].content), expected);
   await assert.rejects(shelf.call(TOOL, QUERY), NotFound);
+  const names: string[] = [];
+  for await (const each of shelf.listTools()) names.push(each.name);
+  assert.deepEqual(names, ["find"]);
+  await assert.rejects(shelf.listTools({ tag: "books" }).next(), TypeError);
 });
 
 test("tool calls of a model", async () => {

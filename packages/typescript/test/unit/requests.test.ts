@@ -135,7 +135,8 @@ test("a redirect is not followed", async () => {
 test("a response that does not come is a timeout, and the request ends", async () => {
   server.answers.push({ silent: true });
   // Without a deadline at the gateway, so that the client waits no longer than it was told.
-  await caught(connect({ timeout: 50 }).me(), client.GatewayTimeout);
+  const error = await caught(connect({ timeout: 50 }).me(), client.GatewayTimeout);
+  assert.deepEqual([error.sent, error.retryable], [true, false]);
   await server.left;
   assert.equal(server.received.length, 1);
 });
