@@ -110,10 +110,10 @@ def test_key_of_a_toolset_uses_it_with_parts_and_approvals(gateway: RunningGatew
     assert blocking["rejected"] == ["rejected", "Not today."]
 
 
-@pytest.mark.usefixtures("library")
-def test_program_of_the_readme_runs(gateway: RunningGateway, repository_root: Path) -> None:
-    page = (repository_root / "packages" / "python" / "README.md").read_text()
-    found = re.search(r"^`books\.py`:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+def run_program_of_the_readme(name: str, gateway: RunningGateway, root: Path) -> str:
+    """Return what the program prints, in the environment that has the library."""
+    page = (root / "packages" / "python" / "README.md").read_text()
+    found = re.search(rf"^`{re.escape(name)}`.*?:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     environment = {**os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
     done = subprocess.run(
@@ -121,6 +121,24 @@ def test_program_of_the_readme_runs(gateway: RunningGateway, repository_root: Pa
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    name, total, messages, pointer = done.stdout.split()
+    return done.stdout
+
+
+@pytest.mark.usefixtures("library")
+def test_program_of_the_readme_with_frameworks_runs(gateway: RunningGateway, repository_root: Path) -> None:
+    printed = run_program_of_the_readme("frameworks.py", gateway, repository_root)
+    of_langchain, of_pydantic_ai = printed.splitlines()
+    name, _, found = of_langchain.partition(" ")
+    assert name == "library_searchBooks"
+    assert json.loads(found)["total"] == 1
+    # TestModel repeats what the tool has returned.
+    with gateway.client() as client:
+        everything = client.post("/tools/library.searchBooks/call", json={}).json()
+    assert json.loads(json.loads(of_pydantic_ai)[name]) == everything
+
+
+@pytest.mark.usefixtures("library")
+def test_program_of_the_readme_runs(gateway: RunningGateway, repository_root: Path) -> None:
+    name, total, messages, pointer = run_program_of_the_readme("books.py", gateway, repository_root).split()
     assert name.startswith("library_")
     assert (total, messages, pointer) == ("1", "1", "/limit")

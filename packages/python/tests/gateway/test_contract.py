@@ -41,6 +41,10 @@ CASES: dict[str, list[tuple[tuple, dict]]] = {
         name: [((MESSAGE,), {}), ((MESSAGE,), {"format": "openai-chat", "strict": True, "assistant": True, "options": ALL_OPTIONS})]
         for name in ("run", "run_response", "run_stream")
     },
+    **{
+        name: [((), {}), (("a book",), {"limit": 3, "provider": "library", "tag": "books"})]
+        for name in ("langchain_tools", "pydantic_ai_tools")
+    },
     "tool": [(("library.searchBooks",), {})],
     "list_tools": [((), {}), ((), {"provider": "library", "tag": "books"})],
     "toolsets": [((), {})],
@@ -89,6 +93,9 @@ def server(served: ContractServer) -> ContractServer:
     approval = example(served.contract.operation("GET", "/approvals/{id}"), "")
     executed = json.dumps(json.loads(approval[2]) | {"state": "executed"}).encode()
     served.responses["GET /approvals/{id}"] = (200, "application/json", executed)
+    # The example of a toolset's export is one of another dialect.
+    exported = example(served.contract.operation("GET", "/tools/export"), "")
+    served.responses["GET /toolsets/{name}/export"] = exported
     # The example of a part is followed by another one.
     part = json.loads(example(served.contract.operation("GET", "/continuations/{handle}"), "")[2])
     last = json.dumps(part | {"continuation": None}).encode()

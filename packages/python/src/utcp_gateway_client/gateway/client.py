@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import httpx2
 
@@ -33,6 +33,10 @@ from utcp_gateway_client.gateway.results import CallResult, Continued, continuat
 from utcp_gateway_client.gateway.settings import Strict, read_settings
 from utcp_gateway_client.gateway.streams import Decoder, StreamEvent, decode_call, decode_tool_calls
 from utcp_gateway_client.gateway.transport import SyncTransport, client_options, read_parts
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+    from pydantic_ai import Tool
 
 E = TypeVar("E")
 
@@ -223,6 +227,54 @@ class Gateway:
             message, format=format, strict=strict, assistant=assistant, options=options
         )
         return response.messages
+
+    def langchain_tools(
+        self,
+        wanted: str | Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+        provider: str | None = None,
+        tag: str | None = None,
+    ) -> list["StructuredTool"]:
+        """Return tools for LangChain, chosen as by `tools`, which the gateway calls as `run` does.
+
+        Errors of calls are results with `status="error"`.
+        Raises ModuleNotFoundError without the extra `langchain`.
+        """
+        from utcp_gateway_client.gateway import langchain_tools as made  # noqa: PLC0415 - an extra
+
+        definitions = self.tools(
+            wanted, format=made.DIALECT, strict=False, limit=limit, provider=provider, tag=tag
+        )
+
+        def call(message: dict[str, Any]) -> ToolCallsResponse:
+            return self.run_response(message, format=made.DIALECT, strict=False)
+
+        return made.langchain_tools(definitions, call_blocking=call)
+
+    def pydantic_ai_tools(
+        self,
+        wanted: str | Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+        provider: str | None = None,
+        tag: str | None = None,
+    ) -> list["Tool[Any]"]:
+        """Return tools for Pydantic AI, chosen as by `tools`, which the gateway calls as `run` does.
+
+        Arguments that are not valid are a ModelRetry, other errors ToolFailed.
+        Raises ModuleNotFoundError without the extra `pydantic-ai`.
+        """
+        from utcp_gateway_client.gateway import pydantic_ai_tools as made  # noqa: PLC0415 - an extra
+
+        definitions = self.tools(
+            wanted, format=made.DIALECT, strict=False, limit=limit, provider=provider, tag=tag
+        )
+
+        def call(message: dict[str, Any]) -> ToolCallsResponse:
+            return self.run_response(message, format=made.DIALECT, strict=False)
+
+        return made.pydantic_ai_tools(definitions, call_blocking=call)
 
     def run_response(
         self,
