@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import websockets
 from aiohttp import web
 from sqlalchemy import update
 from sqlmodel import col
@@ -472,6 +473,75 @@ async def _(one: Newcomer) -> httpx2.Response:
     return await one.client.put(
         "/providers/library/credentials/api_key", json={"kind": "api_key", "value": "secret"}
     )
+
+
+# --- UBP ---
+
+
+async def command(one: Newcomer, *scopes: str, **request: Any) -> httpx2.Response:
+    """Send a command on a connection; return the problem in its response as a response over HTTP has it."""
+    client = await one.gateway.client(*(scopes or ("admin",)))
+    url = one.gateway.url.replace("http", "ws", 1) + "/ubp"
+    headers = {"Authorization": client.headers["authorization"]}
+    async with websockets.connect(url, additional_headers=headers, proxy=None) as socket:
+        await socket.send(json.dumps({"messageId": "m1", "commandRequest": {"commandId": "c1", **request}}))
+        problem = json.loads(await socket.recv())["commandResponse"]["result"]["value"]
+    content = json.dumps(problem).encode()
+    return httpx2.Response(
+        problem["status"], content=content, headers={"Content-Type": "application/problem+json"}
+    )
+
+
+def registration(tool: str, **metadata: str) -> dict[str, Any]:
+    arguments = {"tools": [{"name": tool, "description": "A tool."}]}
+    return {"commandName": "agent.register_tools", "arguments": arguments, "metadata": metadata}
+
+
+@mistake("a request to /ubp that is no WebSocket")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await one.client.get("/ubp")
+
+
+@mistake("a command with a member of another protocol")
+async def _(one: Newcomer) -> httpx2.Response:
+    body = {"method": "library.searchBooks", "params": {"q": "sea"}}
+    return await one.client.post("/ubp/commands", json=body)
+
+
+@mistake("the arguments of a command as text")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, commandName="library.searchBooks", arguments='{"q": "sea"}')
+
+
+@mistake("a command that nobody executes")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, commandName="search_books", arguments={"q": "sea"})
+
+
+@mistake("a reserved command that does not exist")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, commandName="agent.register")
+
+
+@mistake("the time limit of a command with a unit")
+async def _(one: Newcomer) -> httpx2.Response:
+    request = {"commandName": "library.searchBooks", "arguments": {"q": "sea"}}
+    return await command(one, **request, metadata={"timeout_ms": "5s"})
+
+
+@mistake("an executor with the key of an agent")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, "tools:call", **registration("get_order_status", role="executor"))
+
+
+@mistake("an executor whose tool has a reserved name")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, **registration("agent.help", role="executor"))
+
+
+@mistake("an executor with a name of two words")
+async def _(one: Newcomer) -> httpx2.Response:
+    return await command(one, **registration("get_order_status", role="executor", executor="my orders"))
 
 
 @pytest.mark.parametrize("name", list(MISTAKES))
