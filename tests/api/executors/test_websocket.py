@@ -8,7 +8,7 @@ import pytest
 import websockets
 from google.protobuf import struct_pb2
 
-from app.executors.session import MAX_OPEN
+from app.executors.session import MAX_ANSWER_BYTES, MAX_OPEN
 from app.ubp.v1 import core_pb2
 from tests.harness import ubp_peers
 from tests.harness.gateway import serve
@@ -72,8 +72,13 @@ async def respond(executor, message, value):
     await executor.send({"commandResponse": response}, reply_to=message["messageId"])
 
 
-async def ask(agent, command_id, number=1):
-    request = {"commandId": command_id, "commandName": "get_order_status", "arguments": {"order_id": number}}
+async def ask(agent, command_id, number=1, **metadata):
+    request = {
+        "commandId": command_id,
+        "commandName": "get_order_status",
+        "arguments": {"order_id": number},
+        "metadata": metadata,
+    }
     return await agent.send({"commandRequest": request})
 
 
@@ -198,6 +203,67 @@ async def test_a_repeated_command_is_executed_once(gateway):
         assert other["status"] == "INVALID_ARGUMENT"
         # The executor was asked once.
         assert (await executor.request("agent.ping", {}))["commandResponse"]["status"] == "SUCCESS"
+
+
+async def test_a_repeated_command_whose_response_is_no_longer_stored_is_rejected(gateway):
+    text = "x" * 900_000
+    number = MAX_ANSWER_BYTES // len(text) + 2
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        for one in range(number):
+            await ask(agent, f"e-{one}")
+            await respond(executor, await executor.received("commandRequest"), text)
+            response = (await agent.received("commandResponse"))["commandResponse"]
+            assert response["status"] == "SUCCESS", response["error"]
+        await ask(agent, "e-0")
+        response = (await agent.received("commandResponse"))["commandResponse"]
+        assert (response["commandId"], response["status"]) == ("e-0", "ERROR")
+        assert response["error"] == "The command was executed before; its response is no longer stored."
+        await ask(agent, f"e-{number - 1}")
+        response = (await agent.received("commandResponse"))["commandResponse"]
+        assert response["result"]["value"] == text
+        # Neither was sent to the executor again.
+        assert (await executor.request("agent.ping", {}))["commandResponse"]["status"] == "SUCCESS"
+
+
+async def test_a_response_after_the_deadline_is_dropped(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent, connected(gateway) as other:
+        await register(executor)
+        await ask(agent, "late", timeout_ms="100")
+        message = await executor.received("commandRequest")
+        response = (await agent.received("commandResponse"))["commandResponse"]
+        assert (response["commandId"], response["status"]) == ("late", "TIMEOUT")
+        cancel = (await executor.received("commandRequest"))["commandRequest"]
+        assert cancel["commandName"] == "command.cancel"
+        # Another command of the same id is open when the late response comes.
+        await ask(other, "late", number=2)
+        following = await executor.received("commandRequest")
+        await respond(executor, message, "too late")
+        await respond(executor, following, "in time")
+        response = (await other.received("commandResponse"))["commandResponse"]
+        assert response["result"]["value"] == "in time"
+        # The agent gets nothing more for its command, and the same response when it repeats it.
+        await ask(agent, "late", timeout_ms="100")
+        repeated = (await agent.received("commandResponse"))["commandResponse"]
+        assert repeated["status"] == "TIMEOUT"
+        pong = await agent.request("agent.ping", {})
+        assert pong["commandResponse"]["status"] == "SUCCESS"
+
+
+async def test_responses_in_another_order_belong_to_their_commands(gateway):
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        await register(executor)
+        sent = {await ask(agent, f"o-{number}", number): number for number in range(8)}
+        messages = [await executor.received("commandRequest") for _ in sent]
+        for message in reversed(messages):
+            arguments = message["commandRequest"]["arguments"]
+            await respond(executor, message, arguments["order_id"])
+        responses = [await agent.received("commandResponse") for _ in sent]
+        found = {one["metadata"]["reply_to"]: one["commandResponse"] for one in responses}
+        assert {name: response["result"]["value"] for name, response in found.items()} == sent
+        assert {name: response["commandId"] for name, response in found.items()} == {
+            name: f"o-{number}" for name, number in sent.items()
+        }
 
 
 async def test_responses_that_belong_to_no_command_change_nothing(gateway):
