@@ -61,7 +61,9 @@ def test_both_clients_use_the_tools_of_a_gateway(gateway: RunningGateway) -> Non
 
 
 @pytest.mark.usefixtures("library")
-def test_key_of_a_toolset_uses_it_with_parts_and_approvals(gateway: RunningGateway) -> None:
+def test_key_of_a_toolset_uses_it_with_parts_and_approvals(
+    gateway: RunningGateway, repository_root: Path
+) -> None:
     with gateway.client() as client:
         definition = {
             "tools": ["library.searchBooks", "library.getStock"],
@@ -90,6 +92,8 @@ def test_key_of_a_toolset_uses_it_with_parts_and_approvals(gateway: RunningGatew
             [str(required(install_client_library)), str(Path(HERE) / "python_toolset.py")],
             env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
+        keys = {"UTCP_GATEWAY_KEY": key, "DECIDING_KEY": deciding}
+        printed = run_program_of_the_readme("desk.py", gateway, repository_root, **keys)
         client.delete("/toolsets/desk")
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
@@ -108,14 +112,17 @@ def test_key_of_a_toolset_uses_it_with_parts_and_approvals(gateway: RunningGatew
     assert blocking["approved"]["book_id"] == "bk-001"
     assert (blocking["own"], concurrent["state"]) == ("forbidden", "executed")
     assert blocking["rejected"] == ["rejected", "Not today."]
+    assert printed.splitlines() == [str(names), str(len(blocking["all"])), "bk-001"]
 
 
-def run_program_of_the_readme(name: str, gateway: RunningGateway, root: Path) -> str:
+def run_program_of_the_readme(name: str, gateway: RunningGateway, root: Path, **others: str) -> str:
     """Return what the program prints, in the environment that has the library."""
     page = (root / "packages" / "python" / "README.md").read_text()
     found = re.search(rf"^`{re.escape(name)}`.*?:\n\n```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found is not None
-    environment = {**os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
+    environment = {
+        **os.environ, "UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key, **others,
+    }  # fmt: skip
     done = subprocess.run(
         [str(required(install_client_library)), "-c", found[1]],
         env=environment, capture_output=True, text=True, check=False,

@@ -15,7 +15,7 @@ from serving_peers import GatewayPeer
 README = (Path(__file__).parents[1] / "README.md").read_text()
 PROGRAMS = dict(
     zip(
-        ("tools.py", "web.py", "executor.py", "books.py", "frameworks.py", "agent.py"),
+        ("tools.py", "web.py", "executor.py", "books.py", "desk.py", "frameworks.py", "agent.py"),
         re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL),
         strict=True,
     )
