@@ -122,8 +122,11 @@ async def test_eight_calls_run_at_once_and_results_are_in_the_order_of_calls(dia
         return f"done {number}"
 
     calls = [("work", {"number": number}) for number in range(10)]
-    found = await outcomes(dialect, work, *calls)
+    with ModelServer(script(dialect, Turn(calls=calls), Turn("End"))) as server:
+        result = await run("x", model=server.model(dialect), tools=work)
+    found = [one[1:] for one in results(dialect, server.requests[-1])]
     assert found == [(f"done {number}", False) for number in range(10)]
+    assert [each.preview for each in result.calls] == [f"done {number}" for number in range(10)]
     assert most == 8
     assert ended.index(7) < ended.index(0)
 

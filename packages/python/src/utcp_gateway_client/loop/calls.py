@@ -84,6 +84,8 @@ class CallExecutor:
             tool = self.offered.local.get(call.name)
             same = tool is None or tool.read_only or turn.answers[first] is _DENIED
             await turn.finish(number, call, turn.answers[first] if same else _DUPLICATE)
+        # They came in by the order of completion.
+        self.records += [turn.records[number] for number in range(len(calls))]
         return [turn.answers[number] for number in range(len(calls))]
 
     async def _approved(self, call: ToolCall) -> bool:
@@ -143,6 +145,7 @@ class _Turn:
         self._executor = executor
         self._iteration = iteration
         self.answers: dict[int, CallAnswer] = {}
+        self.records: dict[int, CallRecord] = {}
         self.repeats: dict[int, int] = {}
 
     async def local(self, number: int, call: ToolCall, tool: AnyTool) -> None:
@@ -198,7 +201,7 @@ class _Turn:
         seconds = 0.0 if started is None else asyncio.get_running_loop().time() - started
         self.answers[number] = answer
         record = CallRecord(self._iteration, call, answer.is_error, seconds, preview(answer.text))
-        executor.records.append(record)
+        self.records[number] = record
         # Neither arguments nor results: they may hold what is not meant for a log.
         _log.info(
             "provider=%s model=%s iteration=%d tool=%s seconds=%.3f error=%s",

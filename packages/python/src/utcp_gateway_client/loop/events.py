@@ -28,7 +28,8 @@ class CallRecord:
 class RunResult:
     """How a run has ended. `text` is the last text of the model, `history` what a further run continues.
 
-    `reason` is the provider's own word for the end of the last response.
+    `reason` is the provider's own word for the end of the last response. `calls` are in the order in which
+    the model has made them.
     """
 
     text: str
