@@ -64,7 +64,7 @@ async def test_application_is_served_by_uvicorn_and_called_by_curl(folder):
 async def test_executor_registers_and_executes(folder):
     peer = GatewayPeer("ugw_key")
     await peer.start()
-    running = await start(folder, "executor.py", GATEWAY_URL=peer.url, GATEWAY_KEY=peer.key)
+    running = await start(folder, "executor.py", UTCP_GATEWAY_URL=peer.url, UTCP_GATEWAY_KEY=peer.key)
     try:
         connected = await peer.connections.get()
         assert connected.registration["metadata"]["executor"] == "orders"

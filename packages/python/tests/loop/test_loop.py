@@ -22,7 +22,7 @@ from utcp_gateway_client.loop import (
     run_sync,
     stream,
 )
-from utcp_gateway_client.loop.models import model_named
+from utcp_gateway_client.loop.models import Anthropic, OpenAIChat, model_named
 from utcp_gateway_client.tools import ToolCollection
 
 
@@ -238,7 +238,38 @@ async def test_closing_the_events_cancels_the_calls():
     assert cancelled.is_set()
 
 
-async def test_what_cannot_be_run_is_an_error():
+@pytest.mark.parametrize(
+    ("variable", "dialect"),
+    [
+        ("OPENAI_BASE_URL", "openai-chat"),
+        ("ANTHROPIC_BASE_URL", "anthropic"),
+        ("GOOGLE_GEMINI_BASE_URL", "gemini"),
+    ],
+)
+async def test_the_base_url_of_the_environment_decides_about_other_names(monkeypatch, variable, dialect):
+    with ModelServer([Turn("Hello")]) as server:
+        for each in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+            monkeypatch.delenv(each, raising=False)
+        monkeypatch.setenv(variable, server.url)
+        for each in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+            monkeypatch.setenv(each, "k")
+        result = await run("x", model="llama3.3")
+    assert (result.text, model_named("llama3.3").dialect) == ("Hello", dialect)
+
+
+def test_a_base_url_that_is_given_goes_before_that_of_the_environment():
+    environment = {"OPENAI_BASE_URL": "http://a/v1", "ANTHROPIC_BASE_URL": "http://b"}
+    assert model_named("llama3.3", "http://c/v1", environment=environment) == OpenAIChat(
+        "llama3.3", "http://c/v1"
+    )
+    assert model_named("claude-x", "http://c", environment={}) == Anthropic("claude-x", "http://c")
+    with pytest.raises(ValueError, match="OPENAI_BASE_URL and ANTHROPIC_BASE_URL are set"):
+        model_named("llama3.3", environment=environment)
+
+
+async def test_what_cannot_be_run_is_an_error(monkeypatch):
+    for each in ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.delenv(each, raising=False)
     with pytest.raises(ValueError, match="prompt or a history"):
         await run(None, model="gpt-x")
     with pytest.raises(ValueError, match="Unsupported model: m"):
