@@ -1,8 +1,11 @@
 """`/ubp` as a WebSocket: its handshake, malformed messages, repeated commands, and how it ends."""
 
 import asyncio
+import json
+import re
 import socket
 import time
+from pathlib import Path
 
 import pytest
 import websockets
@@ -360,3 +363,56 @@ async def test_more_open_commands_than_allowed_are_rejected(gateway):
             await ask(agent, f"o-{number}")
         answer = (await agent.received("commandResponse"))["commandResponse"]
         assert (answer["commandId"], answer["status"]) == (f"o-{MAX_OPEN}", "RATE_LIMITED")
+
+
+TRANSCRIPT = re.search(
+    r"^```text\n(executor -> gateway.*?)^```$",
+    (Path(__file__).parents[3] / "docs" / "ubp.md").read_text(),
+    re.MULTILINE | re.DOTALL,
+)[1]
+"""The six steps in docs/ubp.md, one message in each line."""
+LINE = re.compile(
+    r"(?P<sender>\w+) +-> (?P<receiver>\w+) +"
+    r"(?:agent\.register_tools \((?P<metadata>[^)]*)\): (?P<tool>\w+)\((?P<parameter>\w+)\)"
+    r"|CommandRequest (?P<id>\S+) (?P<command>\w+) (?P<arguments>.*)"
+    r"|CommandResponse (?P<answered>\S+) (?P<status>\w+) (?P<value>.*))"
+)
+
+
+async def test_the_transcript_of_the_documentation_is_what_happens(gateway):
+    """Messages to the gateway are sent, and those from it are compared with what arrives."""
+    commands = {}
+    async with connected(gateway) as executor, connected(gateway) as agent:
+        peers = {"executor": executor, "agent": agent}
+        for text in TRANSCRIPT.splitlines():
+            line = LINE.fullmatch(text)
+            assert line is not None, text
+            if line["tool"]:
+                metadata = dict(pair.split("=") for pair in line["metadata"].split(", "))
+                assert (line["tool"], line["parameter"]) == (
+                    DEFINITION["name"],
+                    DEFINITION["parameters"][0]["name"],
+                )
+                arguments = {"tools": [DEFINITION]}
+                answer = await peers[line["sender"]].request("agent.register_tools", arguments, **metadata)
+                assert answer["commandResponse"]["status"] == "SUCCESS", answer
+            elif line["command"] and line["receiver"] == "gateway":
+                request = {
+                    "commandId": line["id"],
+                    "commandName": line["command"],
+                    "arguments": json.loads(line["arguments"]),
+                }
+                await peers[line["sender"]].send({"commandRequest": request})
+            elif line["command"]:
+                message = await peers[line["receiver"]].received("commandRequest")
+                commands[line["id"]] = message
+                request = message["commandRequest"]
+                assert (request["commandId"], request["commandName"]) == (line["id"], line["command"])
+                assert request["arguments"] == json.loads(line["arguments"])
+            elif line["receiver"] == "gateway":
+                assert line["status"] == "SUCCESS"
+                await respond(peers[line["sender"]], commands[line["answered"]], json.loads(line["value"]))
+            else:
+                response = (await peers[line["receiver"]].received("commandResponse"))["commandResponse"]
+                assert (response["commandId"], response["status"]) == (line["answered"], line["status"])
+                assert response["result"]["value"] == json.loads(line["value"])
