@@ -3,18 +3,28 @@
 import asyncio
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 import websockets
 from sqlalchemy import update
 
-from app.models import Provider
+from app.catalog.tools import visible_providers
+from app.models import TENANT, Provider
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import run_application
 from tests.stored import clear
 
 COMMANDS = {"billing": ["make_invoice"], "orders": ["get_status", "cancel_order"], "stock": ["count_stock"]}
+
+
+class Viewer(NamedTuple):
+    """The limits of a key."""
+
+    providers: frozenset[str] | None
+    tags: frozenset[str] | None
 
 
 @pytest.fixture(scope="module")
@@ -144,3 +154,18 @@ async def test_an_executor_that_has_disconnected_is_not_listed_and_its_tools_sta
     while await names(client):  # noqa: ASYNC110 - the gateway notices it in its own time
         await asyncio.sleep(0.01)
     assert (await client.get("/tools/billing.make_invoice")).status_code == 200
+
+
+async def test_the_providers_that_a_key_may_see_are_those_of_its_tenant(application):
+    database, other = application.services.database, uuid4()
+    async with database.transaction() as session:
+        for tenant, name in ((TENANT, "own"), (other, "foreign")):
+            provider = Provider(name=name, protocol="ubp", kind="manual", tags=["shared"], tenant_id=tenant)
+            session.add(provider)
+    viewer = Viewer(None, frozenset({"shared"}))
+    async with database.read_session() as session:
+        found = [
+            await visible_providers(session, viewer, names=["own", "foreign"], tenant_id=tenant)
+            for tenant in (TENANT, other)
+        ]
+    assert found == [{"own"}, {"foreign"}]
