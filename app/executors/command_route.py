@@ -47,14 +47,14 @@ async def run_command(request: Request) -> BytesResponse:
             result = await _execute(server, command, principal, key)
     except ClientDisconnected:
         return BytesResponse(b"", [], status_code=499)
-    return BytesResponse(_text(command, result), list(_HEADERS))
+    return BytesResponse(_text(command, result, services.settings.base_url), list(_HEADERS))
 
 
-def _text(command: Command, result: CommandResult) -> bytes:
+def _text(command: Command, result: CommandResult, base_url: str) -> bytes:
     try:
         return json_text(result_json(result))
     except InvalidInput as error:
-        return json_text(result_json(error_result(command, error)))
+        return json_text(result_json(error_result(command, error, base_url=base_url)))
 
 
 run_command.scope = "tools:call"  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ async def _execute(
     except ClientDisconnected:
         raise
     except Exception as error:  # noqa: BLE001 - errors are statuses of the response.
-        return error_result(command, error)
+        return error_result(command, error, base_url=server.services.settings.base_url)
 
 
 COMMANDS_ROUTE: Final = Route(ROUTE, endpoint=run_command, methods=["POST"], name="runCommand")

@@ -91,6 +91,10 @@ class ReservedCommands:
             return success(command, {})
         if command.command_name == LIST:
             return await self._list(command, principal)
+        if command.command_name == CANCEL_COMMAND:
+            raise InvalidInput(
+                "A command is cancelled on the connection that has sent it: connect by gRPC or WebSocket."
+            )
         async with self._registering:
             if command.command_name == REGISTER:
                 return await self._register(command, principal)

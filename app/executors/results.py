@@ -35,10 +35,10 @@ async def outcome_result(command: Command, outcome: CallOutcome, *, base_url: st
     return CommandResult(command.command_id, Status.SUCCESS, payload, "", metadata)
 
 
-def error_result(command: Command, error: Exception) -> CommandResult:
+def error_result(command: Command, error: Exception, *, base_url: str) -> CommandResult:
     """Return the response to a command that failed without a call; an unexpected error shows no internals."""
     known = error if isinstance(error, GatewayError) else log_unexpected_error(error)
-    problem = struct_payload(known.as_problem()).payload
+    problem = struct_payload(known.as_problem(base_url=base_url)).payload
     return CommandResult(command.command_id, status_of(known), problem, known.problem_detail)
 
 

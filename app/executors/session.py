@@ -18,7 +18,7 @@ from app.calls import ClientDisconnected
 from app.command_routing import MessageSender
 from app.command_routing.counts import MessageRejection
 from app.command_routing.model import CANCEL_COMMAND
-from app.errors import Conflict, GatewayError, InvalidInput, TooManyRequests, Unavailable
+from app.errors import Conflict, FieldError, GatewayError, InvalidInput, TooManyRequests, Unavailable
 from app.executors.audit import ConnectionAudit
 from app.executors.progress import ProgressSender
 from app.executors.reserved import DEREGISTER, REGISTER, ReservedCommands, is_reserved
@@ -38,6 +38,8 @@ are stored, and repeated commands are answered from there.
 """
 MAX_ANSWER_BYTES: Final = 8 << 20
 """The size of the responses that are stored for repeated commands, per connection."""
+MAX_ID_CHARACTERS: Final = 256
+"""The length of a command's id. Ids are stored, so that repeated commands are known."""
 MAX_IDS: Final = 10_000
 """The ids of completed commands that are stored, per connection."""
 _ANSWER_SECONDS: Final = 86_400.0
@@ -74,6 +76,7 @@ class Session:
     ) -> None:
         self._sender = sender
         self._caller = server.caller
+        self._base_url = server.services.settings.base_url
         self._rejected = server.services.commands.counts.rejected
         self._route = f"ubp:{transport}"
         audit = ConnectionAudit(server.audit, transport=transport, address=address)
@@ -111,7 +114,7 @@ class Session:
         """Respond to a command with an error, without executing it; count it under its reason."""
         self._rejected[reason] += 1
         if isinstance(message.payload, Command):
-            await self._respond(message, error_result(message.payload, error))
+            await self._respond(message, self._failed(message.payload, error))
 
     async def drain(self) -> None:
         """Take no new commands, neither from the peer nor for it, and wait until the open ones have ended."""
@@ -146,19 +149,25 @@ class Session:
             await progress.aclose()
             await self._respond(message, result)
         except GatewayError as error:
-            await self._respond(message, error_result(command, error))
+            await self._respond(message, self._failed(command, error))
         finally:
             if command.command_name == REGISTER:
                 self._reserved.release()
             self._open -= 1
 
     async def _execute_once(self, command: Command, progress: ProgressSender) -> CommandResult:
-        """Return the answer of a command, that of the same one where its id was used before."""
+        """Return the answer of a command, that of the same one where its id was used before.
+
+        Raise InvalidInput for an id that is too long.
+        """
+        if len(command.command_id) > MAX_ID_CHARACTERS:
+            problem = FieldError("/command_id", f"Give at most {MAX_ID_CHARACTERS} characters.")
+            raise InvalidInput("The command_id is too long.", errors=[problem])
         self._forget_old_answers()
         digest = _digest(command)
         answered = self._answered.get(command.command_id)
         if answered is not None and answered.digest != digest:
-            return error_result(command, InvalidInput("The command_id was used for another command."))
+            return self._failed(command, InvalidInput("The command_id was used for another command."))
         if answered is None:
             task = asyncio.ensure_future(self._execute(command, progress))
             answered = _Answered(digest, time.monotonic(), task)
@@ -166,7 +175,7 @@ class Session:
             task.add_done_callback(partial(self._store, command.command_id, answered))
         if answered.answer is None:
             gone = "The command was executed before; its response is no longer stored."
-            return error_result(command, Conflict(gone))
+            return self._failed(command, Conflict(gone))
         try:
             # Shielded: the sender of a repeated command does not cancel the first one.
             return await asyncio.shield(answered.answer)
@@ -195,13 +204,22 @@ class Session:
         except ClientDisconnected:
             return CommandResult(command.command_id, Status.CANCELLED, None, "The connection has ended.")
         except Exception as error:  # noqa: BLE001 - the peer gets an answer to each command.
-            return error_result(command, error)
+            return self._failed(command, error)
+
+    def _failed(self, command: Command, error: Exception) -> CommandResult:
+        return error_result(command, error, base_url=self._base_url)
 
     def _cancel(self, command: Command) -> CommandResult:
-        """Cancel an open command of this connection by its id; do nothing where there is none."""
+        """Cancel an open command of this connection by its id; do nothing where there is none.
+
+        Raise InvalidInput where the arguments name no command.
+        """
         value = value_of(command.arguments, at="/arguments")
         wanted = value.get("command_id") if isinstance(value, Mapping) else None
-        answered = self._answered.get(wanted) if isinstance(wanted, str) else None
+        if not isinstance(wanted, str) or not wanted:
+            problem = FieldError("/arguments/command_id", "Give the id of a command, as a text.")
+            raise InvalidInput("The arguments are not valid.", errors=[problem])
+        answered = self._answered.get(wanted)
         answer = None if answered is None else answered.answer
         is_open = answer is not None and not answer.done()
         if answer is not None and is_open:
@@ -230,7 +248,7 @@ class Session:
             # A payload that has no form in which this peer could read it.
             request = message.payload
             if isinstance(request, Command):
-                await self._sender.send(replace(response, payload=error_result(request, error)))
+                await self._sender.send(replace(response, payload=self._failed(request, error)))
 
     def _forget_old_answers(self) -> None:
         before = time.monotonic() - _ANSWER_SECONDS

@@ -63,3 +63,12 @@ async def test_commands_are_executed_below_a_root_path(application):
     body = {"commandName": "agent.ping"}
     response = await client.post("/ubp/commands", json=body, headers={"Host": "tools.example"})
     assert response.json()["status"] == "SUCCESS"
+
+
+async def test_a_command_is_not_cancelled_without_its_connection(application):
+    client = await application.client("tools:call")
+    body = {"commandName": "command.cancel", "arguments": {"command_id": "c"}}
+    response = (await client.post("/ubp/commands", json=body, headers={"Host": "tools.example"})).json()
+    assert response["status"] == "INVALID_ARGUMENT"
+    assert response["error"].endswith("connect by gRPC or WebSocket.")
+    assert response["result"]["value"]["documentation_url"].startswith("http")

@@ -11,7 +11,7 @@ import pytest
 import websockets
 from google.protobuf import struct_pb2
 
-from app.executors.session import MAX_ANSWER_BYTES, MAX_OPEN
+from app.executors.session import MAX_ANSWER_BYTES, MAX_ID_CHARACTERS, MAX_OPEN
 from app.ubp.v1 import core_pb2
 from tests.harness import ubp_peers
 from tests.harness.gateway import serve
@@ -304,6 +304,30 @@ async def test_a_cancelled_command_is_cancelled_at_the_executor(gateway):
         assert cancel["commandName"] == "command.cancel"
         arguments = cancel["arguments"].get("value", cancel["arguments"])
         assert arguments["message_id"] == message["messageId"]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"command_id": 5}, {"command_id": ""}, {"id": "long"}])
+async def test_a_cancellation_that_names_no_command_is_rejected(gateway, arguments):
+    async with connected(gateway) as peer:
+        response = (await peer.request("command.cancel", arguments))["commandResponse"]
+        assert response["status"] == "INVALID_ARGUMENT"
+        problem = response["result"]["value"]
+        assert problem["errors"][0]["pointer"] == "/arguments/command_id"
+        assert problem["documentation_url"] == f"{gateway.url}/problems/invalid-input"
+        # One that names a command which has ended changes nothing.
+        response = (await peer.request("command.cancel", {"command_id": "c"}))["commandResponse"]
+        assert response["result"]["value"] == {"cancelled": False}
+
+
+async def test_a_command_id_has_at_most_256_characters(gateway):
+    async with connected(gateway) as peer:
+        found = []
+        for length in (MAX_ID_CHARACTERS, MAX_ID_CHARACTERS + 1):
+            request = {"commandId": "x" * length, "commandName": "agent.ping"}
+            await peer.send({"commandRequest": request})
+            found.append((await peer.received("commandResponse"))["commandResponse"])
+        assert [one["status"] for one in found] == ["SUCCESS", "INVALID_ARGUMENT"]
+        assert found[1]["result"]["value"]["errors"][0]["pointer"] == "/command_id"
 
 
 async def test_an_executor_of_protocol_buffers_serves_an_agent_of_json(gateway):
