@@ -71,11 +71,16 @@ class Connected:
             if "commandRequest" in message:
                 return {"messageId": message["messageId"], **message["commandRequest"]}
 
-    async def confirm(self, request: Json, status: str = "SUCCESS") -> None:
-        """Respond to a command of the executor."""
+    async def confirm(self, request: Json, status: str = "SUCCESS", problem: Json | None = None) -> None:
+        """Respond to a command of the executor, with a problem document as the result if there is one."""
+        result = {"result": {"@type": "type.googleapis.com/google.protobuf.Struct", "value": problem}}
         await self.send(
             {
-                "commandResponse": {"commandId": request["commandId"], "status": status},
+                "commandResponse": {
+                    "commandId": request["commandId"],
+                    "status": status,
+                    **(result if problem else {}),
+                },
                 "metadata": {"reply_to": request["messageId"]},
             }
         )
@@ -91,6 +96,7 @@ class GatewayPeer:
         self.key = key
         self.url = ""
         self.statuses: list[str] = []
+        self.problem: Json | None = None
         self.confirms = True
         self.silent = asyncio.Event()
         self.attempts = 0
@@ -122,7 +128,7 @@ class GatewayPeer:
             connected = Connected(socket, request)
             status = self.statuses.pop(0) if self.statuses else "SUCCESS"
             if status:
-                await connected.confirm({"messageId": first["messageId"], **request}, status)
+                await connected.confirm({"messageId": first["messageId"], **request}, status, self.problem)
             else:
                 self.silent.set()
             if status == "SUCCESS":

@@ -387,6 +387,43 @@ async def test_rejected_key_ends_it_and_is_not_told(peer):
             await running.wait_registered()
 
 
+@pytest.mark.parametrize(
+    ("status", "problem", "told"),
+    [
+        ("ERROR", {"status": 409, "retryable": False}, "ERROR"),
+        (
+            "INVALID_ARGUMENT",
+            {
+                "status": 422,
+                "retryable": False,
+                "errors": [{"pointer": "/metadata/executor", "detail": "Shorter."}],
+            },
+            "/metadata/executor: Shorter.",
+        ),
+    ],
+)
+async def test_a_registration_that_no_attempt_changes_ends_it_and_says_where(peer, status, problem, told):
+    peer.statuses, peer.problem = [status], problem
+    with pytest.raises(GatewayRejected, match=told):
+        await executor(peer, ToolCollection([add])).run_async()
+    assert peer.attempts == 1
+
+
+@pytest.mark.parametrize("problem", [{"status": 409, "retryable": True}, {"status": 500, "retryable": False}])
+async def test_a_registration_that_another_attempt_may_change_is_tried_again(peer, problem):
+    peer.statuses, peer.problem = ["ERROR"], problem
+    async with executor(peer, ToolCollection([add])) as running:
+        await running.wait_registered()
+    assert peer.attempts == 2
+
+
+@pytest.mark.parametrize("key", ["ugw_canary\n", "ugw canary", "ugw_c\u00e4nary"])
+def test_a_key_that_no_header_has_is_an_error_that_does_not_show_it(key):
+    with pytest.raises(ValueError, match="characters that no key has") as caught:
+        Executor(ToolCollection([add]), gateway="http://127.0.0.1", key=key)
+    assert "nary" not in str(caught.value)
+
+
 async def stopped(gates: Gates, peer: GatewayPeer, **options: Any) -> tuple[Any, str, "asyncio.Task[None]"]:
     """Return a connection with an open command of an executor that was told to stop, and its task."""
     peer.confirms = False

@@ -10,12 +10,13 @@ from typing import Final, Literal
 
 import httpx2
 
+from utcp_gateway_client.keys import require_key
+
 URL_VARIABLE: Final = "UTCP_GATEWAY_URL"
 KEY_VARIABLE: Final = "UTCP_GATEWAY_KEY"
 Strict = Literal["auto"] | bool
 """Whether tools are exported for constrained decoding; `auto` where nothing is lost."""
 
-_VISIBLE: Final = re.compile(r"[!-~]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -56,8 +57,7 @@ def read_settings(
     if not url:
         raise ValueError(f"Give the gateway's URL, or set {URL_VARIABLE}.")
     key = environment.get(KEY_VARIABLE) if key is None else key
-    if key and not _VISIBLE.fullmatch(key):
-        raise ValueError("The API key has characters that no key has, such as blanks or line breaks.")
+    require_key(key)
     if toolset is not None and not _NAME.fullmatch(toolset):
         raise ValueError("This is no name of a toolset.")
     if timeout <= 0 or retries < 0:

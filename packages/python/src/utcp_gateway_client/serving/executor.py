@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
+from utcp_gateway_client.keys import require_key
 from utcp_gateway_client.serving.ubp_json import (
     CANCEL,
     DEREGISTER_TOOLS,
@@ -75,6 +76,7 @@ class Executor:
             raise ValueError("There is no tool to serve.")
         if max_commands < 1:
             raise ValueError("max_commands must be at least 1.")
+        require_key(key)
         self.tools = tools
         self.name = name
         self.url = _socket_url(gateway)
@@ -177,9 +179,8 @@ class Executor:
             socket = connecting.result()
         except InvalidStatus as error:
             if error.response.status_code in (401, 403):
-                raise GatewayRejected(
-                    f"The gateway rejects the key: {preview(bytes(error.response.body or b''))}"
-                ) from None
+                body = preview(bytes(error.response.body or b"")) or f"HTTP {error.response.status_code}"
+                raise GatewayRejected(f"The gateway rejects the key: {body}") from None
             raise
         finally:
             connecting.cancel()
@@ -195,10 +196,10 @@ class Executor:
             found = await self._unless_stopped(session.registered(self.name))
             if found is None:
                 return
-            if found.status in _PERMANENT:
-                raise GatewayRejected(f"The gateway rejects the tools: {found.error or found.status}")
+            if found.status in _PERMANENT or _is_permanent(found.result):
+                raise GatewayRejected(f"The gateway rejects the tools: {_reason(found)}")
             if found.status != "SUCCESS":
-                raise ConnectionError(f"the tools are not registered: {found.error or found.status}")
+                raise ConnectionError(f"the tools are not registered: {_reason(found)}")
             self._attempts = 0
             self._registered.set()
             _log.info("Registered %d tools at %s", len(self.tools), self.url)
@@ -219,6 +220,20 @@ class Executor:
         finally:
             waiting.cancel()
             stopping.cancel()
+
+
+def _is_permanent(problem: Any) -> bool:
+    """Return whether a problem document says that the request is the reason, as a name that is taken."""
+    status = problem.get("status") if isinstance(problem, dict) else None
+    return isinstance(status, int) and 400 <= status < 500 and problem.get("retryable") is False
+
+
+def _reason(found: Response) -> str:
+    """Return what a response says of its failure, with the pointers of its problem document."""
+    errors = found.result.get("errors") if isinstance(found.result, dict) else None
+    each = errors if isinstance(errors, list) else []
+    pointers = [f"{one.get('pointer')}: {one.get('detail')}" for one in each if isinstance(one, dict)]
+    return " ".join([found.error or found.status, *pointers])
 
 
 class _Session:
