@@ -197,6 +197,15 @@ async def test_errors_are_results_with_the_flag_of_the_dialect(dialect):
     assert good[0] == "3"
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_tool_that_awaits_something_cancelled_does_not_end_the_run(dialect):
+    async def wait() -> None:
+        raise asyncio.CancelledError
+
+    ((text, is_error),) = await outcomes(dialect, wait, ("wait", {}))
+    assert (json.loads(text), is_error) == ({"error": "The tool has failed (CancelledError)."}, True)
+
+
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses", "json-prompt"])
 async def test_arguments_that_are_not_json_are_an_error_result(dialect):
     arguments = '{"tool_name": "add", "arguments": {"a": 1' if dialect == "json-prompt" else '{"a": '

@@ -155,6 +155,24 @@ def test_message_of_a_tool_error_is_for_the_caller():
     assert json.loads(stock.exec("")) == {"error": "The shop is closed."}
 
 
+async def awaits_what_is_cancelled() -> None:
+    """Await a task that something else has cancelled."""
+    task = asyncio.ensure_future(asyncio.Event().wait())
+    task.cancel()
+    await task
+
+
+def runs_what_is_cancelled() -> None:
+    """Run such a coroutine function in a loop of its own."""
+    asyncio.run(awaits_what_is_cancelled())
+
+
+@pytest.mark.parametrize("function", [awaits_what_is_cancelled, runs_what_is_cancelled])
+async def test_what_a_function_awaits_is_cancelled_and_its_call_is_not(function):
+    result = await Tool(function).execute_async("{}")
+    assert (result.error, result.message) == ("failed", "The tool has failed (CancelledError).")
+
+
 @pytest.mark.parametrize("raised", [ValueError("password=hunter2"), SystemExit(2), StopIteration("hunter2")])
 async def test_other_exceptions_are_named_and_logged_but_not_told(raised, caplog):
     @tool

@@ -149,6 +149,12 @@ class Tool(Generic[P, R]):
         try:
             value = self._arguments.call(self.function, values)
             return self._returned(await value if inspect.isawaitable(value) else value)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not the call was cancelled, but something that the function awaits.
+            return self._raised(error)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a function may raise anything
             return self._raised(error)
 
@@ -168,7 +174,7 @@ class Tool(Generic[P, R]):
     def _run(self, values: BaseModel | None) -> ToolResult:
         try:
             return self._returned(self._arguments.call(self.function, values))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a function may raise anything
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - it may raise anything
             return self._raised(error)
 
     def _returned(self, value: Any) -> ToolResult:
