@@ -13,6 +13,7 @@ from app.errors import FieldError, InvalidInput, NotFound, scopes_missing
 from app.executors.results import outcome_result
 from app.models import Provider, Tool
 from app.protocols.ubp.record import PROTOCOL as UBP
+from app.protocols.ubp.template import MAX_COMMAND_NAME
 from app.security.principal import Principal
 from app.services import Services
 from app.ubp.model import TRACE_CONTEXT, Command, CommandResult
@@ -97,6 +98,8 @@ class CommandCaller:
 
     async def _registered(self, command_name: str, tenant_id: UUID) -> tuple[_ExecutorTool, ...]:
         """Return the tools of executors whose command has this name; cached until the registry changes."""
+        if not _may_be_command(command_name):
+            return ()
         snapshot = await self._services.collections.directory.snapshot()
         if snapshot is not self._snapshot or len(self._names) > _MAX_CACHED:
             self._snapshot, self._names = snapshot, {}
@@ -114,6 +117,13 @@ class CommandCaller:
                 rows = (await session.execute(query)).all()
             found = self._names[key] = tuple(_ExecutorTool(*row) for row in rows)
         return found
+
+
+def _may_be_command(name: str) -> bool:
+    """Return whether a command may have this name. PostgreSQL rejects a text with a NUL, and names of any
+    length would take memory.
+    """
+    return len(name) <= MAX_COMMAND_NAME and "\0" not in name
 
 
 def require_scope(principal: Principal, scope: str, *alternatives: str) -> None:

@@ -1,10 +1,13 @@
 """Call templates of `ubp`."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from app.utcp.call_template import CallTemplate
+
+MAX_COMMAND_NAME: Final = 200
+"""Characters of the name of a command."""
 
 
 class UbpTemplate(CallTemplate):
@@ -15,4 +18,4 @@ class UbpTemplate(CallTemplate):
 
     call_template_type: Literal["ubp"] = "ubp"
     executor: str = Field(min_length=1, max_length=128)
-    command_name: str = Field(min_length=1, max_length=200)
+    command_name: str = Field(min_length=1, max_length=MAX_COMMAND_NAME)
