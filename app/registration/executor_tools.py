@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from app.errors import Conflict, Unavailable
-from app.models import Provider
+from app.models import TENANT, Provider
 from app.protocols.ubp.record import PROTOCOL as UBP
 from app.registration.model import RegistrationRequest, RegistrationResult, RegistrationSource
 from app.registration.repository import provider_named
@@ -59,9 +59,12 @@ async def register_executor_tools(
     """Make the tools of a provider those that an executor declares, and those of its other connections; a
     provider that is not there is created.
 
-    Return None where nothing changes. Raise what `require_executor_name` raises, InvalidInput for tools that
-    cannot be stored, and Unavailable where others register without end.
+    Return None where nothing changes, as for a key of another tenant: the registry is written for one. Raise
+    what `require_executor_name` raises, InvalidInput for tools that cannot be stored, and Unavailable where
+    others register without end.
     """
+    if principal.tenant_id != TENANT:
+        return None
     declared = {tool.name: _entry(name, tool) for tool in tools}
 
     async def merged(stored: _Tools) -> _Tools:
@@ -100,9 +103,12 @@ async def remove_executor_tools(
 ) -> RegistrationResult | None:
     """Remove the tools of commands that no connection of an executor has registered any more.
 
-    Return None where there are none, and where that is not known. Raise NotFound where the key may not see
-    the provider, and Unavailable where others register without end.
+    Return None where there are none, where that is not known, and for a key of another tenant: the registry
+    is written for one. Raise NotFound where the key may not see the provider, and Unavailable where others
+    register without end.
     """
+    if principal.tenant_id != TENANT:
+        return None
 
     async def remaining(stored: _Tools) -> _Tools:
         registered = await others()

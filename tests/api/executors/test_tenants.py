@@ -6,9 +6,10 @@ from uuid import UUID
 
 import httpx2
 import pytest
+from sqlmodel import col, select
 
 from app.access.repository import KeyDescription, issue_key
-from app.models import TENANT
+from app.models import TENANT, Provider, Tool
 from app.security.principal import Grant
 from app.security.vault import KeyRing
 from app.settings import Settings
@@ -135,3 +136,29 @@ async def test_commands_do_not_reach_the_executor_of_another_tenant_once_the_own
             response = await agent.request("get_order_status", {"order_id": 1}, "gone")
             assert response["status"] == ("UNAVAILABLE" if tenant == left else "SUCCESS")
         assert not peers.executors[left].executed
+
+
+async def test_an_executor_leaves_the_providers_and_tools_of_another_tenant_as_they_are(replicas, keys):
+    first = replicas[0]
+    async with connected(first, keys[TENANT]) as own, connected(first, keys[OTHER]) as other:
+        await own.register("orders")
+        before = await stored_names(first)
+        await other.register("orders", {"name": "planted", "description": "", "parameters": []})
+        assert await stored_names(first) == before
+        deregistered = await other.request("agent.deregister_tools", {"names": ["planted"]})
+        assert deregistered["result"]["value"]["removed"] == []
+        assert await stored_names(first) == before
+    async with connected(first, keys[OTHER]) as other:
+        await other.register("elsewhere")
+        assert await stored_names(first) == before
+
+
+async def stored_names(replica):
+    """Return the names of the providers and tools of all tenants."""
+    async with replica.services.database.read_session() as session:
+        found = await session.execute(
+            select(Provider.tenant_id, Provider.name, Tool.source_key).join(
+                Tool, col(Tool.provider_id) == col(Provider.id)
+            )
+        )
+        return sorted(tuple(map(str, row)) for row in found)
