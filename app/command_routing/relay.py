@@ -11,6 +11,7 @@ by a channel (docs/decisions/0085). Neither names nor arguments are readable in 
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, cast
 from uuid import UUID
@@ -30,7 +31,7 @@ from app.command_routing.model import (
     ExecutorsListener,
     ProgressListener,
 )
-from app.errors import ResponseTooLarge, UpstreamError, UpstreamTimeout
+from app.errors import InvalidInput, ResponseTooLarge, UpstreamError, UpstreamTimeout
 from app.redis_client import REDIS_ERRORS
 from app.security.vault import SealBroken, Vault
 from app.ubp import json_form, wire
@@ -42,6 +43,8 @@ MAX_BYTES: Final = 32 << 20
 
 _BLOCK_MS: Final = 1_000
 _BATCH: Final = 64
+_MAX_EVENT_NAMES: Final = 16
+"""The events of one command, by name, that wait until Redis takes them."""
 _RETRY_SECONDS: Final = 0.2
 _SEAL_CONTEXT: Final = "command-relay"
 _UNREACHABLE: Final = "The worker of the executor cannot be reached."
@@ -420,10 +423,27 @@ class WorkerRelay:
     ) -> None:
         """Execute a command of another worker within `seconds`, and send it the result."""
         sender, entry_id = entry.sender, entry.entry_id
+        waiting: dict[str, Event] = {}
+        forwarding: list[asyncio.Task[None]] = []
+
+        async def forward_waiting(name: str) -> None:
+            while (event := waiting.get(name)) is not None:
+                with suppress(ResponseTooLarge, InvalidInput):
+                    await self._reply(sender, "progress", entry_id, {}, Message("", event), seconds=0.0)
+                if waiting[name] is event:
+                    del waiting[name]
 
         def forward(event: Event) -> None:
-            progress = self._reply(sender, "progress", entry_id, {}, Message("", event), seconds=0.0)
-            self._replies.add(asyncio.ensure_future(progress))
+            # An executor that sends events faster than Redis takes them must not fill the memory of either:
+            # the latest of each name is sent, and not too many names.
+            name = event.event_name
+            if name in waiting:
+                waiting[name] = event
+            elif len(waiting) < _MAX_EVENT_NAMES:
+                waiting[name] = event
+                task = asyncio.ensure_future(forward_waiting(name))
+                forwarding[:] = [*(one for one in forwarding if not one.done()), task]
+                self._replies.add(task)
 
         kind: EntryKind = "failed"
         answer: dict[str, Any] = {}
@@ -435,6 +455,9 @@ class WorkerRelay:
                     connection_id, command, forward, metadata, deadline=until
                 )
             kind = "result"
+            if forwarding:
+                # The response comes after them.
+                await asyncio.wait(forwarding)
         except CommandNotSent as error:
             kind, answer = "not-sent", {"detail": error.detail}
         except TimeoutError:

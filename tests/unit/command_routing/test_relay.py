@@ -154,6 +154,30 @@ async def test_progress_and_cancellation_cross_workers(pair):
     assert (await executor.received()).payload.command_name == CANCEL_COMMAND
 
 
+async def test_of_events_that_come_at_once_the_latest_crosses_workers(pair, valkey):
+    near, far = pair
+    executor = Executor()
+    far.add(executor.connection)
+    await far.announce()
+    seen: asyncio.Queue[Event] = asyncio.Queue()
+    running = asyncio.create_task(
+        near.execute(ORDERS, command(), deadline=soon(), on_progress=seen.put_nowait)
+    )
+    message = await executor.received()
+    async with raw(valkey) as client:
+        added = (await client.info("commandstats"))["cmdstat_xadd"]["calls"]
+        for number in range(1_000):
+            event = Event("command.progress", JsonPayload({"progress": number}))
+            executor.connection.receive(Message("e", event, {REPLY_TO: message.message_id}))
+        last = Event("command.progress", JsonPayload({"progress": 999}))
+        executor.respond(message, 1)
+        await running
+        found = [seen.get_nowait() for _ in range(seen.qsize())]
+        assert found[-1] == last
+        # Those are the events that were sent, and the response.
+        assert (await client.info("commandstats"))["cmdstat_xadd"]["calls"] - added == len(found) + 1 <= 3
+
+
 async def test_an_executor_that_disconnects_fails_its_open_commands_at_once(pair):
     near, far = pair
     executor = Executor()
