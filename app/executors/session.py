@@ -83,9 +83,8 @@ class Session:
         self._reserved = ReservedCommands(server.services, server.caller, sender, audit)
         self._verify = verify
         self._tasks = TaskSet()
-        # By digests of the ids, which may be as long as a message.
-        self._answered: OrderedDict[bytes, _Answered] = OrderedDict()
-        self._with_answers: OrderedDict[bytes, _Answered] = OrderedDict()
+        self._answered: OrderedDict[str, _Answered] = OrderedDict()
+        self._with_answers: OrderedDict[str, _Answered] = OrderedDict()
         self._answer_bytes = 0
         self._registrations = asyncio.Lock()
         self._open = 0
@@ -165,15 +164,15 @@ class Session:
             problem = FieldError("/command_id", f"Give at most {MAX_ID_CHARACTERS} characters.")
             raise InvalidInput("The command_id is too long.", errors=[problem])
         self._forget_old_answers()
-        digest, key = _digest(command), _key(command.command_id)
-        answered = self._answered.get(key)
+        digest = _digest(command)
+        answered = self._answered.get(command.command_id)
         if answered is not None and answered.digest != digest:
             return self._failed(command, InvalidInput("The command_id was used for another command."))
         if answered is None:
             task = asyncio.ensure_future(self._execute(command, progress))
             answered = _Answered(digest, time.monotonic(), task)
-            self._answered[key] = answered
-            task.add_done_callback(partial(self._store, key, answered))
+            self._answered[command.command_id] = answered
+            task.add_done_callback(partial(self._store, command.command_id, answered))
         if answered.answer is None:
             gone = "The command was executed before; its response is no longer stored."
             return self._failed(command, Conflict(gone))
@@ -220,17 +219,17 @@ class Session:
         if not isinstance(wanted, str) or not wanted:
             problem = FieldError("/arguments/command_id", "Give the id of a command, as a text.")
             raise InvalidInput("The arguments are not valid.", errors=[problem])
-        answered = self._answered.get(_key(wanted))
+        answered = self._answered.get(wanted)
         answer = None if answered is None else answered.answer
         is_open = answer is not None and not answer.done()
         if answer is not None and is_open:
             answer.cancel()
         return success(command, {"cancelled": is_open})
 
-    def _store(self, key: bytes, answered: _Answered, task: "asyncio.Task[CommandResult]") -> None:
+    def _store(self, command_id: str, answered: _Answered, task: "asyncio.Task[CommandResult]") -> None:
         """Count the size of a response, and drop the oldest ones beyond the limit; their ids stay."""
         answered.size = 0 if task.cancelled() or task.exception() is not None else _size(task.result())
-        self._with_answers[key] = answered
+        self._with_answers[command_id] = answered
         self._answer_bytes += answered.size
         while self._answer_bytes > MAX_ANSWER_BYTES:
             self._drop_answer(self._with_answers.popitem(last=False)[1])
@@ -254,12 +253,12 @@ class Session:
     def _forget_old_answers(self) -> None:
         before = time.monotonic() - _ANSWER_SECONDS
         while self._answered:
-            key, oldest = next(iter(self._answered.items()))
+            command_id, oldest = next(iter(self._answered.items()))
             is_open = oldest.answer is not None and not oldest.answer.done()
             if is_open or (len(self._answered) < MAX_IDS and oldest.at > before):
                 return
-            del self._answered[key]
-            if self._with_answers.pop(key, None) is not None:
+            del self._answered[command_id]
+            if self._with_answers.pop(command_id, None) is not None:
                 self._drop_answer(oldest)
 
 
@@ -274,8 +273,7 @@ def _size(result: CommandResult) -> int:
         content = len(payload.value)
     else:
         content = 0 if payload is None else _json_size(payload.members)
-    texts = (result.command_id, result.error, *result.metadata, *result.metadata.values())
-    return content + sum(map(len, texts))
+    return content + len(result.error) + sum(len(name) + len(text) for name, text in result.metadata.items())
 
 
 def _json_size(members: Mapping[str, object]) -> int:
@@ -284,10 +282,6 @@ def _json_size(members: Mapping[str, object]) -> int:
     except InvalidInput:
         # It is never sent: an error is.
         return 0
-
-
-def _key(command_id: str) -> bytes:
-    return hashlib.sha256(command_id.encode()).digest()
 
 
 def _digest(command: Command) -> bytes:
