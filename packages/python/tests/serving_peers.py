@@ -88,6 +88,7 @@ class Connected:
 
 class GatewayPeer:
     """The WebSocket `/ubp` of a gateway. `statuses` are those of the next registrations, "" for no response, then SUCCESS.
+    With `location` it redirects to there.
 
     Where it does not confirm deregistrations, the test does so.
     """
@@ -100,6 +101,7 @@ class GatewayPeer:
         self.confirms = True
         self.silent = asyncio.Event()
         self.attempts = 0
+        self.location = ""
         self.connections: asyncio.Queue[Connected] = asyncio.Queue()
         self._server: Any = None
 
@@ -115,6 +117,10 @@ class GatewayPeer:
 
     def _check(self, socket: ServerConnection, request: Any) -> Any:
         self.attempts += 1
+        if self.location:
+            response = socket.respond(HTTPStatus.TEMPORARY_REDIRECT, "")
+            response.headers["Location"] = self.location
+            return response
         if request.path != "/ubp":
             return socket.respond(HTTPStatus.NOT_FOUND, "There is no such path.")
         if request.headers.get("Authorization") != f"Bearer {self.key}":

@@ -424,6 +424,28 @@ def test_a_key_that_no_header_has_is_an_error_that_does_not_show_it(key):
     assert "nary" not in str(caught.value)
 
 
+async def test_redirect_is_not_followed(peer):
+    elsewhere = GatewayPeer(KEY)
+    await elsewhere.start()
+    peer.location = f"{elsewhere.url}/ubp".replace("http", "ws", 1)
+    try:
+        running = executor(peer, ToolCollection([add]))
+        task = asyncio.create_task(running.run_async())
+        while peer.attempts < 2:  # noqa: ASYNC110 - the peer has no event for it
+            await asyncio.sleep(0.01)
+        running.stop()
+        await task
+        assert elsewhere.attempts == 0
+    finally:
+        await elsewhere.stop()
+
+
+def test_user_in_the_url_is_rejected_and_not_told():
+    with pytest.raises(ValueError, match="has no user") as caught:
+        Executor(ToolCollection([add]), gateway="https://user:hidden-secret@gateway.example", key=KEY)
+    assert "hidden-secret" not in str(caught.value)
+
+
 async def stopped(gates: Gates, peer: GatewayPeer, **options: Any) -> tuple[Any, str, "asyncio.Task[None]"]:
     """Return a connection with an open command of an executor that was told to stop, and its task."""
     peer.confirms = False

@@ -169,7 +169,7 @@ class Executor:
     async def _connected(self) -> AsyncIterator[ClientConnection]:
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
         connecting = asyncio.ensure_future(
-            _opened(connect(self.url, additional_headers=headers, max_size=MAX_MESSAGE_BYTES))
+            _opened(_Connect(self.url, additional_headers=headers, max_size=MAX_MESSAGE_BYTES))
         )
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -234,6 +234,14 @@ def _reason(found: Response) -> str:
     each = errors if isinstance(errors, list) else []
     pointers = [f"{one.get('pointer')}: {one.get('detail')}" for one in each if isinstance(one, dict)]
     return " ".join([found.error or found.status, *pointers])
+
+
+class _Connect(connect):
+    """Follows no redirects: commands would be those of somewhere else."""
+
+    def process_redirect(self, exc: Exception) -> Exception:
+        """Return the error that ends the attempt."""
+        return exc
 
 
 class _Session:
@@ -421,6 +429,9 @@ def _socket_url(gateway: str) -> str:
     parts = urlsplit(gateway)
     if parts.scheme not in _SCHEMES or not parts.netloc:
         raise ValueError("The URL of the gateway begins with https:// or http://.")
+    if "@" in parts.netloc:
+        # It would be in logs.
+        raise ValueError("The URL of the gateway has no user.")
     return parts._replace(
         scheme=_SCHEMES[parts.scheme], path=f"{parts.path.rstrip('/')}/ubp", query="", fragment=""
     ).geturl()
