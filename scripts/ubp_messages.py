@@ -1,4 +1,4 @@
-"""Write the modules of UBP's messages (`app/ubp/v1`) from `app/ubp/proto`, by protoc."""
+"""Write the modules of UBP's messages from `app/ubp/proto`, for the gateway and for its client library."""
 
 import sys
 import tempfile
@@ -9,11 +9,20 @@ from grpc_tools import protoc
 
 ROOT: Final = Path(__file__).parents[1]
 PROTO: Final = ROOT / "app" / "ubp" / "proto"
-MODULES: Final = ROOT / "app" / "ubp" / "v1"
+PACKAGES: Final = {
+    "app.ubp.v1": ROOT / "app" / "ubp" / "v1",
+    "utcp_gateway_client.serving.ubp_v1": (
+        ROOT / "packages" / "python" / "src" / "utcp_gateway_client" / "serving" / "ubp_v1"
+    ),
+}
+"""Folders of the written packages by their names."""
 
 
-def generated() -> dict[str, str]:
-    """Return the text of each module by the name of its file; raise RuntimeError where the compiler fails."""
+def generated(package: str) -> dict[str, str]:
+    """Return the text of each module of a package by the name of its file.
+
+    Raise RuntimeError where the compiler fails.
+    """
     well_known = Path(protoc.__file__).parent / "_proto"
     sources = sorted(str(path) for path in PROTO.rglob("*.proto"))
     with tempfile.TemporaryDirectory() as folder:
@@ -29,18 +38,19 @@ def generated() -> dict[str, str]:
         found = sorted(Path(folder, "ubp", "v1").iterdir())
         # The compiler names modules by the folders of the .proto files, from the root of the path.
         return {
-            path.name: path.read_text().replace("from ubp.v1 import", "from app.ubp.v1 import")
+            path.name: path.read_text().replace("from ubp.v1 import", f"from {package} import")
             for path in found
         }
 
 
 def main() -> int:
     """Write the modules that differ, and print their names."""
-    for name, text in generated().items():
-        path = MODULES / name
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-            sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+    for package, folder in PACKAGES.items():
+        for name, text in generated(package).items():
+            path = folder / name
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
+                sys.stdout.write(f"{path.relative_to(ROOT)}\n")
     return 0
 
 

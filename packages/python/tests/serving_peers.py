@@ -10,9 +10,14 @@ from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
+import grpc
+import grpc.aio
 import uvicorn
+from google.protobuf import json_format
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+
+from utcp_gateway_client.serving.ubp_v1 import core_pb2
 
 Json = dict[str, Any]
 
@@ -35,7 +40,7 @@ async def http_server(app: Any, **options: Any) -> AsyncIterator[str]:
 class Connected:
     """A connection of an executor, as the gateway sees it."""
 
-    socket: ServerConnection
+    socket: "ServerConnection | GrpcSocket"
     registration: Json
     messages: "asyncio.Queue[Json]" = field(default_factory=asyncio.Queue)
     replies: dict[str, Json] = field(default_factory=dict)
@@ -127,7 +132,7 @@ class GatewayPeer:
             return socket.respond(HTTPStatus.UNAUTHORIZED, "The key is not known.")
         return None
 
-    async def _serve(self, socket: ServerConnection) -> None:
+    async def _serve(self, socket: "ServerConnection | GrpcSocket") -> None:
         with contextlib.suppress(ConnectionClosed):
             first = json.loads(await socket.recv())
             request = first["commandRequest"]
@@ -148,3 +153,70 @@ class GatewayPeer:
                         await connected.confirm({"messageId": message["messageId"], **request})
             finally:
                 connected.closed.set()
+
+
+class GrpcSocket:
+    """A stream in the form of a WebSocket: texts in proto3's JSON mapping."""
+
+    def __init__(self, context: Any) -> None:
+        self.context = context
+
+    async def send(self, text: str | bytes) -> None:
+        """Send a message, whose payload without a type is a Struct, or what is none as it is."""
+        with contextlib.suppress(ValueError, AttributeError, json_format.ParseError):
+            message = json.loads(text)
+            for command, member in (
+                ("commandRequest", "arguments"),
+                ("command_request", "arguments"),
+                ("commandResponse", "result"),
+            ):
+                payload = message.get(command, {}).get(member)
+                if payload is not None and "@type" not in payload:
+                    kind = "type.googleapis.com/google.protobuf.Struct"
+                    message[command][member] = {"@type": kind, "value": payload}
+            text = json_format.ParseDict(message, core_pb2.UbpMessage()).SerializeToString()
+        text = text.encode() if isinstance(text, str) else text
+        await self.context.write(text)
+
+    async def recv(self) -> str:
+        data = await self.context.read()
+        if data is grpc.aio.EOF:
+            raise ConnectionClosed(None, None)
+        text: str = json_format.MessageToJson(core_pb2.UbpMessage.FromString(data))
+        return text
+
+    async def close(self) -> None:
+        self.context.cancel()
+
+    def __aiter__(self) -> "GrpcSocket":
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            return await self.recv()
+        except ConnectionClosed:
+            raise StopAsyncIteration from None
+
+
+class GrpcGatewayPeer(GatewayPeer):
+    """The same over gRPC."""
+
+    async def start(self, port: int = 0) -> int:
+        self._server = grpc.aio.server()
+        method = grpc.stream_stream_rpc_method_handler(self._connect)
+        handler = grpc.method_handlers_generic_handler("ubp.v1.Orchestrator", {"Connect": method})
+        self._server.add_generic_rpc_handlers((handler,))
+        found: int = self._server.add_insecure_port(f"127.0.0.1:{port}")
+        await self._server.start()
+        self.url = f"grpc://127.0.0.1:{found}"
+        return found
+
+    async def stop(self) -> None:
+        await self._server.stop(0)
+
+    async def _connect(self, _requests: Any, context: Any) -> None:
+        self.attempts += 1
+        if dict(context.invocation_metadata()).get("authorization") != f"Bearer {self.key}":
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "The key is not known.")
+        await context.send_initial_metadata(())
+        await self._serve(GrpcSocket(context))

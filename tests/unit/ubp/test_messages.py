@@ -21,14 +21,15 @@ from app.ubp.values import (
     value_of,
     value_payload,
 )
-from scripts.ubp_messages import MODULES, generated
+from scripts.ubp_messages import PACKAGES, generated
 
 ORDER = {"order_id": 123, "note": "é", "tags": ["a", None, True], "price": {"amount": 9.5}}
 
 
-def test_generated_modules_are_current():
-    for name, text in generated().items():
-        assert (MODULES / name).read_text() == text, "run make ubp-messages"
+@pytest.mark.parametrize("package", PACKAGES)
+def test_generated_modules_are_current(package):
+    for name, text in generated(package).items():
+        assert (PACKAGES[package] / name).read_text() == text, "run make ubp-messages"
 
 
 def test_the_seeds_own_python_makes_the_same_command():

@@ -4,15 +4,17 @@ import asyncio
 import base64
 import json
 import signal
+import subprocess
 import sys
 import threading
 from typing import Any
 
 import pytest
-from serving_peers import GatewayPeer
+from serving_peers import GatewayPeer, GrpcGatewayPeer
 
 from utcp_gateway_client.serving import Executor, GatewayRejected, serve
 from utcp_gateway_client.serving.executor import reconnect_delay
+from utcp_gateway_client.serving.ubp_v1 import core_pb2
 from utcp_gateway_client.tools import ToolCollection, ToolError, current_trace, report_progress, tool
 
 KEY = "ugw_key-for-tests"
@@ -82,9 +84,9 @@ class Gates:
         return ToolCollection([wait, wait_in_thread, add])
 
 
-@pytest.fixture
-async def peer():
-    gateway = GatewayPeer(KEY)
+@pytest.fixture(params=[GatewayPeer, GrpcGatewayPeer], ids=["websocket", "grpc"])
+async def peer(request):
+    gateway = request.param(KEY)
     await gateway.start()
     yield gateway
     await gateway.stop()
@@ -424,6 +426,7 @@ def test_a_key_that_no_header_has_is_an_error_that_does_not_show_it(key):
     assert "nary" not in str(caught.value)
 
 
+@pytest.mark.parametrize("peer", [GatewayPeer], indirect=True, ids=["websocket"])
 async def test_redirect_is_not_followed(peer):
     elsewhere = GatewayPeer(KEY)
     await elsewhere.start()
@@ -553,6 +556,38 @@ async def test_program_ends_at_a_signal(peer, number):
     assert (process.returncode, errors) == (0, b"")
 
 
+@pytest.mark.parametrize("peer", [GrpcGatewayPeer], indirect=True, ids=["grpc"])
+async def test_what_gives_no_message_of_grpc_is_an_error(peer):
+    def nested() -> Any:
+        value: Any = 1
+        for _ in range(200):
+            value = [value]
+        return value
+
+    async with executor(peer, ToolCollection([add, tool(nested)])):
+        connected = await peer.connections.get()
+        deep = await connected.call("nested")
+        assert (deep["status"], deep["error"]) == ("ERROR", "The result is nested too deeply for gRPC.")
+        # A message that only the agent knows.
+        request = core_pb2.UbpMessage(message_id="m")
+        request.command_request.command_id = "c"
+        request.command_request.command_name = "add"
+        request.command_request.arguments.type_url = "type.googleapis.com/shop.Order"
+        request.command_request.arguments.value = b"\x08\x01"
+        await connected.socket.send(request.SerializeToString())
+        assert (await connected.reply("m"))["status"] == "INVALID_ARGUMENT"
+        assert (await connected.call("add", struct(a=1)))["result"]["value"] == 2
+
+
+def test_grpc_without_its_extra_names_it():
+    program = (
+        "import sys\nsys.modules['grpc'] = None\nfrom utcp_gateway_client.serving import serve\n"
+        "def work() -> int: return 1\nserve([work], gateway='grpc://127.0.0.1:1')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "ImportError: gRPC needs the extra grpc: pip install 'utcp-gateway-client[grpc]'." in done.stderr
+
+
 @pytest.mark.parametrize(
     ("gateway", "url"),
     [
@@ -568,6 +603,7 @@ def test_url_of_the_web_socket(gateway, url):
 @pytest.mark.parametrize(
     ("tools", "options"),
     [([add], {"gateway": "gw.example"}), ([add], {"gateway": "ftp://x"}), ([], {"gateway": "http://x"}),
+     ([add], {"gateway": "grpc://x"}), ([add], {"gateway": "grpc://x:1/ubp"}),
      ([add], {"gateway": "http://x", "max_commands": 0})],
 )  # fmt: skip
 def test_what_cannot_be_served_is_a_value_error(tools, options):

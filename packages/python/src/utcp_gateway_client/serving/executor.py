@@ -1,7 +1,7 @@
 """An executor: connects to a gateway, registers its tools there, and executes the commands that it is sent.
 
-The protocol is `ubp.v1` as JSON over the WebSocket `/ubp` of the gateway. Functions run in this process;
-those that are not async run in threads.
+The protocol is `ubp.v1`, as JSON over the WebSocket `/ubp` of the gateway or over gRPC. Functions run in this
+process; those that are not async run in threads.
 """
 
 import asyncio
@@ -16,10 +16,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
 from utcp_gateway_client.keys import require_key
+from utcp_gateway_client.serving.connection import (
+    MAX_MESSAGE_BYTES,
+    Connection,
+    GatewayRejected,
+    Opener,
+)
 from utcp_gateway_client.serving.ubp_json import (
     CANCEL,
     DEREGISTER_TOOLS,
@@ -34,31 +39,25 @@ from utcp_gateway_client.serving.ubp_json import (
     response,
     result_response,
 )
+from utcp_gateway_client.serving.websocket import SCHEMES, open_websocket, websocket_url
 from utcp_gateway_client.tools import Progress, ToolCollection, preview, progress_to, traced_by
-
-MAX_MESSAGE_BYTES: Final = 16 << 20
-"""Of a message, in either direction."""
 
 _log = logging.getLogger(__name__)
 _ANSWER_SECONDS: Final = 30.0
 _DEREGISTER_SECONDS: Final = 5.0
-_SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 _PERMANENT: Final = frozenset({"INVALID_ARGUMENT", "NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 # Reports of progress that wait to be sent; further ones are left out until the gateway takes them.
 _MAX_WAITING_PROGRESS: Final = 100
 
 
-class GatewayRejected(Exception):
-    """The gateway accepts neither this key nor these tools, which another attempt would not change."""
-
-
 class Executor:
     """Serves the tools of a collection to a gateway, under the name `name`, until it is stopped.
 
-    `gateway` is its URL (http, https, ws or wss), `key` an API key. `max_commands` are executed at once.
-    `reconnect_seconds` are the shortest and the longest delay between two attempts to connect; it doubles
-    with each attempt. A stop waits `grace_seconds` for open commands. Raises ValueError for what these
-    cannot be.
+    `gateway` is its URL (http, https, ws or wss), or the host and port of its gRPC as `grpc://HOST:PORT`
+    (with TLS, `grpcs://`), which needs the extra `grpc`; `key` is an API key. `max_commands` are executed at
+    once. `reconnect_seconds` are the shortest and the longest delay between two attempts to connect; it
+    doubles with each attempt. A stop waits `grace_seconds` for open commands. Raises ValueError for what
+    these cannot be, and ImportError for gRPC without its extra.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Executor:
         require_key(key)
         self.tools = tools
         self.name = name
-        self.url = _socket_url(gateway)
+        self.url, self._open = _address(gateway)
         self._key = key
         self._max_commands = max_commands
         self._reconnect_seconds = reconnect_seconds
@@ -151,13 +150,11 @@ class Executor:
     async def _attempt(self, threads: ThreadPoolExecutor) -> None:
         """Connect, and serve until the connection ends; then wait for the time of the next attempt."""
         try:
-            async with self._connected() as socket:
-                session = _Session(self.tools, socket, threads, self._max_commands)
+            async with self._connected() as connection:
+                session = _Session(self.tools, connection, threads, self._max_commands)
                 await self._serve(session)
         except (OSError, InvalidHandshake, ConnectionClosed) as error:
             _log.warning("No connection to %s: %s", self.url, error)
-        finally:
-            self._registered.clear()
         if self._stopping.is_set():
             return
         delay = reconnect_delay(self._attempts, self._reconnect_seconds)
@@ -166,29 +163,21 @@ class Executor:
             await asyncio.wait_for(self._stopping.wait(), delay)
 
     @contextlib.asynccontextmanager
-    async def _connected(self) -> AsyncIterator[ClientConnection]:
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        connecting = asyncio.ensure_future(
-            _opened(_Connect(self.url, additional_headers=headers, max_size=MAX_MESSAGE_BYTES))
-        )
+    async def _connected(self) -> AsyncIterator[Connection]:
+        connecting = asyncio.ensure_future(self._open(self.url, self._key))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((connecting, stopping), return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
                 raise ConnectionError("stopped before the gateway has responded")
-            socket = connecting.result()
-        except InvalidStatus as error:
-            if error.response.status_code in (401, 403):
-                body = preview(bytes(error.response.body or b"")) or f"HTTP {error.response.status_code}"
-                raise GatewayRejected(f"The gateway rejects the key: {body}") from None
-            raise
+            connection = connecting.result()
         finally:
             connecting.cancel()
             stopping.cancel()
         try:
-            yield socket
+            yield connection
         finally:
-            await socket.close()
+            await connection.close()
 
     async def _serve(self, session: "_Session") -> None:
         """Register the tools, execute commands, and deregister and finish them at a stop."""
@@ -205,9 +194,11 @@ class Executor:
             _log.info("Registered %d tools at %s", len(self.tools), self.url)
             if found.result:
                 _log.info("The gateway says of the tools: %s", preview(json.dumps(found.result)))
-            await session.until(self._stopping)
-            if self._stopping.is_set():
+            try:
+                await session.until(self._stopping)
+            finally:
                 self._registered.clear()
+            if self._stopping.is_set():
                 await session.finish(self._grace_seconds)
 
     async def _unless_stopped(self, answer: Coroutine[Any, Any, Response]) -> Response | None:
@@ -236,22 +227,14 @@ def _reason(found: Response) -> str:
     return " ".join([found.error or found.status, *pointers])
 
 
-class _Connect(connect):
-    """Follows no redirects: commands would be those of somewhere else."""
-
-    def process_redirect(self, exc: Exception) -> Exception:
-        """Return the error that ends the attempt."""
-        return exc
-
-
 class _Session:
     """One connection: its open commands, and what is sent."""
 
     def __init__(
-        self, tools: ToolCollection, socket: ClientConnection, threads: ThreadPoolExecutor, max_commands: int
+        self, tools: ToolCollection, connection: Connection, threads: ThreadPoolExecutor, max_commands: int
     ) -> None:
         self._tools = tools
-        self._socket = socket
+        self._connection = connection
         self._threads = threads
         self._max_commands = max_commands
         self._permits = asyncio.Semaphore(max_commands)
@@ -329,14 +312,13 @@ class _Session:
     async def _write(self) -> None:
         while True:
             text = await self._outgoing.get()
-            await self._socket.send(text)
+            await self._connection.send(text)
             self._outgoing.task_done()
 
     async def _read(self) -> None:
         while True:
-            text = await self._socket.recv()
             try:
-                message = read_message(text)
+                message = read_message(await self._connection.receive())
             except MalformedMessage as error:
                 _log.warning("A message of the gateway is left out: %s", error)
                 continue
@@ -425,20 +407,23 @@ def reconnect_delay(failed: int, limits: tuple[float, float]) -> float:
     return min(longest, shortest * 2.0 ** min(failed, 60)) * random.uniform(0.5, 1)  # noqa: S311
 
 
-def _socket_url(gateway: str) -> str:
+def _address(gateway: str) -> tuple[str, Opener]:
+    """Return the address of a gateway, and what opens connections to it."""
     parts = urlsplit(gateway)
-    if parts.scheme not in _SCHEMES or not parts.netloc:
-        raise ValueError("The URL of the gateway begins with https:// or http://.")
     if "@" in parts.netloc:
         # It would be in logs.
         raise ValueError("The URL of the gateway has no user.")
-    return parts._replace(
-        scheme=_SCHEMES[parts.scheme], path=f"{parts.path.rstrip('/')}/ubp", query="", fragment=""
-    ).geturl()
-
-
-async def _opened(connecting: connect) -> ClientConnection:
-    return await connecting
+    if parts.scheme in SCHEMES and parts.netloc:
+        return websocket_url(gateway), open_websocket
+    if parts.scheme not in ("grpc", "grpcs") or not parts.netloc:
+        raise ValueError("The URL of the gateway begins with https://, http://, grpcs:// or grpc://.")
+    if parts.port is None or parts.path.rstrip("/"):
+        raise ValueError("The URL of a gateway's gRPC has a host and a port, and no path.")
+    try:
+        from utcp_gateway_client.serving.grpc_stream import open_grpc  # noqa: PLC0415
+    except ImportError:
+        raise ImportError("gRPC needs the extra grpc: pip install 'utcp-gateway-client[grpc]'.") from None
+    return gateway, open_grpc
 
 
 @contextlib.contextmanager
