@@ -195,7 +195,10 @@ class Session:
             if is_reserved(command.command_name):
                 return await self._reserved.execute(command, principal)
             client = command.metadata.get(CLIENT_ID)
-            key = f"ubp:{client}:{command.command_id}" if client and command.command_id else None
+            # The length of the first part says where the second one begins.
+            key = (
+                f"ubp:{len(client)}:{client}:{command.command_id}" if client and command.command_id else None
+            )
             return await self._caller.call(
                 command, principal, route=self._route, idempotency_key=key, on_event=progress.add
             )

@@ -72,6 +72,10 @@ def value_of(payload: Payload | None, *, at: str = "") -> Any:
     if isinstance(payload, JsonPayload):
         kind = payload.members.get("@type")
         if kind in _WELL_KNOWN:
+            for name in payload.members.keys() - {"@type", "value"}:
+                # Whoever it is forwarded to could read what nobody here has checked.
+                problem = FieldError(pointer(at, name), "A well-known type has no member but `value`.")
+                raise InvalidInput("The message is not valid.", errors=[problem])
             return payload.members.get("value")
         return {name: member for name, member in payload.members.items() if name != "@type"}
     return _message_value(payload, at)

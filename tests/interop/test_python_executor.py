@@ -12,9 +12,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.harness.gateway import RunningGateway
+from tests.harness.gateway import RunningGateway, serve
+from tests.harness.servers import Pair
 from tests.interop.clients import HERE
 from tests.interop.environments import install_client_library, required
+from tests.protocols.kits.base import free_port
 
 Program = subprocess.Popen[bytes]
 
@@ -33,10 +35,13 @@ def key_of(client: httpx2.Client, *scopes: str) -> str:
 
 
 @contextmanager
-def started(gateway: RunningGateway, key: str, folder: Path) -> Iterator[Program]:
-    """Run python_executor.py in a process of its own."""
+def started(
+    gateway: RunningGateway, key: str, folder: Path, *, address: str | None = None
+) -> Iterator[Program]:
+    """Run python_executor.py in a process of its own; it connects to `address`, by default that of the gateway."""
     interpreter = required(install_client_library)
-    command = [str(interpreter), str(Path(HERE) / "python_executor.py"), gateway.url, key, str(folder)]
+    program = str(Path(HERE) / "python_executor.py")
+    command = [str(interpreter), program, address or gateway.url, key, str(folder)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     assert process.stderr is not None
     try:
@@ -125,6 +130,28 @@ def test_killed_executor_is_away_at_once_and_back_with_the_next(
     with started(gateway, key_of(client, "executors:connect", "tools:call"), tmp_path):
         wait_for(lambda: is_called(client))
         assert call(client, "get_order_status", order_id=123).json() == "Shipped"
+
+
+def test_functions_are_called_by_grpc(servers: Pair, tmp_path: Path) -> None:
+    port = free_port()
+    with serve(servers, tmp_path, UBP_GRPC_PORT=str(port)) as running, running.client() as admin:
+        key = key_of(admin, "executors:connect", "tools:call")
+        with started(running, key, tmp_path, address=f"grpc://127.0.0.1:{port}") as process:
+            wait_for(lambda: is_called(admin))
+            assert call(admin, "get_order_status", order_id=123).json() == "Shipped"
+            assert call(admin, "label").content == b"\x89PNG\x00\xff"
+            with pytest.raises(httpx2.ReadTimeout):
+                admin.post("/tools/orders.pack/call", json={"name": "g"}, timeout=2)
+            wait_for((tmp_path / "g.cancelled").exists)
+            assert {one["transport"] for one in admin.get("/executors").json()["items"]} == {"grpc"}
+            process.send_signal(signal.SIGTERM)
+            assert process.wait() == 0
+        key = key_of(admin, "tools:call")
+        with started(running, key, tmp_path, address=f"grpc://127.0.0.1:{port}") as process:
+            _, errors = process.communicate()
+        assert process.returncode != 0
+        assert b"GatewayRejected" in errors
+        assert key.encode() not in errors
 
 
 def test_key_without_the_scope_is_rejected(

@@ -143,6 +143,13 @@ def test_depth_is_limited():
         value_payload(value)
 
 
+def test_members_beside_the_value_of_a_well_known_type_are_rejected():
+    payload = JsonPayload({"@type": STRUCT, "value": {"order_id": 1}, "order_id": 2})
+    with pytest.raises(InvalidInput) as caught:
+        value_of(payload, at="/arguments")
+    assert [error.pointer for error in caught.value.errors] == ["/arguments/order_id"]
+
+
 def test_nan_is_rejected():
     bad = struct_pb2.Struct(fields={"x": struct_pb2.Value(number_value=float("nan"))})
     with pytest.raises(InvalidInput):

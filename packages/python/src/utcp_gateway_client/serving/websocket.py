@@ -1,5 +1,6 @@
 """The WebSocket `/ubp` of a gateway."""
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -8,7 +9,7 @@ from websockets.exceptions import InvalidStatus
 from utcp_gateway_client.serving.connection import MAX_MESSAGE_BYTES, GatewayRejected
 from utcp_gateway_client.tools import preview
 
-SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
+SCHEMES: Final = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 """Schemes of a gateway's URL, and those of its WebSocket."""
 
 
