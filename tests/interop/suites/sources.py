@@ -5,12 +5,13 @@ The packages are under MPL-2.0. They are downloaded into `.venvs/`, and nothing 
 
 import shutil
 import subprocess
+import sys
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tests.interop.environments import FOLDER, InstallError, install
+from tests.interop.environments import FOLDER, InstallError
 
 CLIENT_SIDE = Path(__file__).parent / "client_side"
 ENVIRONMENT = "utcp-plugins"
@@ -69,7 +70,7 @@ def folder_of(suite: Suite) -> Path:
 
 def _downloaded(package: str, folder: Path) -> Path:
     options = ("--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(folder))
-    command = [str(install(ENVIRONMENT)), "-m", "pip", "download", *options, package]
+    command = [sys.executable, "-m", "pip", "download", *options, package]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_SECONDS, check=False)
     except subprocess.TimeoutExpired:
