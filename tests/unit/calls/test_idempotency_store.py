@@ -149,15 +149,18 @@ async def batched_behind(store, call: IdempotentRequest) -> tuple[asyncio.Future
 
 @asynccontextmanager
 async def rejecting(database, key_id: str):
-    """The database rejects calls of this API key, and takes 0.8 s for each other."""
+    """The database rejects calls of this API key; the second insert of any other waits for advisory lock 1."""
     function = (
         "CREATE FUNCTION rejected() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
-        f" IF NEW.key_id = '{key_id}' THEN RAISE check_violation; END IF; PERFORM pg_sleep(0.8); RETURN NEW; END $$"
+        f" IF NEW.key_id = '{key_id}' THEN RAISE check_violation; END IF;"
+        # A sequence counts also what is rolled back.
+        " IF nextval('inserts') > 1 THEN PERFORM pg_advisory_xact_lock_shared(1); END IF; RETURN NEW; END $$"
     )
     trigger = (
         "CREATE TRIGGER rejected BEFORE INSERT ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION rejected()"
     )
     async with database.transaction() as session:
+        await session.execute(text("CREATE SEQUENCE inserts"))
         await session.execute(text(function))
         await session.execute(text(trigger))
     try:
@@ -165,6 +168,18 @@ async def rejecting(database, key_id: str):
     finally:
         async with database.transaction() as session:
             await session.execute(text("DROP FUNCTION rejected CASCADE"))
+            await session.execute(text("DROP SEQUENCE inserts"))
+
+
+async def waiting_for_lock(database, locktype: str) -> None:
+    """Return once a statement in this database waits for a lock of this type."""
+    statement = (
+        "SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = :locktype"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    async with asyncio.timeout(10):
+        while not await run(database, statement, locktype=locktype):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def all_written(store) -> None:
@@ -353,17 +368,25 @@ class TestManyAtOnce:
         good, bad = new_request(key_id="a"), new_request(key_id="b")
         await store.store(await store.begin(new_request()), b"connected")
         async with rejecting(database, key_id="b"):
+            holding = await asyncpg.connect(asyncpg_dsn(database.dsn))
+            await holding.execute("SELECT pg_advisory_lock(1)")
             began = asyncio.gather(store.begin(good), store.begin(bad), return_exceptions=True)
-            await asyncio.sleep(1.2)
             # The batch was rejected; the first key is being taken alone.
-            locking = await asyncpg.connect(asyncpg_dsn(database.dsn))
+            await waiting_for_lock(database, "advisory")
             reading = asyncio.create_task(store.table.read(store._row_key(new_request()), seconds=60))
-            await locking.execute("BEGIN; LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE")
+            locking = await asyncpg.connect(asyncpg_dsn(database.dsn))
+            locked = asyncio.create_task(
+                locking.execute("BEGIN; LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE")
+            )
+            await waiting_for_lock(database, "relation")
+            await holding.execute("SELECT pg_advisory_unlock(1)")
+            await locked
             async with unreachable(database):
                 assert {type(one) for one in await began} == {Unavailable}
                 with pytest.raises(Unavailable):
                     await reading
             locking.terminate()
+            holding.terminate()
             async with asyncio.timeout(10):
                 while await run(database, _CALL, id=good.call_id):  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
