@@ -1,7 +1,9 @@
 """The files that deploy the gateway say what the README promises: read as data, without Docker."""
 
+import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -391,8 +393,46 @@ def test_continuous_integration_stops_at_the_first_failure():
     assert "set -euo pipefail" in CI
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "ends"),
+    [
+        ({"exit": 0, "failed": 0}, None, 0),
+        ({"exit": 2, "failed": 3}, 0, 0),
+        ({"exit": 2, "failed": 3}, 1, 1),
+        ({"exit": 2, "failed": 4}, None, 1),
+        # It could not be started, or was ended by its time limit.
+        ({"exit": 2, "failed": 0}, None, 1),
+    ],
+)
+def test_few_failed_tests_run_once_more_alone_and_end_the_run_where_they_fail_again(
+    tmp_path, first, second, ends
+):
+    functions = "".join(re.findall(r"^(?:part|tests)\(\) \{\n.*?^\}\n", CI, re.MULTILINE | re.DOTALL))
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    cache = tmp_path / ".pytest_cache" / "v" / "cache"
+    cache.mkdir(parents=True)
+    failed = json.dumps({f"test_{number}": True for number in range(first["failed"])})
+    (tmp_path / "Makefile").write_text(
+        "test:\n\t@printf '%s\\n' '$(ARGS)' >> runs\n"
+        f"\t@if [ -z '$(ARGS)' ]; then echo '{failed}' > {cache}/lastfailed; exit {first['exit']}; fi; exit {second or 0}\n"
+    )
+    ran = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{functions}\ntests 60 test\necho next"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode != 0) == (ends != 0)
+    assert ("next" in ran.stdout.splitlines()) == (ends == 0)
+    runs = (tmp_path / "runs").read_text().splitlines()
+    again = [] if second is None else ["-n 0 --last-failed --last-failed-no-failures none"]
+    assert runs == ["", *again]
+
+
 def test_continuous_integration_runs_each_part_by_its_target_within_a_time_limit():
-    parts = {target: int(seconds) for seconds, target in re.findall(r"^part (\d+) (\S+)$", CI, re.MULTILINE)}
+    parts = {
+        target: int(seconds)
+        for seconds, target in re.findall(r"^(?:part|tests) (\d+) (\S+)$", CI, re.MULTILINE)
+    }
     assert list(parts)[:2] == ["check", "test"]
     # Nothing hangs for longer than the whole run may take (docs/decisions/0054).
     assert max(parts.values()) <= 1500
