@@ -27,7 +27,7 @@ from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
-from app.calls.presets import applicable_presets, with_presets, without_preset_hints, without_presets
+from app.calls.presets import check_presets, with_presets, without_preset_hints, without_presets
 from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
 from app.calls.repairs import repair_mode, repaired_arguments
@@ -306,9 +306,9 @@ def _as_json(arguments: Any) -> bytes:
 
 
 def _add_presets(request: CallRequest, plan: Plan) -> None:
-    """Add the arguments that the toolset sets, of those that the tool has; raise InvalidArguments."""
-    request.presets = applicable_presets(request.presets, plan.inputs)
+    """Add the arguments that the toolset sets; raise InvalidArguments."""
     try:
+        check_presets(request.presets, plan.inputs)
         request.arguments = with_presets(request.arguments, request.presets)
     except InvalidArguments as error:
         raise _located(error, request) from None

@@ -13,16 +13,23 @@ _INVALID_PRESET: Final = (
     "The toolset sets this argument to a value that the tool does not take: whoever manages the toolset has "
     "to change it."
 )
+_LOST_INPUT: Final = (
+    "The toolset sets this argument, which the tool does not have any more: whoever manages the toolset has "
+    "to change it."
+)
 
 
-def applicable_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the presets for which the tool has an input. A source may have lost one since they were set: the
-    toolset reports that, and the call is made without it.
+def check_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+    """Raise InvalidArguments where the tool has no input for a preset.
+
+    A source may have lost the input, or named it anew, since the preset was set. Without it, the call would
+    do more than whoever manages the toolset permits, so that it is not made.
     """
-    missing = {one for one in presets if not may_have_input(inputs, pointer_parts(one))}
-    if not missing:
-        return presets
-    return {one: value for one, value in presets.items() if one not in missing}
+    errors = [
+        FieldError(one, _LOST_INPUT) for one in presets if not may_have_input(inputs, pointer_parts(one))
+    ]
+    if errors:
+        raise arguments_error(errors)
 
 
 def preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,9 @@ import orjson
 
 from app.catalog.tools import Viewer
 from app.errors import NotFound, not_found
+from app.json_schema.input_lookup import may_have_input
 from app.suggestions import closest
+from app.text import pointer_parts
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import MemberChange, StoredDefinition
 from app.toolsets.directory import Listing, Snapshot, may_see
@@ -17,6 +19,9 @@ from app.toolsets.hidden_inputs import without_inputs
 
 ProblemKind = Literal["tool", "provider", "tag", "search", "change", "pinned", "name", "preset"]
 _MAX_CACHED_VIEWS: Final = 64
+_LOST_INPUT: Final = (
+    "The tool has no input of this name, so it is left out of the toolset: change the preset, or remove it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,9 @@ def resolve_members(definition: StoredDefinition, snapshot: Snapshot) -> Members
             detail = f"{owner} has its name in this toolset, so {tool.tool} is left out: give it another one."
             problems.append(MemberProblem("name", tool.tool, detail))
             continue
-        tools.append(tool if own is None else _changed(tool, own, problems))
+        member = tool if own is None else _changed(tool, own, problems)
+        if member is not None:
+            tools.append(member)
     pinned = _pinned(definition, tools, problems)
     return Members(tuple(tools), tuple(problems), pinned, definition.former_names)
 
@@ -182,15 +189,19 @@ def _has_words(tool: AgentTool, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _changed(tool: AgentTool, change: MemberChange, problems: list[MemberProblem]) -> AgentTool:
+def _changed(tool: AgentTool, change: MemberChange, problems: list[MemberProblem]) -> AgentTool | None:
+    """Return the member with its changes; None where it lost the input of a preset, since calls without the
+    preset would do more than the definition permits.
+    """
     inputs = tool.inputs_json
     if change.presets:
-        schema, unknown = without_inputs(tool.inputs, change.presets)
+        original = tool.inputs
+        schema, unknown = without_inputs(original, change.presets)
+        lost = [one for one in unknown if not may_have_input(original, pointer_parts(one))]
+        if lost:
+            problems += (MemberProblem("preset", f"{tool.tool}{pointer}", _LOST_INPUT) for pointer in lost)
+            return None
         inputs = orjson.dumps(schema)
-        problems += (
-            MemberProblem("preset", f"{tool.tool}{pointer}", "The tool has no input of this name.")
-            for pointer in unknown
-        )
     name = change.name or tool.name
     return replace(
         tool,

@@ -6,7 +6,12 @@ from aiohttp import web
 from sqlalchemy import text
 
 from app.call_log.bodies import BodyRecorder
+from app.calls import execute
+from app.calls.request import CallRequest
 from app.catalog.feed import record_change
+from app.errors import InvalidArguments
+from app.models import TENANT
+from app.security.principal import Principal
 from tests.harness.beside import web_server
 
 PLAIN, SECRET = "canary-branch-7c41", "canary-secret-9b2e"
@@ -21,6 +26,7 @@ INPUTS = {
     "additionalProperties": False,
 }
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({"tools:call"}))
 CALL = "/toolsets/desk/tools/library_books/call"
 
 
@@ -137,8 +143,9 @@ async def test_presets_of_inputs_that_do_not_exist_are_rejected(api, admin):
         ]
 
 
-async def test_call_is_made_without_the_preset_of_an_input_that_was_removed(api, admin):
-    properties = {name: one for name, one in INPUTS["properties"].items() if name != "code"}
+async def without_input(api, name: str) -> None:
+    """Store the tool anew without an input, as a refresh does."""
+    properties = {one: schema for one, schema in INPUTS["properties"].items() if one != name}
     inputs = orjson.dumps(INPUTS | {"properties": properties}).decode()
     async with api.services.database.transaction() as session:
         statement = text(
@@ -148,10 +155,34 @@ async def test_call_is_made_without_the_preset_of_an_input_that_was_removed(api,
         row = (await session.execute(statement, {"inputs": inputs})).one()
         await record_change(session, kind="tool", provider_id=row.provider_id, object_id=str(row.id))
     await api.services.feed.catch_up()
-    problems = (await admin.get("/toolsets/desk")).json()["problems"]
-    assert [(one["kind"], one["name"]) for one in problems] == [("preset", "library.books/code")]
+
+
+async def test_tool_that_lost_the_input_of_a_preset_is_left_out_until_the_preset_is_changed(api, admin):
+    await without_input(api, "code")
+    shown = (await admin.get("/toolsets/desk")).json()
+    assert [(one["kind"], one["name"]) for one in shown["problems"]] == [("preset", "library.books/code")]
     agent = await api.client()
-    called = await agent.post(CALL, json={"q": "a"})
-    assert (called.status_code, called.json()["code"]) == (200, "")
-    given = await agent.post(CALL, json={"q": "a", "branch": "x"})
-    assert given.status_code == 422
+    assert (await agent.post(CALL, json={"q": "a"})).status_code == 404
+    assert (await agent.get("/toolsets/desk/utcp")).json()["tools"] == []
+    changes = {"library.books": {"presets": {"branch": PLAIN}}}
+    definition = {"providers": ["library"], "changes": changes}
+    changed = await admin.put("/toolsets/desk", json={"definition": definition})
+    assert changed.status_code == 200, changed.text
+    assert (await agent.post(CALL, json={"q": "a"})).status_code == 200
+
+
+async def test_call_whose_preset_has_no_input_any_more_is_not_sent(api, admin):
+    """A worker may know the tool anew before it knows the toolset anew."""
+    await without_input(api, "code")
+    request = CallRequest(
+        EVERYBODY,
+        "library.books",
+        route="",
+        presets={"/branch": PLAIN, "/code": SECRET},
+        arguments={"q": "a"},
+    )
+    outcome = await execute(request, api.services.calls)
+    assert isinstance(outcome.error, InvalidArguments)
+    [error] = outcome.error.errors
+    assert error.pointer == "/code"
+    assert "the tool does not have any more" in error.detail
