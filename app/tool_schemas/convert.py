@@ -120,11 +120,16 @@ def too_large(size: SchemaSize, limits: Limits) -> str | None:
 
 
 def openapi_form(schema: Schema) -> Schema:
-    """Return a schema in the form of Gemini's `Schema`: types in upper case, `nullable` instead of null."""
+    """Return a schema in the form of Gemini's `Schema`: types in upper case, `nullable` instead of null.
+
+    Its properties are a map of protocol buffers, which has no order: `propertyOrdering` has that of the source.
+    """
     result: Schema = {}
     for key, value in schema.items():
         if key == "properties":
             result[key] = {name: openapi_form(member) for name, member in value.items()}
+            if len(value) > 1:
+                result["propertyOrdering"] = list(value)
         elif key == "items":
             result[key] = openapi_form(value)
         elif key == "anyOf":

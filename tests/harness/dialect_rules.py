@@ -8,7 +8,7 @@ from app.text import pointer
 from app.tool_schemas.dialects import Dialect, SchemaRules
 from app.tool_schemas.measure import measure
 
-_NO_KEYWORDS = frozenset({"nullable"})
+_NO_KEYWORDS = frozenset({"nullable", "propertyOrdering"})
 
 
 def broken_rules(dialect: Dialect, name: str, schema: dict[str, Any], *, strict: bool) -> list[str]:
@@ -61,6 +61,8 @@ def _broken_objects(node: dict[str, Any], at: str, rules: SchemaRules, types: li
     if "object" not in types:
         return
     properties, required = node.get("properties", {}), set(node.get("required", []))
+    if "propertyOrdering" in node and node["propertyOrdering"] != list(properties):
+        yield f"{at}: the order of other properties"
     if rules.closed and node.get("additionalProperties") is not False:
         yield f"{at}: it is not closed"
     if rules.all_required and required != set(properties):
