@@ -41,8 +41,8 @@ class CallRecorder:
     call). `plan` is None until the tool is known. `source` is what its response comes from. `attempts` is the
     number of requests sent to the upstream, `upstream_seconds` the time that they took. `trace` is None where
     the call is not traced, `bodies` where bodies are not recorded. `stored` is the future that
-    `wait_recorded` waits for, if any. While `defers_record` is True, the record of the end is not stored but put into
-    `deferred_record`, to be stored together with the outcome of an idempotent call.
+    `wait_recorded` waits for, if any. While `defers_record` is True, the record of the end is not stored but
+    put into `deferred_record`, to be stored together with the outcome of an idempotent call.
     """
 
     __slots__ = (

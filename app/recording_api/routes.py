@@ -120,11 +120,11 @@ async def get_recording(
 
 @router.patch(
     "/recordings/{name}",
-    operation_id="changeRecording",
+    operation_id="updateRecording",
     summary="Change a recording",
     responses={200: {"headers": _ETAG}, **problem_responses(400, 404, 412, 413, 415)},
 )
-async def change_recording(
+async def update_recording(
     name: RecordingPath,
     body: RecordingPatch,
     principal: WritesRecordings,
@@ -277,7 +277,6 @@ async def delete_interaction(
     "/recordings/{name}/runs",
     operation_id="beginRun",
     summary="Begin a run of replays",
-    status_code=201,
     responses=problem_responses(400, 404, 413, 415),
 )
 async def begin_run(

@@ -93,14 +93,14 @@ def downgrade() -> None:
     # One statement that deletes rows and inserts others with their keys would conflict with itself.
     op.drop_constraint("call_stats_pkey", "call_stats")
     op.execute(
-        f"CREATE TEMPORARY TABLE added ON COMMIT DROP AS SELECT {_KEY}, sum(calls)::bigint AS calls,"  # noqa: S608 - constants.
+        f"CREATE TEMPORARY TABLE added_sources ON COMMIT DROP AS SELECT {_KEY}, sum(calls)::bigint AS calls,"  # noqa: S608 - constants.
         " sum(duration_ms) AS duration_ms, max(max_duration_ms) AS max_duration_ms,"
         " sum(request_bytes)::bigint AS request_bytes, sum(response_bytes)::bigint AS response_bytes"
         f" FROM call_stats GROUP BY {_KEY}"
     )
     op.execute("TRUNCATE call_stats")
     op.drop_column("call_stats", "source")
-    op.execute(f"INSERT INTO call_stats ({_KEY}, {_COUNTS}) SELECT {_KEY}, {_COUNTS} FROM added")  # noqa: S608 - constants.
+    op.execute(f"INSERT INTO call_stats ({_KEY}, {_COUNTS}) SELECT {_KEY}, {_COUNTS} FROM added_sources")  # noqa: S608 - constants.
     op.create_primary_key("call_stats_pkey", "call_stats", _BEFORE)
     op.drop_column("calls", "source")
     op.drop_column("keys", "upstream")

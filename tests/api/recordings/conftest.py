@@ -50,7 +50,9 @@ class Site:
     async def search(self, request):
         self.requests.append(request.raw_path)
         body = {"number": self.count, "q": request.query.get("q", ""), "exact": 0.1}
-        return web.json_response(body, headers={"ETag": '"1"', "Link": '<https://a.example/?page=2>; rel="next"'})
+        return web.json_response(
+            body, headers={"ETag": '"1"', "Link": '<https://a.example/?page=2>; rel="next"'}
+        )
 
     async def fail(self, request):
         self.requests.append(request.raw_path)
@@ -62,7 +64,12 @@ class Site:
         """Repeats the credential in headers and body, and gives a secret of its own."""
         self.requests.append(request.raw_path)
         key = request.headers.get("X-Key", "")
-        body = {"key": key, "text": f"Bearer {OWN_SECRET}", "access_token": OWN_SECRET, "pin": request.query.get("pin")}
+        body = {
+            "key": key,
+            "text": f"Bearer {OWN_SECRET}",
+            "access_token": OWN_SECRET,
+            "pin": request.query.get("pin"),
+        }
         headers = {"X-Echo": key, "Set-Cookie": f"session={OWN_SECRET}", "ETag": f'"{key}"'}
         return web.json_response(body, headers=headers)
 
@@ -110,9 +117,7 @@ async def library(api, upstream):
     provider = await api.provider("library", tags=["public"])
     for name in ("search", "fail", "large"):
         await api.tool(provider, name, {"url": f"{upstream.url}/{name}"}, inputs=INPUTS, outputs=OUTPUTS)
-    await api.tool(
-        provider, "write", {"url": f"{upstream.url}/search", "http_method": "POST"}, inputs=INPUTS
-    )
+    await api.tool(provider, "write", {"url": f"{upstream.url}/search", "http_method": "POST"}, inputs=INPUTS)
     await api.tool(
         provider, "events", {"url": f"{upstream.url}/events", "call_template_type": "sse"}, inputs=INPUTS
     )

@@ -101,14 +101,18 @@ async def test_key_limited_to_a_toolset_replays_there(keys, toolsets, recorder, 
     limited = await keys.make("replay", "r", toolsets=["live"])
     response = await limited.post("/toolsets/live/tools/find/call", json={"q": "sea"})
     assert response.headers["x-call-source"] == "recording"
-    assert (await limited.post("/toolsets/live/mcp", json=rpc("find", {"q": "x"}), headers=MCP)).status_code == 200
+    assert (
+        await limited.post("/toolsets/live/mcp", json=rpc("find", {"q": "x"}), headers=MCP)
+    ).status_code == 200
     assert upstream.count == 1
 
 
 async def test_approved_call_is_replayed(api, keys, admin, recorder, player, upstream, call):
     await call(recorder, "write", q="sea")
     await admin.patch("/tools/library.write", json={"requires_approval": True})
-    waiting = await player.post("/tools/library.write/call", json={"q": "sea"}, headers={"X-Recording-Run": "a"})
+    waiting = await player.post(
+        "/tools/library.write/call", json={"q": "sea"}, headers={"X-Recording-Run": "a"}
+    )
     assert waiting.status_code == 202
     approved = await admin.post(f"{waiting.headers['location']}/approve")
     assert approved.json()["state"] == "executed", approved.text
@@ -221,7 +225,7 @@ async def test_mode_of_a_later_release_reaches_nothing(api, keys, upstream, call
     client = await keys.make()
     async with api.services.database.transaction() as session:
         await session.execute(
-            text("UPDATE keys SET upstream = '{\"mode\": \"simulate\"}' WHERE key_id = :id"),
+            text('UPDATE keys SET upstream = \'{"mode": "simulate"}\' WHERE key_id = :id'),
             {"id": keys.ids[client]},
         )
         await record_change(session, kind="key", object_id=keys.ids[client])
@@ -250,7 +254,11 @@ async def test_key_names_a_recording_that_exists(admin):
     response = await admin.post("/keys", json=body)
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "/upstream/recording"
-    for mode in ({"mode": "replay"}, {"mode": "live", "recording": "r"}, {"mode": "record", "recording": "r", "seed": 1}):
+    for mode in (
+        {"mode": "replay"},
+        {"mode": "live", "recording": "r"},
+        {"mode": "record", "recording": "r", "seed": 1},
+    ):
         response = await admin.post("/keys", json={**body, "upstream": mode})
         assert response.status_code == 422, response.text
 

@@ -46,7 +46,7 @@ async def test_run_of_a_key_begins_anew(admin, keys, recorder, player, call):
         await call(recorder, "search", q="sea")
     assert [(await call(player, "search", q="sea")).json()["number"] for _ in range(2)] == [1, 2]
     begun = await admin.post("/recordings/r/runs", json={"key_id": keys.ids[player]})
-    assert begun.status_code == 201
+    assert begun.status_code == 200
     assert (await call(player, "search", q="sea")).json()["number"] == 1
     assert (await call(player, "search", q="sea", run=begun.json()["run"])).json()["number"] == 1
 
@@ -145,7 +145,9 @@ async def test_changed_tool_is_a_warning_or_an_error(api, admin, recorder, playe
     await call(recorder, "search", q="sea")
     async with api.services.database.transaction() as session:
         await session.execute(
-            text("UPDATE tools SET inputs = inputs || '{\"description\": \"other\"}' WHERE name = 'library.search'")
+            text(
+                "UPDATE tools SET inputs = inputs || '{\"description\": \"other\"}' WHERE name = 'library.search'"
+            )
         )
         await record_change(session, kind="tool", object_id="library.search")
     await api.services.feed.catch_up()

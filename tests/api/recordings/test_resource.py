@@ -42,7 +42,9 @@ async def test_recording_is_created_listed_changed_and_deleted(admin):
     assert (await admin.delete("/recordings/checkout", headers={"If-Match": tag})).status_code == 412
     assert (await admin.delete("/recordings/checkout")).status_code == 204
     assert (await admin.get("/recordings/checkout")).status_code == 404
-    actions = [one["action"] for one in (await admin.get("/events?object_type=recording&sort=at")).json()["items"]]
+    actions = [
+        one["action"] for one in (await admin.get("/events?object_type=recording&sort=at")).json()["items"]
+    ]
     assert actions == ["created", "updated", "deleted"]
 
 
@@ -72,7 +74,7 @@ async def test_only_unrestricted_keys_with_the_scope_see_recordings(api, admin, 
     assert (await reader.delete("/recordings/r")).status_code == 403
     writer = await api.client("recordings:write")
     assert (await writer.get("/recordings/r")).status_code == 403
-    assert (await writer.post("/recordings/r/runs", json={})).status_code == 201
+    assert (await writer.post("/recordings/r/runs", json={})).status_code == 200
     for limits in ({"providers": ["library"]}, {"tags": ["public"]}):
         limited = await api.client("admin", **limits)
         for path in ("", "/r", "/r/export", "/r/interactions"):
@@ -89,10 +91,14 @@ async def test_exported_recording_replays_at_another_gateway(admin, keys, record
     document = (await admin.get("/recordings/r/export")).content
     count = upstream.count
     # Another recording of another name has other ids: nothing of the document is bound to the first.
-    imported = await admin.put("/recordings/other", content=document, headers={"Content-Type": "application/json"})
+    imported = await admin.put(
+        "/recordings/other", content=document, headers={"Content-Type": "application/json"}
+    )
     assert (imported.status_code, imported.json()["interactions"]) == (201, 5)
     assert (await admin.get("/recordings/other/export")).json() == orjson.loads(document)
-    again = await admin.put("/recordings/other", content=document, headers={"Content-Type": "application/json"})
+    again = await admin.put(
+        "/recordings/other", content=document, headers={"Content-Type": "application/json"}
+    )
     assert (again.status_code, again.json()["version"]) == (200, 2)
     player = await keys.make("replay", "other")
     assert (await call(player, "search", q="sea", limit=2)).json()["number"] == 1
@@ -104,13 +110,17 @@ async def test_exported_recording_replays_at_another_gateway(admin, keys, record
     assert upstream.count == count
 
 
-async def test_replay_from_a_file_needs_no_upstream_at_all(api, admin, keys, recorder, upstream, call, library):
+async def test_replay_from_a_file_needs_no_upstream_at_all(
+    api, admin, keys, recorder, upstream, call, library
+):
     await call(recorder, "search", q="sea")
     document = (await admin.get("/recordings/r/export")).json()
     await admin.put("/recordings/ci", json=document)
     async with api.services.database.transaction() as session:
         await session.execute(
-            text("UPDATE tools SET call_template = jsonb_set(call_template, '{url}', '\"http://127.0.0.1:9/\"')")
+            text(
+                "UPDATE tools SET call_template = jsonb_set(call_template, '{url}', '\"http://127.0.0.1:9/\"')"
+            )
         )
     player = await keys.make("replay", "ci")
     replayed = await call(player, "search", q="sea")
@@ -176,7 +186,11 @@ async def test_no_secret_is_in_an_exported_recording(api, admin, keys, recorder,
     definition = {"providers": ["library"], "changes": {"library.echo": {"presets": presets}}}
     assert (await admin.put("/toolsets/desk", json={"definition": definition})).status_code == 201
     given = {"api_key": "canary-of-an-argument", "note": f"Bearer {OWN_SECRET}"}
-    for path in ("/toolsets/desk/tools/library_echo/call", "/tools/open.echo/call", "/tools/library.refused/call"):
+    for path in (
+        "/toolsets/desk/tools/library_echo/call",
+        "/tools/open.echo/call",
+        "/tools/library.refused/call",
+    ):
         response = await recorder.post(path, json=given)
         assert response.headers.get("x-recording") == "stored", response.text
     assert upstream.count == 3
@@ -210,7 +224,9 @@ async def test_sealed_interaction_opens_in_its_own_row_only(api, admin, recorder
     assert problem["type"].endswith(":seal-broken")
 
 
-async def test_responses_beyond_the_limits_are_counted_and_live_calls_go_on(bound, admin, recorder, player, upstream, call):
+async def test_responses_beyond_the_limits_are_counted_and_live_calls_go_on(
+    bound, admin, recorder, player, upstream, call
+):
     bound(body_bytes=1_024, events=2, interactions=3)
     live = await call(recorder, "large", q="5000")
     assert (len(live.content), live.headers["x-recording"]) == (5000, "too-large")
@@ -275,11 +291,15 @@ async def test_recording_that_is_used_stays(api, admin, recorder, player, call):
     store._known.clear()
     await call(player, "search", q="sea")
     async with api.services.database.read_session() as session:
-        found = (await session.execute(text("SELECT used_at > now() - interval '1 minute' FROM recordings"))).scalar_one()
+        found = (
+            await session.execute(text("SELECT used_at > now() - interval '1 minute' FROM recordings"))
+        ).scalar_one()
     assert found
 
 
-async def test_mocked_responses_fit_the_schema_and_are_the_same_for_a_seed(api, keys, library, upstream, call):
+async def test_mocked_responses_fit_the_schema_and_are_the_same_for_a_seed(
+    api, keys, library, upstream, call
+):
     first, other = await keys.make("mock", seed=1), await keys.make("mock", seed=2)
     bodies = [(await call(client, "search", q="sea")).json() for client in (first, first, other)]
     assert bodies[0] == bodies[1] != bodies[2]
@@ -287,16 +307,24 @@ async def test_mocked_responses_fit_the_schema_and_are_the_same_for_a_seed(api, 
     checked = await call(first, "search", q="sea", headers={"Prefer": "validate=json"})
     assert checked.headers["x-call-source"] == "mock"
     example = {"number": 42, "q": "of the document"}
-    await api.tool(library, "stated", {"url": upstream.url}, inputs={}, outputs={**OUTPUTS, "examples": [example]})
+    await api.tool(
+        library, "stated", {"url": upstream.url}, inputs={}, outputs={**OUTPUTS, "examples": [example]}
+    )
     assert (await call(first, "stated")).json() == example
     await api.tool(library, "unknown", {"url": upstream.url}, inputs={})
     assert (await call(first, "unknown")).json() == {}
     shape = {"xml": {"root": "book"}}
-    spec = {"content_type": "application/xml", "schema": {"type": "object", "properties": {"title": {"type": "string"}}}}
-    await api.tool(library, "xml", {"url": upstream.url, "parameters": [], "response": {**spec, **shape}}, inputs={})
+    spec = {
+        "content_type": "application/xml",
+        "schema": {"type": "object", "properties": {"title": {"type": "string"}}},
+    }
+    await api.tool(
+        library, "xml", {"url": upstream.url, "parameters": [], "response": {**spec, **shape}}, inputs={}
+    )
     mocked = await call(first, "xml")
     assert mocked.headers["content-type"] == "application/xml"
-    assert mocked.text.startswith("<?xml") and "<title>" in mocked.text
+    assert mocked.text.startswith("<?xml")
+    assert "<title>" in mocked.text
     text_spec = {"content_type": "text/plain", "schema": {"type": "string", "format": "email"}}
     await api.tool(library, "text", {"url": upstream.url, "parameters": [], "response": text_spec}, inputs={})
     assert (await call(first, "text", headers={"Accept": "text/plain"})).text.endswith("@example.com")

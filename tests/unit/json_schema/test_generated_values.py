@@ -32,7 +32,10 @@ SCHEMAS = {
         "$defs": {
             "node": {
                 "type": "object",
-                "properties": {"next": {"$ref": "#/$defs/node"}, "many": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+                "properties": {
+                    "next": {"$ref": "#/$defs/node"},
+                    "many": {"type": "array", "items": {"$ref": "#/$defs/node"}},
+                },
             }
         },
     },
@@ -64,7 +67,10 @@ def test_value_is_valid_and_the_same_for_a_seed(name):
         assert value_of_schema(schema, seed=seed) == value
 
 
-@pytest.mark.parametrize("text_format", ["date", "date-time", "time", "uuid", "email", "uri", "ipv4", "ipv6", "hostname", "duration"])
+@pytest.mark.parametrize(
+    "text_format",
+    ["date", "date-time", "time", "uuid", "email", "uri", "ipv4", "ipv6", "hostname", "duration"],
+)
 def test_formats_are_respected(text_format):
     validator = jsonschema_rs.Draft202012Validator({"format": text_format}, validate_formats=True)
     for seed in range(10):
