@@ -9,6 +9,7 @@ used by live calls only. A body that arrives in pieces, and events, are stored o
 their client leaves before, what had arrived of events is stored.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Final
@@ -70,7 +71,9 @@ async def call_in_mode(
     if mode.mode == "record":
         return await _recorded(mode, context, recordings, send)
     if mode.mode == "mock":
-        status, media_type, body = mocked_response(context.plan, context.request.arguments, seed=mode.seed)
+        status, media_type, body = await asyncio.to_thread(
+            mocked_response, context.plan, context.request.arguments, seed=mode.seed
+        )
         result = _with_events(
             Result(status=status, headers=[], media_type=media_type, body=body), context, media_type
         )
