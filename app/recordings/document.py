@@ -19,9 +19,14 @@ from app.errors import UpstreamError
 from app.outbound.framing import StreamEvent
 from app.recordings.options import RecordingOptions
 from app.schemas import Rfc3339DateTime, StrictModel, Text, ToolName
+from app.text import storable_text
 
 FORMAT: Final = "utcp-gateway-recording/1"
 MAX_DOCUMENT_INTERACTIONS: Final = 100_000
+_MAX_HEADER: Final = 16_384
+_MAX_HEADERS: Final = 100
+_MAX_MEDIA_TYPE: Final = 300
+_MAX_DETAIL: Final = 20_000
 _NUL: Final = "\x00"
 HeaderPair = Annotated[list[Annotated[str, Field(max_length=16_384)]], Field(min_length=2, max_length=2)]
 
@@ -152,9 +157,9 @@ def response_members(response: RecordedResponse) -> dict[str, Any]:
     """Return a response in the form of a document; members without a value are left out."""
     made: dict[str, Any] = {"status": response.status}
     if response.media_type:
-        made["media_type"] = response.media_type
+        made["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
     if response.headers:
-        made["headers"] = [list(pair) for pair in response.headers]
+        made["headers"] = _header_members(response.headers)
     if response.events is not None:
         made["events"] = [_event_members(event) for event in response.events]
     elif response.error is None:
@@ -182,6 +187,12 @@ def response_of(members: Mapping[str, Any]) -> RecordedResponse:
         text_pieces=members.get("text_pieces", False),
         content_blocks=members.get("content_blocks", False),
     )
+
+
+def _header_members(headers: tuple[tuple[str, str], ...]) -> list[list[str]]:
+    """Return headers as a document may have them: the first ones, without those that are too long."""
+    fitting = [list(pair) for pair in headers if max(map(len, pair)) <= _MAX_HEADER]
+    return fitting[:_MAX_HEADERS]
 
 
 def _body_members(body: bytes) -> dict[str, Any]:
@@ -234,12 +245,17 @@ def _event_of(members: Mapping[str, Any]) -> StreamEvent:
     coded = members.get("base64")
     data = str(members["data"]).encode() if coded is None else base64.b64decode(coded)
     return StreamEvent(
-        data, members["kind"], members.get("name") or "", members.get("id"), members.get("retry")
+        data,
+        members.get("kind", "message"),
+        members.get("name") or "",
+        members.get("id"),
+        members.get("retry"),
     )
 
 
 def _error_members(error: RecordedError) -> dict[str, Any]:
-    made: dict[str, Any] = {"slug": error.slug, "detail": error.detail}
+    detail = storable_text(error.detail)[:_MAX_DETAIL]
+    made: dict[str, Any] = {"slug": error.slug, "detail": detail}
     if not error.request_sent:
         made["request_sent"] = False
     if error.status is not None:
@@ -247,7 +263,7 @@ def _error_members(error: RecordedError) -> dict[str, Any]:
     if error.body is not None:
         made["upstream_body"] = _storable(error.body)
     if error.headers:
-        made["headers"] = [list(pair) for pair in error.headers]
+        made["headers"] = _header_members(error.headers)
     return made
 
 

@@ -16,6 +16,7 @@ from app import exact_json
 from app.calls.recordings import RecordedError, RecordedResponse
 from app.outbound.charsets import charset_of
 from app.outbound.framing import StreamEvent, is_json, is_textual
+from app.protocols.base import BODY_METADATA_HEADERS
 from app.security.masking import MASK, Masker
 from app.telemetry.redaction import is_secret_name, mask_shapes
 
@@ -31,10 +32,13 @@ def masked_response(response: RecordedResponse, masker: Masker) -> RecordedRespo
     if events is not None:
         events = tuple(_masked_event(event, masker) for event in events)
     error = None if response.error is None else _masked_error(response.error, masker)
+    headers = response.headers
+    if body is not response.body:
+        headers = tuple(pair for pair in headers if pair[0].lower() not in BODY_METADATA_HEADERS)
     return replace(
         response,
         media_type=_text(response.media_type, masker),
-        headers=_headers(response.headers, masker),
+        headers=_headers(headers, masker),
         body=body,
         events=events,
         error=error,

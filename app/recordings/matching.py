@@ -81,6 +81,37 @@ def nearest(
     }
 
 
+def is_masked_form(recorded: Any, given: Any, ignored: Iterable[str]) -> bool:
+    """Return whether recorded arguments are the given ones with more of them masked: a gateway masks all
+    secrets that it knows, and another one may know fewer.
+    """
+    for one in ignored:
+        recorded, given = _without(recorded, pointer_parts(one)), _without(given, pointer_parts(one))
+    return _is_masked_form(recorded, given)
+
+
+def _is_masked_form(recorded: Any, given: Any) -> bool:
+    if isinstance(recorded, dict) and isinstance(given, dict):
+        return recorded.keys() == given.keys() and all(
+            _is_masked_form(member, given[name]) for name, member in recorded.items()
+        )
+    if isinstance(recorded, list) and isinstance(given, list):
+        pairs = zip(recorded, given, strict=False)
+        return len(recorded) == len(given) and all(_is_masked_form(*pair) for pair in pairs)
+    if isinstance(recorded, str) and isinstance(given, str) and MASK in recorded:
+        first, *between, last = recorded.split(MASK)
+        if not (given.startswith(first) and given.endswith(last) and len(given) >= len(first) + len(last)):
+            return False
+        at, end = len(first), len(given) - len(last)
+        for part in between:
+            found = given.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+    return not _differs(recorded, given)
+
+
 def _differences(recorded: Any, given: Any, at: str) -> Iterator[dict[str, Any]]:
     if isinstance(recorded, dict) and isinstance(given, dict):
         for name in sorted(recorded.keys() | given.keys()):

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import select
@@ -39,6 +40,10 @@ from app.recordings.records import (
 from app.recordings.store import RecordingStore
 from app.security.principal import Principal
 from app.uuid7 import uuid7
+
+# Beyond these, the conversion to UTC would overflow.
+_FIRST: Final = datetime(1, 1, 2, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +264,7 @@ class RecordingService:
             size=0,
             sealed_arguments=b"",
             sealed_response=b"",
-            recorded_at=given.recorded_at,
+            recorded_at=max(_FIRST, min(given.recorded_at, _LAST)).astimezone(UTC),
         )
         response = given.response.model_dump(mode="json", by_alias=True, exclude_unset=True)
         store.seal(row, arguments, response_of(response))

@@ -27,7 +27,13 @@ from app.errors import GatewayError, NotRecorded, RecordingNotFound, RecordingOu
 from app.models import TENANT, RecordedInteractionRow, RecordingRow, now
 from app.recordings.document import response_members, response_of
 from app.recordings.masking import masked_response
-from app.recordings.matching import definition_digest, nearest, request_digest, storable_arguments
+from app.recordings.matching import (
+    definition_digest,
+    is_masked_form,
+    nearest,
+    request_digest,
+    storable_arguments,
+)
 from app.recordings.options import RecordingOptions
 from app.recordings.records import (
     count_omitted,
@@ -175,7 +181,11 @@ class RecordingStore:
         async with self.database.read_session() as session:
             ids = await interactions_of_request(session, head.id, digest)
         if not ids:
-            raise await self._not_recorded(request, head, arguments)
+            digest = await self._masked_form(request, head, arguments)
+            async with self.database.read_session() as session:
+                ids = await interactions_of_request(session, head.id, digest)
+        if not ids:
+            raise NotRecorded("The recorded response was deleted a moment ago.")
         row = await self._read(await self._next(request, head, ids, digest))
         await self._set_used(head)
         warning = ""
@@ -307,10 +317,10 @@ class RecordingStore:
             await session.execute(_SET_USED, {"id": head.id})
         head.used_at = datetime.now(UTC)
 
-    async def _not_recorded(
-        self, request: RecordableRequest, head: _Head, arguments: dict[str, Any]
-    ) -> NotRecorded:
-        """Return the error for a request that was not recorded, with the nearest one that was."""
+    async def _masked_form(self, request: RecordableRequest, head: _Head, arguments: dict[str, Any]) -> bytes:
+        """Return the digest of the first recorded request that is the given one with more of it masked; raise
+        NotRecorded, with the nearest request that was recorded.
+        """
         tool = request.plan.name
         query = (
             select(RecordedInteractionRow)
@@ -323,9 +333,12 @@ class RecordingStore:
         async with self.database.read_session() as session:
             rows = (await session.scalars(query)).all()
         recorded = [(str(row.id), self.open_arguments(row)) for row in rows]
+        for row, (_, known) in zip(reversed(rows), reversed(recorded), strict=True):
+            if is_masked_form(known, arguments, head.options.ignored):
+                return row.digest
         found = await asyncio.to_thread(nearest, arguments, recorded, head.options.ignored)
         what = "with these arguments" if rows else "at all"
-        return NotRecorded(
+        raise NotRecorded(
             f"The recording {request.recording} has no call of {tool} {what}. Nothing was sent.",
             extra={"tool": tool, "recording": request.recording, "nearest": found},
         )

@@ -216,3 +216,15 @@ def events(response):
         if "data" in lines and lines.get("event") is None:
             found.append(orjson.loads(lines["data"]))
     return found
+
+
+async def test_argument_that_only_the_recording_gateway_knew_as_a_secret_matches(admin, keys, upstream, call):
+    item = {
+        "tool": "library.search", "arguments": {"q": "of *** and ***"}, "definition": "0" * 64,
+        "recorded_at": "2026-01-01T00:00:00Z", "response": {"status": 200, "json": {"number": 7}},
+    }  # fmt: skip
+    assert (await admin.put("/recordings/file", json={"interactions": [item]})).status_code == 201
+    player = await keys.make("replay", "file")
+    assert (await call(player, "search", q="of one and another")).json() == {"number": 7}
+    await call(player, "search", q="one and another", expect=409)
+    assert upstream.count == 0
