@@ -8,7 +8,10 @@
     │       └── UnsetVariable     `${NAME}` has no value
     ├── Unauthenticated 401, NotFound 404, PreconditionFailed 412
     ├── Conflict 409
-    │   └── ApprovalOutdated      what was approved can no longer be done as it was requested
+    │   ├── ApprovalOutdated      what was approved can no longer be done as it was requested
+    │   ├── RecordingNotFound     a key or toolset names a recording that does not exist
+    │   ├── NotRecorded           a recording has no response to replay for a call
+    │   └── RecordingOutdated     the tool has changed since the response was recorded, and that is an error
     ├── Forbidden 403             the client's API key does not allow it
     │   └── OwnApproval           a key decides about what it, or a key that created it, has requested
     ├── CredentialNotAllowed 403  a stored credential may not be sent to the tool's origin
@@ -276,6 +279,28 @@ class Conflict(GatewayError):
 class ApprovalOutdated(Conflict):
     slug, title = "approval-outdated", "What was approved can no longer be done as it was requested"
     hint = "Request it again: nothing was sent, and the approval cannot be used any more."
+
+
+class RecordingNotFound(Conflict):
+    slug, title = "recording-not-found", "The recording does not exist"
+    hint = (
+        "Create it with POST /recordings, or import it with PUT /recordings/{name}; nothing was sent to the "
+        "upstream."
+    )
+
+
+class NotRecorded(Conflict):
+    slug, title = "not-recorded", "There is no recorded response to replay"
+    hint = (
+        "Compare the arguments with `nearest`; record the call with a key in the mode `record`, or name "
+        "arguments that differ each time in `ignored` of the recording."
+    )
+    agent_hint = "Call the tool with the arguments of `nearest`, or record the call."
+
+
+class RecordingOutdated(Conflict):
+    slug, title = "recording-outdated", "The tool has changed since the response was recorded"
+    hint = "Record the call again, or replay it all the same by setting `strict` of the recording to false."
 
 
 class PreconditionFailed(GatewayError):

@@ -65,6 +65,11 @@ def may_be_inexact(body: bytes) -> bool:
     return False
 
 
+def has_long_integer(body: bytes) -> bool:
+    """Return whether JSON text has 19 digits in a row, as integers of 64 bits and more do."""
+    return _LONG_INTEGER.search(body) is not None
+
+
 def loads(body: bytes) -> Any:
     """Return the value of JSON text that `dumps` wrote; raise json.JSONDecodeError."""
     return json.loads(body, parse_float=parse_float) if may_be_inexact(body) else orjson.loads(body)

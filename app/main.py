@@ -18,6 +18,7 @@ from app import (
     keys,
     mcp_server,
     providers,
+    recording_api,
     tool_calls,
     tools,
     toolset_api,
@@ -73,6 +74,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     explain,
     approvals_api,
     toolset_api,
+    recording_api,
     mcp_server,
     tool_calls,
     executors,
@@ -95,15 +97,16 @@ CORS_EXPOSED_HEADERS = (
     "Preference-Applied", "RateLimit",
     "Mcp-Session-Id", "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset",
     "Retry-After", "Sunset", "WWW-Authenticate", "X-Cache",
-    "X-Argument-Repairs", "X-Call-Id", "X-Continuation", "X-Error-Source", "X-Pages",
+    "X-Argument-Repairs", "X-Call-Id", "X-Call-Source", "X-Continuation", "X-Error-Source", "X-Pages",
+    "X-Recording", "X-Recording-Warning",
     "X-Response-Violations", "X-Result-Notes", "X-Upstream-Status",
 )  # fmt: skip
 CORS_ALLOWED_HEADERS = (
     "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
     "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
-    "X-API-Key", "X-Call-Interface", "X-Timeout-Ms",
+    "X-API-Key", "X-Call-Interface", "X-Recording-Run", "X-Timeout-Ms",
 )  # fmt: skip
-LARGE_BODY_PATHS = ("/providers", "/import")
+LARGE_BODY_PATHS = ("/providers", "/import", "/recordings")
 
 
 async def _import_providers(path: Path, services: Services) -> None:

@@ -19,6 +19,7 @@ from pydantic import (
 from app.pagination import Page
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.security.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
+from app.security.upstream_mode import MAX_SEED, RECORDING_NAME, ModeName, UpstreamMode
 from app.text import input_path
 
 PATTERN_MESSAGES = {
@@ -60,6 +61,9 @@ ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])
 ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBooks"])]
 
 
+RecordingName = Annotated[str, Field(pattern=RECORDING_NAME, examples=["checkout"])]
+
+
 class StrictModel(BaseModel):
     """A request body that rejects unknown members."""
 
@@ -83,6 +87,37 @@ class RateLimitInput(StrictModel):
     def to_rate_limit(self) -> RateLimit:
         """Return the rate limit to be enforced; without a burst, all `requests` may be made at once."""
         return RateLimit(self.requests, self.per_seconds, self.burst or self.requests)
+
+
+class UpstreamModeInput(StrictModel):
+    """Whether calls reach their upstreams."""
+
+    mode: ModeName = Field(
+        description="`live`: they do. `record`: they do, and what the upstreams respond is stored in the "
+        "recording. `replay`: the recording responds, and nothing is sent. `mock`: responses are made from "
+        "examples and schemas of the tools, and nothing is sent."
+    )
+    recording: RecordingName | None = Field(
+        None, description="The name of the recording, for `record` and `replay`."
+    )
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED, strict=True), ACCEPT_INTEGRAL_FLOAT] = Field(
+        0, description="Chooses the responses of `mock`: the same ones for the same seed and arguments."
+    )
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Self:
+        uses_recording = self.mode in ("record", "replay")
+        if uses_recording and self.recording is None:
+            raise ValueError(f"must name a recording for the mode {self.mode}")
+        if not uses_recording and self.recording is not None:
+            raise ValueError(f"must not name a recording for the mode {self.mode}")
+        if self.seed and self.mode != "mock":
+            raise ValueError(f"must not have a seed for the mode {self.mode}")
+        return self
+
+    def to_mode(self) -> UpstreamMode:
+        """Return the mode to be used."""
+        return UpstreamMode(self.mode, self.recording, self.seed)
 
 
 HeaderToken = Annotated[str, Field(max_length=100, pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")]

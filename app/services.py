@@ -48,6 +48,8 @@ from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
+from app.recordings.service import RecordingService
+from app.recordings.store import RecordingBounds, RecordingStore
 from app.redis_client import RedisClient, connect
 from app.registration.change_approvals import ChangeApprovalHandler
 from app.registration.converter import Converter
@@ -121,6 +123,7 @@ class Services:
     registration: RegistrationService
     output_deviations: OutputDeviations
     approvals: ApprovalService
+    recordings: RecordingService
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -144,6 +147,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.calls.idempotency,
             services.converter,
             services.approvals,
+            services.recordings.store,
         ):
             await service.start()
             stack.push_async_callback(service.aclose)
@@ -227,6 +231,8 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         seconds=settings.approval_ttl_seconds,
         max_pending=settings.approval_pending_max,
     )
+    recording_store = RecordingStore(database, vault, masker, bounds=_recording_bounds(settings))
+    feed.subscribe(recording_store.on_changes)
     calls = CallServices(
         catalog=catalog,
         resolver=resolver,
@@ -245,6 +251,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         bodies=open_body_recorder(settings, vault),
         suggest_tools=search.suggest_tools,
         approvals=approval_store,
+        recordings=recording_store,
     )
     registration = RegistrationService(
         settings,
@@ -294,9 +301,20 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         registration=registration,
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
+        recordings=RecordingService(database, feed, recording_store),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
+    )
+
+
+def _recording_bounds(settings: Settings) -> RecordingBounds:
+    return RecordingBounds(
+        body_bytes=settings.recording_max_body_bytes,
+        events=settings.recording_max_events,
+        interactions=settings.recording_max_interactions,
+        total_bytes=settings.recording_max_bytes,
+        days=settings.recording_retention_days,
     )
 
 

@@ -174,7 +174,7 @@ class Recorder:
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(Z|\+00:00)")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DURATION = re.compile(r'(\\?"(?:duration_ms|milliseconds)\\?": ?)[\d.]+')
-_DIGEST = re.compile(r'("(?:sha256|fingerprint)": )"([0-9a-f]+)"')
+_DIGEST = re.compile(r'("(?:sha256|fingerprint|definition)": )"([0-9a-f]+)"')
 _INSTANCE = re.compile(r'"utcp-gateway-[0-9a-f]{16}"')
 _RETRY_AFTER = re.compile(r'("retry_after": |try again in )\d+')
 _CURSOR = re.compile(r'("next_cursor": ")[^"]+')
@@ -223,6 +223,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
         _record_toolsets(recorder)
+        _record_recordings(recorder)
         _record_calls(recorder, registration["credentials"], key)
         _record_continuation(recorder, key)
         _record_approvals(recorder, key)
@@ -441,6 +442,36 @@ def _record_toolsets(recorder: Recorder) -> None:
     for media_type in ("text/event-stream", "application/x-ndjson"):
         recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"}, headers={"Accept": media_type})
     recorder.send("deleteToolset", 204, path={"name": "desk"})
+
+
+def _record_recordings(recorder: Recorder) -> None:
+    """Record a recording with one call, and what replays and documents make of it."""
+    path = {"name": "checkout"}
+    body = {"name": "checkout", "options": {"ignored": ["/requested_at"]}}
+    recorder.send("createRecording", 201, body=body)
+    keys = {}
+    for mode in ("record", "replay"):
+        given = {"name": mode, "scopes": ["tools:call"], "upstream": {"mode": mode, "recording": "checkout"}}
+        keys[mode] = recorder.send("createKey", 201, body=given, is_example=False).json()
+    called = {"name": "library.searchBooks"}
+    search = {"q": "sea", "limit": 1}
+    recorder.send("callTool", 200, path=called, body=search, key=keys["record"]["key"], is_example=False)
+    recorder.send("callTool", 409, path=called, body={"q": "lake"}, key=keys["replay"]["key"])
+    recorder.send("getRecording", 200, path=path)
+    recorder.send("listRecordings", 200)
+    recorder.send("updateRecording", 200, path=path, body={"description": "Calls of the checkout agent"})
+    found = recorder.send("listInteractions", 200, path=path, query={"limit": 1}).json()["items"][0]
+    recorder.send("getInteraction", 200, path={**path, "id": found["id"]})
+    document = recorder.send("exportRecording", 200, path=path).json()
+    recorder.send("putRecording", 201, path={"name": "ci"}, body=document)
+    recorder.send("putRecording", 200, path={"name": "ci"}, body=document)
+    run = recorder.send("beginRun", 200, path=path, body={}).json()["run"]
+    recorder.replacements[run] = "019a7f2f4f0e7c2f8b1f0a1b2c3d4e5f"
+    recorder.send("deleteInteraction", 204, path={**path, "id": found["id"]})
+    recorder.send("deleteRecording", 204, path=path)
+    recorder.send("callTool", 409, path=called, body=search, key=keys["replay"]["key"])
+    for key in keys.values():
+        recorder.send("revokeKey", 204, path={"key_id": key["id"]}, is_example=False)
 
 
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:

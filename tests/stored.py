@@ -14,6 +14,7 @@ from app.models import (
     Key,
     Override,
     Provider,
+    RecordingRow,
     Tool,
     ToolsetRow,
     Variable,
@@ -65,5 +66,15 @@ async def clear(database: Database) -> None:
     A TRUNCATE would lock out the readers of an application that runs on the database, and could deadlock with them.
     """
     async with database.transaction() as session:
-        for table in (Approval, Provider, Variable, Key, Event, CallRecord, CallStat, ToolsetRow):
+        for table in (
+            Approval,
+            Provider,
+            Variable,
+            Key,
+            Event,
+            CallRecord,
+            CallStat,
+            ToolsetRow,
+            RecordingRow,
+        ):
             await session.execute(delete(table))

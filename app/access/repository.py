@@ -20,6 +20,7 @@ from app.pagination import Ordering, Page, PageRequest, SortField, contains, rea
 from app.security.keys import MintedKey, digest, mint
 from app.security.principal import REPAIR_MODES, Grant, Principal
 from app.security.rate_limit import RateLimit
+from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
 
 NEWEST_KEYS: Final = PageRequest("-created_at")
@@ -58,6 +59,7 @@ def grant_of(row: Key) -> Grant:
         rate_limit=RateLimit.from_stored(row.rate_limit),
         toolsets=None if row.toolsets is None else frozenset(row.toolsets),
         argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
+        upstream=UpstreamMode.from_stored(row.upstream),
     )
 
 
@@ -346,6 +348,7 @@ def _stored_rights(grant: Grant) -> dict[str, Any]:
         "expires_at": grant.expires_at,
         "rate_limit": None if grant.rate_limit is None else grant.rate_limit.to_stored(),
         "argument_repair": grant.argument_repair,
+        "upstream": None if grant.upstream is None else grant.upstream.to_stored(),
     }
 
 
@@ -362,6 +365,7 @@ def _event_detail(row: Key) -> dict[str, Any]:
         "expires_at": None if row.expires_at is None else row.expires_at.isoformat(),
         "rate_limit": row.rate_limit,
         "argument_repair": row.argument_repair,
+        "upstream": row.upstream,
     }
 
 

@@ -44,6 +44,7 @@ from app.models import Key
 from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
 from app.security.principal import REPAIR_MODES, Principal
 from app.security.rate_limit import RateLimit
+from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
 
 _log = structlog.get_logger(__name__)
@@ -502,6 +503,7 @@ def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
         rate_limit=RateLimit.from_stored(row.rate_limit) or default_rate_limit,
         rate_limit_id=row.rate_limit_id or "",
         argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
+        upstream=UpstreamMode.from_stored(row.upstream),
     )
     return principal.limited_to_toolsets(row.toolsets)
 

@@ -39,6 +39,7 @@ from app.errors import (
 from app.models import Approval
 from app.security.principal import Principal
 from app.security.rate_limit import RateLimit
+from app.security.upstream_mode import UpstreamMode, effective_mode
 
 _log = structlog.get_logger(__name__)
 
@@ -56,6 +57,9 @@ class ToolsetPresets(Protocol):
         name. Raise NotFound where the principal may not use the toolset or the tool is no member, and
         Unavailable.
         """
+
+    async def upstream_mode(self, toolset: str) -> UpstreamMode | None:
+        """Return the upstream mode of a toolset, None where it has none. Raise Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +150,8 @@ class CallApprovalHandler:
         stored = self.store.open_request(row)
         principal = await self._requester(row, stored)
         await self._check_toolset(row, stored, principal)
+        upstream = await self._toolset_mode(stored)
+        _check_mode(stored, effective_mode(principal.upstream, upstream))
         presets = preset_values(stored["arguments"], stored.get("presets") or ())
         request = CallRequest(
             principal,
@@ -154,6 +160,8 @@ class CallApprovalHandler:
             interface="approval",
             toolset=stored.get("toolset") or "",
             presets=presets,
+            upstream=upstream,
+            recording_run=stored.get("recording_run") or "",
             arguments=without_presets(stored["arguments"], presets),
             idempotency_key=stored["idempotency_key"],
             cdn_loop=stored["cdn_loop"].encode("latin-1"),
@@ -212,6 +220,10 @@ class CallApprovalHandler:
                 "the call was requested."
             )
 
+    async def _toolset_mode(self, stored: dict[str, Any]) -> UpstreamMode | None:
+        toolset = stored.get("toolset")
+        return None if toolset is None else await self.toolsets.upstream_mode(toolset)
+
     async def _read(self, outcome: CallOutcome) -> _Made:
         """Return the whole result of a call; an error where it is larger than may be stored, or breaks
         off.
@@ -242,6 +254,15 @@ class CallApprovalHandler:
             await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
         head = {"upstream_status": result.status, "media_type": result.media_type}
         return _Made("executed", orjson.dumps(head) + b"\n" + body, outcome.call_id)
+
+
+def _check_mode(stored: dict[str, Any], mode: UpstreamMode | None) -> None:
+    """Raise ApprovalOutdated for a call that would get its response from elsewhere than when it was
+    requested: nobody has approved a live call by approving one that was to be replayed.
+    """
+    before = UpstreamMode.from_stored(stored.get("upstream"))
+    if before != mode:
+        raise ApprovalOutdated("The upstream mode of the key or toolset has changed since the request.")
 
 
 def _canonical(presets: Mapping[str, Any]) -> bytes:

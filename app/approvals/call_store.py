@@ -19,6 +19,7 @@ from app.approvals.records import approval_json, record_approval_event
 from app.approvals.token_requesters import stored_rights
 from app.calls.approvals import WaitingCall
 from app.calls.argument_masking import masked_arguments
+from app.calls.idempotent_call import idempotency_namespace
 from app.calls.presets import without_presets
 from app.database import Database
 from app.errors import IdempotencyMismatch, InvalidArguments, RateLimited
@@ -78,8 +79,9 @@ class CallApprovalStore:
         return public
 
     def open_request(self, row: Approval) -> dict[str, Any]:
-        """Return the members `arguments`, `idempotency_key`, `cdn_loop`, `toolset`, `presets` and `token` of
-        a stored call; calls that were stored by release 0.2 have none of the last three.
+        """Return the members `arguments`, `idempotency_key`, `cdn_loop`, `toolset`, `presets`, `token`,
+        `upstream` and `recording_run` of a stored call; those that were stored by release 0.2 have none of
+        the last five.
         """
         found: dict[str, Any] = exact_json.loads(
             self.vault.open(row.sealed_request or b"", context=_context(row.id, "request"))
@@ -123,6 +125,8 @@ class CallApprovalStore:
             "toolset": call.toolset,
             "presets": dict(call.presets),
             "token": stored_rights(call.principal),
+            "upstream": None if call.upstream is None else call.upstream.to_stored(),
+            "recording_run": call.recording_run,
         }
         masked: Any = masked_arguments(call.arguments, plan.inputs, self.masker)
         kind = "arguments"
@@ -131,7 +135,9 @@ class CallApprovalStore:
         content = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
         digest = None
         if call.idempotency_key is not None:
-            digest = self.vault.digest("approval-key", call.idempotency_key.encode())
+            namespace = idempotency_namespace(call.upstream, call.recording_run)
+            parts = (call.idempotency_key, namespace) if namespace else (call.idempotency_key,)
+            digest = self.vault.digest("approval-key", *(part.encode() for part in parts))
         return Approval(
             id=approval_id,
             tenant_id=call.principal.tenant_id,

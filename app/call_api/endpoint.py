@@ -28,16 +28,18 @@ from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
 from app.calls.rate_limiter import RateLimitState
+from app.calls.recording_runs import RUN_HEADER, parse_run
 from app.calls.repairs import parse_repair_preference
 from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
 from app.errors import Forbidden, GatewayError
 from app.protocols.base import Result
-from app.security.principal import Principal, RepairMode
+from app.security.principal import Principal
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
-from app.toolsets import CallTarget
+from app.tool_results import ResultBudget
+from app.toolsets import CallTarget, ToolCollection
 from app.utcp.render import INTERFACE_HEADER
 
 _JSON: Final = b"application/json"
@@ -67,10 +69,7 @@ async def call_toolset_tool(request: Request) -> Response:
     parameters = request.scope["path_params"]
     collection = await services.collections.toolset(parameters["name"], principal)
     target = collection.target(parameters["tool"])
-    repair = collection.options.argument_repair
-    return await _call(
-        request, target, collection.principal, TOOLSET_CALL_ROUTE, repair=repair, toolset=parameters["name"]
-    )
+    return await _call(request, target, collection.principal, TOOLSET_CALL_ROUTE, collection)
 
 
 async def _call(
@@ -78,11 +77,11 @@ async def _call(
     target: CallTarget,
     principal: Principal,
     route: Route,
-    *,
-    repair: RepairMode | None = None,
-    toolset: str = "",
+    collection: ToolCollection | None = None,
 ) -> Response:
-    """Call the target with the arguments of the request, and return the response."""
+    """Call the target, of a collection other than the registry, with the arguments of the request, and return
+    the response.
+    """
     scope = request.scope
     # The mapping behind request.state, whose attributes cost ten times as much to get.
     services: Services = scope["state"]["services"]
@@ -92,9 +91,7 @@ async def _call(
         principal,
         target.tool,
         route.path,
-        toolset=toolset,
         presets=target.presets,
-        argument_repair=repair,
         accepts_events=bool(accept.events),
         cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
         cdn_loop=head.get(b"cdn-loop", b""),
@@ -102,14 +99,7 @@ async def _call(
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
-    wanted = None
-    if b"prefer" in head:
-        prefer = head[b"prefer"].decode("latin-1")
-        call.preferences = parse_preferences(prefer)
-        call.repair_preference = parse_repair_preference(prefer)
-        wanted = parse_result_preferences(prefer)
-    if head.get(_INTERFACE) == b"utcp":
-        call.interface = "utcp"
+    wanted = _set_options(call, head, collection)
     if scope["query_string"]:
         dry_run, call.text_arguments = read_query(scope["query_string"])
         if dry_run:
@@ -154,6 +144,25 @@ TOOLSET_CALL_ROUTE = Route(
     methods=["POST"],
     name="callToolsetTool",
 )
+
+
+def _set_options(
+    call: CallRequest, head: Mapping[bytes, bytes], collection: ToolCollection | None
+) -> tuple[ResultBudget, str] | None:
+    """Set what toolset and headers say of a call, and return what its client prefers for the result."""
+    if collection is not None:
+        call.toolset = collection.toolset or ""
+        call.argument_repair, call.upstream = collection.options.argument_repair, collection.options.upstream
+    if RUN_HEADER in head:
+        call.recording_run = parse_run(head[RUN_HEADER])
+    if head.get(_INTERFACE) == b"utcp":
+        call.interface = "utcp"
+    if b"prefer" not in head:
+        return None
+    prefer = head[b"prefer"].decode("latin-1")
+    call.preferences = parse_preferences(prefer)
+    call.repair_preference = parse_repair_preference(prefer)
+    return parse_result_preferences(prefer)
 
 
 def _check_preview(call: CallRequest) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, RootModel
 
+from app.calls.recording_runs import RUN_PATTERN
 from app.resource_names import TOOL_NAME
 from app.schemas import Problem, location_header, problem_responses
 from app.toolsets.definition import TOOLSET_NAME
@@ -118,6 +119,14 @@ class CallRequestHeaders(BaseModel):
         "record of the call says so. Any other value has no effect.",
         examples=["utcp"],
     )
+    recording_run: str = Field(
+        "",
+        alias="X-Recording-Run",
+        pattern=RUN_PATTERN,
+        description="Of a call that is replayed: the run that it belongs to, any name. Each run gets the "
+        "recorded responses of a request in their order; without it, a call belongs to the run of its key.",
+        examples=["ci-42"],
+    )
     idempotency_key: str = Field(
         "",
         alias="Idempotency-Key",
@@ -203,6 +212,20 @@ class CallResponseHeaders(RateLimitHeaders[str]):
         description="For tools with `response_options.all_pages`: how many pages were read, and `more` where "
         "there are others.",
         examples=["3;more"],
+    )
+    source: Literal["recording", "mock"] = Field(
+        alias="X-Call-Source",
+        description="What the response came from where it is not the upstream, which got no request.",
+    )
+    recording: str = Field(
+        alias="X-Recording",
+        description="Of a call that is recorded: `stored`, or why its response is not: `full`, `too-large`, "
+        "`unreadable`, `unavailable`. A response that is passed on as it arrives does not have it.",
+        examples=["stored"],
+    )
+    recording_warning: Literal["definition-changed"] = Field(
+        alias="X-Recording-Warning",
+        description="The tool has another definition than when the replayed response was recorded.",
     )
     notes: str = Field(
         alias="X-Result-Notes",

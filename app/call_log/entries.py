@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
+from app.security.upstream_mode import CallSource
+
 Interface = Literal["rest", "utcp", "mcp", "tool-calls", "ubp", "approval"]
 """The interface of the gateway by which a call came; `utcp` where a manual's call template was followed,
 `approval` where it was made once another key had approved it.
@@ -24,8 +26,9 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     `id` is the UUIDv7 of the call (its `X-Call-Id`): records are paged by it, and storing one repeatedly has
     no further effect. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in
     milliseconds, `at` is aware UTC. `toolset` is the name of the toolset by whose address the call came, ""
-    without one. `deadline`, aware UTC, is set where the call is recorded before it is made: in a durable
-    mode, for a call with effects (`safe` is False). `arguments` and `result` are sealed.
+    without one; `source` is what the response came from. `deadline`, aware UTC, is set where the call is
+    recorded before it is made: in a durable mode, for a call with effects (`safe` is False). `arguments` and
+    `result` are sealed.
     """
 
     id: UUID
@@ -44,6 +47,7 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     safe: bool | None = None
     interface: Interface = "rest"
     toolset: str = ""
+    source: CallSource = "upstream"
     deadline: datetime | None = None
     arguments: bytes | None = None
     result: bytes | None = None

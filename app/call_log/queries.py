@@ -34,6 +34,7 @@ class CallFilters:
     outcome: str | None = None
     interface: str | None = None
     toolset: str | None = None
+    source: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     call_id: UUID | None = None
@@ -48,6 +49,9 @@ class CallFilters:
 
 
 NEWEST_CALLS: Final = PageRequest("-at")
+_EQUAL: Final = (
+    "tool", "provider", "key_id", "interface", "toolset", "source", "status", "upstream_status", "safe",
+)  # fmt: skip
 _ORDER: Final = Ordering(
     {"at": SortField(col(CallRecord.id), "id", UUID, unique=True)}, item_id=col(CallRecord.id)
 )
@@ -126,6 +130,7 @@ def matches(row: CallRecord, filters: CallFilters, *, tools: Collection[str] | N
         (filters.key_id, row.key_id),
         (filters.interface, row.interface),
         (filters.toolset, row.toolset),
+        (filters.source, row.source),
         (filters.status, row.status),
         (filters.upstream_status, row.upstream_status),
         (filters.safe, row.safe),
@@ -155,7 +160,7 @@ def _without_bodies() -> tuple[Any, Any]:
 
 def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:
     query = query.where(col(CallRecord.tenant_id) == tenant)
-    for column in ("tool", "provider", "key_id", "interface", "toolset", "status", "upstream_status", "safe"):
+    for column in _EQUAL:
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)

@@ -29,7 +29,7 @@ _NO_PARTITION = "23514"
 
 _COLUMNS: Final = {
     "id": "uuid", "at": "timestamptz", "tenant_id": "uuid", "key_id": "text", "interface": "text",
-    "toolset": "text", "provider": "text",
+    "toolset": "text", "source": "text", "provider": "text",
     "tool": "text", "outcome": "text", "status": "int", "upstream_status": "int", "duration_ms": "float8",
     "request_bytes": "int", "response_bytes": "int", "attempts": "int", "safe": "bool",
     "deadline": "timestamptz", "arguments": "bytea", "result": "bytea",

@@ -10,6 +10,7 @@ from uuid import UUID
 from app.catalog.plan import Plan
 from app.errors import Conflict
 from app.security.principal import Principal
+from app.security.upstream_mode import UpstreamMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,9 @@ class WaitingCall:
     """The toolset by whose address the call came; None for the registry."""
     presets: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The arguments that the toolset has set, by JSON pointer: only who decides sees them."""
+    upstream: UpstreamMode | None = None
+    """The upstream mode of the call; None: live."""
+    recording_run: str = ""
 
 
 class CallApprovals(Protocol):

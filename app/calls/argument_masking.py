@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.json_schema.references import resolve
 from app.security.masking import Masker
-from app.telemetry.redaction import MASK, is_secret_name, redact_text
+from app.telemetry.redaction import MASK, is_secret_name, mask_shapes, redact_text
 
 _MAX_DEPTH: Final = 32
 # Schemas that are read for one call: what is left beyond that is masked.
@@ -23,14 +23,17 @@ _OF_ITEMS: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
 
 
 def masked_arguments(
-    arguments: Mapping[str, Any], inputs: Mapping[str, Any], masker: Masker
+    arguments: Mapping[str, Any], inputs: Mapping[str, Any], masker: Masker, *, complete: bool = False
 ) -> dict[str, Any]:
     """Return a copy of the arguments of a call with secrets replaced by `***`.
+
+    With `complete`, texts are not cut, what is deeper than 32 levels is masked, and of URLs only the parts of
+    queries that are secrets: so that different arguments remain different.
 
     `inputs` is the JSON Schema of the tool. Texts of more than 20,000 characters, and what is deeper than 32
     levels, are cut. Values for which more schemas would have to be read than for one call are masked.
     """
-    masking = _Masking(inputs, masker)
+    masking = _Masking(inputs, masker, complete=complete)
     shown = masking.value(dict(arguments), [inputs], depth=0)
     return shown if isinstance(shown, dict) else {}
 
@@ -60,7 +63,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 class _Masking:
-    def __init__(self, root: Mapping[str, Any], masker: Masker) -> None:
+    def __init__(self, root: Mapping[str, Any], masker: Masker, *, complete: bool = False) -> None:
+        self._complete = complete
         self._root = root
         self._masker = masker
         self._schemas_left = _MAX_SCHEMAS
@@ -70,13 +74,12 @@ class _Masking:
         if self._schemas_left < 0 or any(map(_is_secret, found)):
             return MASK
         if isinstance(value, str):
-            text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
-            return redact_text(self._masker.mask(text))
-        if depth >= _MAX_DEPTH:
-            return "..." if isinstance(value, dict | list) else value
+            return self._text(value)
+        if depth >= _MAX_DEPTH and isinstance(value, dict | list):
+            return MASK if self._complete else "..."
         if isinstance(value, dict):
             return {
-                redact_text(self._masker.mask(name)): self._member(name, member, found, depth=depth)
+                self._text(name): self._member(name, member, found, depth=depth)
                 for name, member in value.items()
             }
         if isinstance(value, list):
@@ -86,6 +89,12 @@ class _Masking:
                 for index, item in enumerate(value)
             ]
         return value
+
+    def _text(self, value: str) -> str:
+        if self._complete:
+            return mask_shapes(self._masker.mask(value))
+        text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
+        return redact_text(self._masker.mask(text))
 
     def _member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
         if is_secret_name(name) and not isinstance(member, bool):

@@ -14,6 +14,7 @@ from app.protocols.base import Result
 from app.resilience import classify_error
 from app.security.principal import Principal, RepairMode
 from app.security.response_masking import ResponseMasker
+from app.security.upstream_mode import CallSource, effective_mode
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""
@@ -36,6 +37,7 @@ class CallContext:
     received. `detached` says that the call continues without its client, and records its own end. `replayed`
     says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
     validated, and does not fit the output schema of the tool. `repairs` are those of the arguments.
+    `upstream` is its upstream mode, None for live calls.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class CallContext:
         "replayed",
         "request",
         "streams",
+        "upstream",
     )
 
     plan: Plan
@@ -75,6 +78,9 @@ class CallContext:
         self.has_violations = False
         self.repairs: tuple[Repair, ...] = ()
         self.preset_masker: ResponseMasker | None = None
+        self.upstream = effective_mode(request.principal.upstream, request.upstream)
+        if self.upstream is not None:
+            recorder.source = self.upstream.source
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the
@@ -230,6 +236,11 @@ class CallOutcome:
     def seconds(self) -> float:
         """Return the seconds since the call began."""
         return self._context.recorder.seconds()
+
+    @property
+    def source(self) -> CallSource:
+        """What the response came from."""
+        return self._context.recorder.source
 
     def add_result(self, piece: bytes) -> None:
         """Add a piece of a streamed response to its recorded body, where bodies are recorded."""

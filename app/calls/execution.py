@@ -29,7 +29,9 @@ from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
 from app.calls.presets import check_presets, with_presets, without_preset_hints, without_presets
 from app.calls.rate_limiter import RateLimiter
+from app.calls.recorded_calls import call_in_mode
 from app.calls.recorder import CallRecorder
+from app.calls.recordings import CallRecordings, NoCallRecordings
 from app.calls.repairs import repair_mode, repaired_arguments
 from app.calls.request import CallRequest
 from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
@@ -87,7 +89,7 @@ class CallServices:
     Retry-After of more than `max_retry_after` seconds is not waited for; a result of more than
     `max_stored_bytes` bytes is not stored under an idempotency key. `tracer` is None where calls are not
     traced. `identity` names this gateway in the header CDN-Loop. `suggest_tools` is asked where a tool is
-    unknown. `approvals` stores the calls of tools that require approval.
+    unknown. `approvals` stores the calls of tools that require approval, `recordings` what upstreams gave.
     """
 
     catalog: Catalog
@@ -105,6 +107,7 @@ class CallServices:
     bodies: BodyRecorder | None = None
     suggest_tools: SuggestTools = no_suggestions
     approvals: CallApprovals = field(default_factory=NoCallApprovals)
+    recordings: CallRecordings = field(default_factory=NoCallRecordings)
 
 
 async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
@@ -259,6 +262,8 @@ def _waiting(context: CallContext) -> WaitingCall:
         request.cdn_loop,
         request.toolset or None,
         request.presets,
+        context.upstream,
+        request.recording_run,
     )
 
 
@@ -367,10 +372,15 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
     validated where the call asks for it.
     """
     context.set_deadlines(services.clock.loop.time(), events=events)
-    plan = context.plan
+    plan, mode = context.plan, context.upstream
     # A cached response may be that of a client that may read what is a secret preset here.
     is_cached = plan.cache_rule is not None and not events and context.preset_masker is None
-    sending = _cached(context, services) if is_cached else _send(context, services)
+    if mode is not None:
+        sending: Awaitable[Result] = call_in_mode(
+            mode, context, services.recordings, partial(_send, context, services)
+        )
+    else:
+        sending = _cached(context, services) if is_cached else _send(context, services)
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
     return checked_response(sending, context)

@@ -26,13 +26,14 @@ from app.catalog.tools import has_name
 from app.command_routing import Capability, CommandRouter
 from app.command_routing.model import not_connected
 from app.database import Database
-from app.errors import CredentialMissing, GatewayError, NotFound, UnsetVariable
+from app.errors import CredentialMissing, GatewayError, NotFound, RecordingNotFound, UnsetVariable
 from app.models import TENANT, Override, Provider, Revision, Tool
 from app.outbound.destinations import denied_destination
 from app.outbound.network import Network
 from app.protocols.registry import PROTOCOLS
 from app.security.principal import Principal
 from app.security.scopes import Scope
+from app.security.upstream_mode import UpstreamMode
 
 CheckName = Literal[
     "key-state",
@@ -114,8 +115,11 @@ class CallExplainer:
     network: Network
     commands: CommandRouter
 
-    async def explain(self, tool: str, *, principal: Principal, viewer: Principal) -> Explanation:
+    async def explain(
+        self, tool: str, *, principal: Principal, viewer: Principal, mode: UpstreamMode | None = None
+    ) -> Explanation:
         """Return the checks of a call of `tool` (name or alias) by `principal`, as far as `viewer` may know.
+        `mode` is the upstream mode of the call, None for live.
 
         Raise NotFound for a tool that the viewer may not see, whether or not it exists; Unavailable.
         """
@@ -138,7 +142,7 @@ class CallExplainer:
             restrictions,
             *_definition(found),
             *_enabled(found, stored),
-            *await self._of_plan(found, principal, viewer),
+            *await self._of_plan(found, principal, viewer, mode),
             _required_approval(found.plan),
             _approval(stored if viewer.has_scope("providers:read") else None),
         ]
@@ -183,19 +187,36 @@ class CallExplainer:
             raise await unknown_tool(name, viewer, self.services)
         return _StoredState(*row)
 
-    async def _of_plan(self, found: _FoundTool, principal: Principal, viewer: Principal) -> list[Check]:
+    async def _of_plan(
+        self, found: _FoundTool, principal: Principal, viewer: Principal, mode: UpstreamMode | None
+    ) -> list[Check]:
         """Return the checks that need the plan of the tool."""
         plan = found.plan
         if plan is None:
             detail = "Not checked: the stored tool cannot be used."
             names: tuple[CheckName, ...] = ("rate-limit", "circuit-breaker", "credentials", "destination")
             return [Check(name, None, detail) for name in names]
+        if mode is not None and mode.is_offline:
+            return [await self._rate_limit(plan, principal), *await self._offline(mode)]
         return [
             await self._rate_limit(plan, principal),
             _breaker(plan),
             self._credentials(plan),
             await self._reachable(plan, principal, viewer),
         ]
+
+    async def _offline(self, mode: UpstreamMode) -> list[Check]:
+        """Return the checks of what a call that reaches no upstream needs in place of one."""
+        detail = f"Not needed: the mode is {mode.mode}, and nothing is sent to an upstream."
+        names: tuple[CheckName, ...] = ("circuit-breaker", "credentials")
+        checks = [Check(name, True, detail) for name in names]
+        if mode.mode == "replay":
+            try:
+                await self.services.recordings.require(mode.recording or "")
+            except RecordingNotFound as error:
+                return [*checks, Check("destination", False, error.detail, error.hint)]
+            detail = f"The recording {mode.recording} responds, where it has the call."
+        return [*checks, Check("destination", True, detail)]
 
     async def _rate_limit(self, plan: Plan, principal: Principal) -> Check:
         if principal.rate_limit is None and plan.rate_limit is None:

@@ -59,7 +59,8 @@ class IdempotentRequest:
     has no side effects.
 
     `operation` is "" for a call; a request of the control plane names its operation, and has keys of its own.
-    Its outcome is stored for `retention_seconds`, where that is not None.
+    Its outcome is stored for `retention_seconds`, where that is not None. Calls of different namespaces have
+    keys of their own, too.
     """
 
     tenant: UUID
@@ -70,6 +71,7 @@ class IdempotentRequest:
     seconds: float
     safe: bool
     operation: str = ""
+    namespace: str = ""
     retention_seconds: float | None = None
 
 
@@ -243,6 +245,8 @@ class IdempotencyStore:
         text = request.text.encode()
         if request.operation:
             digest = self._vault.digest("idempotency-operation", request.operation.encode(), text)
+        elif request.namespace:
+            digest = self._vault.digest("idempotency-namespace", request.namespace.encode(), text)
         else:
             digest = self._vault.digest("idempotency-key", text)
         return RowKey(request.tenant, request.key_id, digest)

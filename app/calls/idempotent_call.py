@@ -24,6 +24,7 @@ from app.calls.idempotency_store import IdempotencyLease, IdempotencyStore, Idem
 from app.catalog.plan import Plan
 from app.errors import FieldError, GatewayError, IdempotencyNotStored, UpstreamError
 from app.protocols.base import Result
+from app.security.upstream_mode import UpstreamMode
 
 _UNPROCESSED_STATUSES: Final = frozenset({401, 429})
 
@@ -82,6 +83,7 @@ class IdempotentCall:
             call_id=recorder.id,
             seconds=seconds,
             safe=plan.safe,
+            namespace=idempotency_namespace(context.upstream, context.request.recording_run),
         )
         intent = recorder.intent_entry(seconds) if recorder.durable and not plan.safe else None
         try:
@@ -166,11 +168,23 @@ class IdempotentCall:
 
 def _may_be_processed(error: GatewayError, context: CallContext) -> bool:
     """Return whether the upstream may have processed the call."""
-    if not context.recorder.attempts or not isinstance(error, UpstreamError):
+    if not isinstance(error, UpstreamError):
+        return False
+    if not context.recorder.attempts and (context.upstream is None or not context.upstream.is_offline):
         return False
     if error.response is not None and error.response.status in _UNPROCESSED_STATUSES:
         return False
     return error.request_sent
+
+
+def idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
+    """Return the namespace of the idempotency keys of calls in a mode: no call gets the outcome of one in
+    another mode, recording, run or with another seed. That of live calls is "".
+    """
+    if mode is None:
+        return ""
+    run = recording_run if mode.is_offline else ""
+    return f"{mode.mode}:{mode.recording or ''}:{mode.seed}:{run}"
 
 
 async def _content(plan: Plan, arguments: Any, *, large: bool) -> bytes:

@@ -14,6 +14,7 @@ from app.call_log.entries import RUNNING, CallLog, CallLogEntry
 from app.calls.request import CallRequest
 from app.catalog.plan import Plan
 from app.errors import UpstreamErrorResponse
+from app.security.upstream_mode import CallSource
 from app.telemetry.context import CALL_ID
 from app.telemetry.metrics import OTHER, Metrics
 from app.telemetry.traces import CallTrace, Tracer
@@ -37,11 +38,11 @@ class CallRecorder:
     """Records one call in the call log, the metrics and the trace: at the first call of `end` only.
 
     `id` is the id of this call, `call_id` the one in the response (for a replayed outcome, that of the first
-    call). `plan` is None until the tool is known. `attempts` is the number of requests sent to the upstream,
-    `upstream_seconds` the time that they took. `trace` is None where the call is not traced, `bodies` where
-    bodies are not recorded. `stored` is the future that `wait_recorded` waits for, if any. While
-    `defers_record` is True, the record of the end is not stored but put into `deferred_record`, to be stored
-    together with the outcome of an idempotent call.
+    call). `plan` is None until the tool is known. `source` is what its response comes from. `attempts` is the
+    number of requests sent to the upstream, `upstream_seconds` the time that they took. `trace` is None where
+    the call is not traced, `bodies` where bodies are not recorded. `stored` is the future that
+    `wait_recorded` waits for, if any. While `defers_record` is True, the record of the end is not stored but
+    put into `deferred_record`, to be stored together with the outcome of an idempotent call.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class CallRecorder:
         "id",
         "plan",
         "request_bytes",
+        "source",
         "stored",
         "trace",
         "upstream_seconds",
@@ -81,6 +83,7 @@ class CallRecorder:
         self.plan: Plan | None = None
         self.attempts = 0
         self.request_bytes = 0
+        self.source: CallSource = "upstream"
         self.upstream_seconds = 0.0
         self.ended = False
         self.stored: Future[bool] | None = None
@@ -227,6 +230,7 @@ class CallRecorder:
             safe=plan.safe if plan is not None else None,
             interface=request.interface,
             toolset=request.toolset,
+            source=self.source,
             deadline=self._deadline,
         )
         if self.bodies is not None and self._body_recorder is not None:

@@ -10,6 +10,7 @@ from app.calls.text_arguments import TextArguments
 from app.decoding.rule import ResponsePreferences
 from app.protocols.base import ProgressListener
 from app.security.principal import Principal, RepairMode
+from app.security.upstream_mode import UpstreamMode
 from app.ubp.model import Command, Event
 
 
@@ -59,6 +60,10 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """The approval that the call is made with: its rate limits were counted when it was requested."""
     preferences: ResponsePreferences | None = None
     """What the client prefers for the response; None where the provider's options decide."""
+    upstream: UpstreamMode | None = None
+    """The upstream mode of the toolset of the call; None: that of the key alone."""
+    recording_run: str = ""
+    """The run of replays that the call belongs to; "": the one of its key."""
     argument_repair: RepairMode | None = None
     """The repair of arguments that the toolset of the call allows; None: the default of the interface."""
     repair_preference: RepairMode | None = None

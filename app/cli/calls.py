@@ -46,6 +46,9 @@ InterfaceOption = Annotated[
 ToolsetOption = Annotated[
     str | None, typer.Option("--toolset", help="Only calls by the addresses of this toolset.")
 ]
+SourceOption = Annotated[
+    str | None, typer.Option("--source", help="Only calls with responses of: upstream, recording, mock.")
+]
 SafeOption = Annotated[
     bool | None,
     typer.Option("--safe/--effects", help="Only calls of tools without (or with) effects."),
@@ -66,6 +69,7 @@ class CallFilter:
     outcome: str | None
     interface: str | None
     toolset: str | None
+    source: str | None
     status: int | None
     upstream_status: int | None
     safe: bool | None
@@ -82,6 +86,7 @@ def list_calls(
     outcome: OutcomeOption = None,
     interface: InterfaceOption = None,
     toolset: ToolsetOption = None,
+    source: SourceOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -100,8 +105,9 @@ def list_calls(
 ) -> None:
     """List the records of calls, newest first."""
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, toolset, status, upstream_status, safe, min_duration_ms
-    )
+        tool, provider, key_id, outcome, interface, toolset, source, status, upstream_status, safe,
+        min_duration_ms,
+    )  # fmt: skip
     times = {
         "since": None if since is None else parse_time(since, option="--since", ago=True),
         "until": None if until is None else parse_time(until, option="--until", ago=True),
@@ -120,6 +126,7 @@ def tail_calls(
     outcome: OutcomeOption = None,
     interface: InterfaceOption = None,
     toolset: ToolsetOption = None,
+    source: SourceOption = None,
     status: StatusOption = None,
     upstream_status: UpstreamStatusOption = None,
     safe: SafeOption = None,
@@ -131,8 +138,9 @@ def tail_calls(
     """
     session = ctx.obj
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, toolset, status, upstream_status, safe, min_duration_ms
-    )
+        tool, provider, key_id, outcome, interface, toolset, source, status, upstream_status, safe,
+        min_duration_ms,
+    )  # fmt: skip
     try:
         records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)
         for call in records:

@@ -39,9 +39,22 @@ ArgumentRepairOption = Annotated[
         help="Repair of arguments that are not valid: off, safe, on, or `default`.",
     ),
 ]
+UpstreamModeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--upstream-mode",
+        help="live; record or replay, with --recording; mock: whether its calls reach their upstreams.",
+    ),
+]
+RecordingOption = Annotated[
+    str | None, typer.Option("--recording", help="The recording of --upstream-mode record or replay.")
+]
+MockSeedOption = Annotated[
+    int | None, typer.Option("--mock-seed", min=0, help="Chooses the responses of --upstream-mode mock.")
+]
 _SHOWN = (
     "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "toolsets", "rate_limit",
-    "argument_repair", "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from",
+    "argument_repair", "upstream", "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from",
     "successor_id",
 )  # fmt: skip
 
@@ -80,6 +93,9 @@ def create(
     owner: OwnerOption = None,
     purpose: PurposeOption = None,
     argument_repair: ArgumentRepairOption = None,
+    upstream_mode: UpstreamModeOption = None,
+    recording: RecordingOption = None,
+    mock_seed: MockSeedOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Create a key and print it, once: the gateway stores only a digest.
@@ -103,6 +119,7 @@ def create(
         body["rate_limit"] = _parse_rate(rate)
     if argument_repair is not None:
         body["argument_repair"] = _repair_mode(argument_repair)
+    body |= upstream_members(upstream_mode, recording, mock_seed)
     created = session.gateway.send("POST", "/keys", json=body).json()
     if session.output.is_structured:
         session.output.document(created)
@@ -180,6 +197,9 @@ def edit(
     ] = None,
     no_toolsets: Annotated[bool, typer.Option("--no-toolsets", help="Remove the limit to toolsets.")] = False,
     argument_repair: ArgumentRepairOption = None,
+    upstream_mode: UpstreamModeOption = None,
+    recording: RecordingOption = None,
+    mock_seed: MockSeedOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Change the description or the rights of a key; what is not given stays as it is."""
@@ -200,6 +220,7 @@ def edit(
         body["rate_limit"] = None if rate == "default" else _parse_rate(rate)
     if argument_repair is not None:
         body["argument_repair"] = _repair_mode(argument_repair)
+    body |= upstream_members(upstream_mode, recording, mock_seed)
     if not body:
         raise InputError("Give what is to be changed, e.g. --owner or --expires.")
     if allow_unknown_providers:
@@ -277,6 +298,26 @@ def me(ctx: SessionContext) -> None:
     _print_warnings(session, found)
 
 
+def upstream_members(mode: str | None, recording: str | None, seed: int | None) -> dict[str, Any]:
+    """Return the member `upstream` of a key or toolset by its options; nothing where none is given."""
+    if mode is None:
+        if recording is not None or seed is not None:
+            raise InputError("Give --upstream-mode with --recording or --mock-seed.")
+        return {}
+    if mode not in ("live", "record", "replay", "mock"):
+        raise InputError("--upstream-mode is live, record, replay or mock.")
+    if (mode in ("record", "replay")) is (recording is None):
+        raise InputError("Give --recording with --upstream-mode record or replay, and with no other.")
+    if seed is not None and mode != "mock":
+        raise InputError("Give --mock-seed with --upstream-mode mock only.")
+    if mode == "live":
+        return {"upstream": None}
+    made: dict[str, Any] = {"mode": mode}
+    made |= {"recording": recording} if recording is not None else {}
+    made |= {"seed": seed} if seed is not None else {}
+    return {"upstream": made}
+
+
 def _print_key(session: ClientSession, key: Mapping[str, Any]) -> None:
     if session.output.is_structured:
         session.output.document(key)
@@ -286,7 +327,11 @@ def _print_key(session: ClientSession, key: Mapping[str, Any]) -> None:
 
 
 def _print_fields(session: ClientSession, key: Mapping[str, Any], *others: tuple[str, object]) -> None:
-    shown = {**key, "rate_limit": _format_rate(key.get("rate_limit"))}
+    shown = {
+        **key,
+        "rate_limit": _format_rate(key.get("rate_limit")),
+        "upstream": format_upstream(key.get("upstream")),
+    }
     session.output.fields([*((name.replace("_", " "), shown.get(name)) for name in _SHOWN), *others])
 
 
@@ -312,6 +357,16 @@ def _repair_mode(text: str) -> str | None:
 def _format_rate(stored: Mapping[str, int] | None) -> str | None:
     """Return a rate limit in the form of `--rate`."""
     return None if stored is None else "{requests}/{per_seconds}:{burst}".format_map(stored)
+
+
+def format_upstream(stored: Mapping[str, Any] | None) -> str | None:
+    """Return an upstream mode as text, e.g. `replay checkout`."""
+    if stored is None:
+        return None
+    mode, recording = stored.get("mode"), stored.get("recording")
+    if mode == "mock":
+        return f"mock, seed {stored.get('seed', 0)}"
+    return str(mode) if recording is None else f"{mode} {recording}"
 
 
 def _row(key: Mapping[str, Any]) -> tuple[object, ...]:

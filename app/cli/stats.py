@@ -20,6 +20,7 @@ class Group(StrEnum):
     OUTCOME = "outcome"
     INTERFACE = "interface"
     TOOLSET = "toolset"
+    SOURCE = "source"
 
 
 class Interval(StrEnum):
@@ -46,9 +47,10 @@ class StatsFilter:
     outcome: str | None
     interface: str | None
     toolset: str | None
+    source: str | None
 
 
-_ORIGINS = (Group.INTERFACE, Group.TOOLSET)
+_ORIGINS = (Group.INTERFACE, Group.TOOLSET, Group.SOURCE)
 _COUNTS = ("calls", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms", "response_bytes")
 _HEADINGS = ("CALLS", "ERRORS", "MEAN MS", "P50", "P95", "P99", "MAX", "BYTES")
 
@@ -78,9 +80,12 @@ def stats(
         typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
     ] = None,
     toolset: Annotated[str | None, typer.Option(help="Only calls by the addresses of this toolset.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only calls with responses of: upstream, recording, mock.")
+    ] = None,
     points: Annotated[bool, typer.Option("--points", help="Show a row for each interval, too.")] = False,
 ) -> None:
-    """Count calls by tool, provider, key, outcome, interface or toolset, with errors, durations and bytes.
+    """Count calls by tool, provider, key, outcome, interface, toolset or source: errors, durations and bytes.
 
     By default of the last 24 hours (--interval minute: 1 hour, day: 30 days).
     """
@@ -98,6 +103,7 @@ def stats(
         outcome=outcome,
         interface=interface,
         toolset=toolset,
+        source=source,
     )
     found = session.gateway.get("/stats", query=asdict(chosen)).json()
     if session.output.is_structured:

@@ -7,6 +7,7 @@ import orjson
 import typer
 
 from app.cli.errors import InputError, ProblemResponse
+from app.cli.keys import MockSeedOption, RecordingOption, UpstreamModeOption, upstream_members
 from app.cli.output import shortened
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -107,6 +108,9 @@ def set_toolset(
             "repeated.",
         ),
     ] = None,
+    upstream_mode: UpstreamModeOption = None,
+    recording: RecordingOption = None,
+    mock_seed: MockSeedOption = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", help="A file with the whole definition as JSON; '-': standard input."),
@@ -132,6 +136,7 @@ def set_toolset(
     budget = {member: value for member, value in budget.items() if value is not None}
     if budget:
         definition["result_budget"] = (definition.get("result_budget") or {}) | budget
+    definition |= upstream_members(upstream_mode, recording, mock_seed)
     _change_tools(definition, rename or (), preset or ())
     texts = {"title": title, "description": description}
     body |= {member: text for member, text in texts.items() if text is not None}

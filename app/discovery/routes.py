@@ -14,7 +14,7 @@ from app.discovery.manual_schema import MANUAL_COMPONENT
 from app.discovery.manuals import Manuals
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.discovery.toolset_manuals import ToolsetManuals
-from app.errors import LoopDetected, Unauthenticated, not_found
+from app.errors import Forbidden, LoopDetected, Unauthenticated, not_found
 from app.models import TENANT, Provider
 from app.pagination import TagFilter
 from app.protocols.registry import PROTOCOLS
@@ -129,6 +129,8 @@ async def _manual_query(
         raise LoopDetected("The gateway would become a provider of itself.")
     if mode == "direct" and principal.anonymous:
         raise Unauthenticated("mode=direct requires an API key.")
+    if mode == "direct" and principal.upstream is not None and principal.upstream.is_offline:
+        raise Forbidden("The calls of this key reach no upstream, which those with mode=direct would.")
     return _ManualQuery(
         request=request,
         principal=principal,

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlmodel import col, select
 
 from app.calls import CallRequest, execute
+from app.calls.recording_runs import parse_run
 from app.command_routing import ProgressListener
 from app.errors import FieldError, InvalidInput, NotFound, scopes_missing
 from app.executors.results import outcome_result
@@ -21,6 +22,8 @@ from app.ubp.values import value_of
 
 TIMEOUT: Final = "timeout_ms"
 """The member of a command's metadata with the milliseconds that its sender waits."""
+RECORDING_RUN: Final = "recording_run"
+"""The member of a command's metadata with the run of replays that its call belongs to."""
 _MAX_TIMEOUT_MS: Final = 86_400_000
 _MAX_NAMED: Final = 10
 _MAX_CACHED: Final = 10_000
@@ -72,6 +75,7 @@ class CommandCaller:
                 for name in TRACE_CONTEXT
                 if name in command.metadata
             },
+            recording_run=_recording_run(command),
             command=command,
             on_command_event=on_event,
         )
@@ -133,6 +137,11 @@ def require_scope(principal: Principal, scope: str, *alternatives: str) -> None:
     """
     if not any(principal.has_scope(one) for one in (scope, *alternatives)):
         raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
+
+
+def _recording_run(command: Command) -> str:
+    run = command.metadata.get(RECORDING_RUN)
+    return "" if run is None else parse_run(run.encode("latin-1", "replace"))
 
 
 def _deadline(command: Command) -> float | None:

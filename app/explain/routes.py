@@ -12,9 +12,10 @@ from app.errors import NotFound, scopes_missing
 from app.explain.schemas import ExplanationView
 from app.models import Key
 from app.resource_names import TOOL_NAME
-from app.schemas import problem_responses
+from app.schemas import UpstreamModeInput, problem_responses
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
+from app.security.upstream_mode import effective_mode
 from app.services import Services
 from app.toolsets.definition import TOOLSET_NAME
 
@@ -78,14 +79,19 @@ async def explain_access(
         subject = services.keys.principal_of(row)
         before = [_key_state(row)]
     explainer = CallExplainer(services.calls, services.database, services.engine.network, services.commands)
-    viewer = principal
+    viewer, of_toolset = principal, None
     if toolset is not None and may_look_up(principal):
         collection = await services.collections.toolset(toolset, principal)
         tool, viewer = collection.target(tool).tool, collection.principal
+        of_toolset = collection.options.upstream
         # A key that is limited to other toolsets does not pass the check of its restrictions.
         subject = subject.within_toolset(toolset) or subject
-    explanation = await explainer.explain(tool, principal=subject, viewer=viewer)
-    return ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
+    mode = effective_mode(subject.upstream, of_toolset)
+    explanation = await explainer.explain(tool, principal=subject, viewer=viewer, mode=mode)
+    view = ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
+    if mode is not None:
+        view.upstream = UpstreamModeInput.model_validate(mode.to_stored())
+    return view
 
 
 async def _other_key(key_id: str, principal: Principal, services: Services) -> Key:

@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import BaseModel, Field
 
 from app.calls.explanation import Check, CheckName, Explanation
+from app.schemas import UpstreamModeInput
 
 
 class CheckView(BaseModel):
@@ -54,6 +55,10 @@ class ExplanationView(BaseModel):
     may_call: bool | None = Field(
         description="Whether every required check passes: a call with valid arguments would be sent now. "
         "null where none fails, but some were not determined."
+    )
+    upstream: UpstreamModeInput | None = Field(
+        None,
+        description="The upstream mode of the call, that of the key or the toolset; null for live calls.",
     )
     checks: list[CheckView] = Field(
         description="In the order of a call: it fails at the first required check that does not pass."

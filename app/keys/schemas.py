@@ -19,10 +19,12 @@ from app.schemas import (
     RateLimitInput,
     Rfc3339DateTime,
     StrictModel,
+    UpstreamModeInput,
 )
 from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Grant, RepairMode
 from app.security.scopes import Scope
+from app.security.upstream_mode import UpstreamMode
 from app.toolsets.definition import ToolsetName
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
@@ -50,6 +52,10 @@ ARGUMENT_REPAIR: Final = (
     "Which repairs the arguments of its calls get where they are not valid and the change is lossless: "
     "`off`: none; `safe`: all for tools that only read, only of types for the others; `on`: all. null: as "
     "the toolset says, else `safe` for MCP and tool calls of models, and `off` for REST and UTCP."
+)
+UPSTREAM: Final = (
+    "Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a "
+    "toolset says otherwise. The calls of a key that replays or mocks never do, by any address."
 )
 MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
@@ -87,6 +93,7 @@ class KeyCreate(StrictModel):
         examples=[{"requests": 100, "per_seconds": 60, "burst": 20}],
     )
     argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
+    upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
 
     def description(self) -> KeyDescription:
         """Return what the key is told apart by."""
@@ -102,6 +109,7 @@ class KeyCreate(StrictModel):
             expires_at=_in_utc(self.expires_at),
             rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
             argument_repair=self.argument_repair,
+            upstream=_mode(self.upstream),
         )
 
 
@@ -139,6 +147,7 @@ class KeyPatch(StrictModel):
         None, description="How often the key may call tools; null: the gateway's rate limit for keys."
     )
     argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
+    upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
 
     def changed_description(self, description: KeyDescription) -> KeyDescription:
         """Return a description with the changes."""
@@ -159,6 +168,8 @@ class KeyPatch(StrictModel):
             changed["rate_limit"] = None if self.rate_limit is None else self.rate_limit.to_rate_limit()
         if "argument_repair" in self._given:
             changed["argument_repair"] = self.argument_repair
+        if "upstream" in self._given:
+            changed["upstream"] = _mode(self.upstream)
         return replace(grant, **changed)
 
     @property
@@ -229,6 +240,7 @@ class KeyView(BaseModel):
     argument_repair: RepairMode | None = Field(
         None, description="Its repair of arguments; null where the toolset or the interface decides."
     )
+    upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
     state: KeyState
     created_at: datetime
     expires_at: datetime | None
@@ -312,7 +324,7 @@ class EventQuery(PageQuery):
 def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
     described = (
         "name", "owner", "purpose", "scopes", "providers", "tags", "toolsets", "rate_limit",
-        "argument_repair",
+        "argument_repair", "upstream",
     )  # fmt: skip
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     fields = (*described, *times, "rotated_from", "successor_id")
@@ -323,6 +335,11 @@ def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
         "warnings": KeyWarningView.list_of(warnings),
         **shown,
     }
+
+
+def _mode(given: UpstreamModeInput | None) -> UpstreamMode | None:
+    """Return the mode to be stored: none for `live`, which is that of a key without one."""
+    return None if given is None or given.mode == "live" else given.to_mode()
 
 
 def _names(given: Sequence[str] | None) -> frozenset[str] | None:

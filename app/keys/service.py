@@ -17,11 +17,14 @@ from app.keys.schemas import KeyCreate, KeyPatch, KeyQuery, KeyRotation
 from app.keys.unknown_providers import reject_unknown_providers
 from app.models import Key, now
 from app.pagination import Page, etag_matches, version_etag
+from app.recordings.records import require_recording_of
 from app.security.principal import Grant, Principal
 from app.security.secret import Secret
 from app.security.vault import Vault
 
-_RIGHTS: Final = frozenset({"scopes", "providers", "tags", "toolsets", "expires_at", "rate_limit"})
+_RIGHTS: Final = frozenset(
+    {"scopes", "providers", "tags", "toolsets", "expires_at", "rate_limit", "upstream"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class KeyService:
         async with self.database.transaction() as session:
             if not body.allow_unknown_providers:
                 await reject_unknown_providers(session, body.providers or (), principal=principal)
+            await require_recording_of(session, grant.upstream)
             minted, row = await repository.issue_key(
                 session,
                 self.vault,
@@ -119,6 +123,8 @@ class KeyService:
                 _check_grant(principal, grant, is_new_expiry=grant.expires_at != before.expires_at)
             if not patch.allow_unknown_providers:
                 await reject_unknown_providers(session, patch.providers or (), principal=principal)
+            if grant.upstream != before.upstream:
+                await require_recording_of(session, grant.upstream)
             description = patch.changed_description(
                 repository.KeyDescription(row.name, row.owner, row.purpose)
             )
@@ -233,6 +239,10 @@ def _check_grant(principal: Principal, grant: Grant, *, is_new_expiry: bool = Tr
         raise Forbidden(
             "Your key is restricted to providers, tags or toolsets: give `providers`, `tags` or `toolsets` "
             "within its restrictions."
+        )
+    if not principal.covers_upstream(grant):
+        raise Forbidden(
+            "The calls of your key reach no upstream: give an `upstream` with the mode replay or mock."
         )
     if not principal.covers_rate_limit(grant):
         raise Forbidden("Your key has a rate limit: give a `rate_limit` that does not exceed it.")

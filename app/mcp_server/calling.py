@@ -7,6 +7,7 @@ from typing import Any, Final
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
+from app.calls.recording_runs import RUN_HEADER, parse_run
 from app.errors import BadRequest, GatewayError, NotFound, scopes_missing
 from app.mcp_server.exchange import Exchange, Response
 from app.mcp_server.header_values import check_mirrored
@@ -189,6 +190,8 @@ class ToolCall:
             toolset=exchange.collection.toolset or "",
             presets=target.presets,
             argument_repair=exchange.collection.options.argument_repair,
+            upstream=exchange.collection.options.upstream,
+            recording_run=_recording_run(head),
             arguments=arguments,
             idempotency_key=_idempotency_key(head, exchange.rpc.meta),
             cdn_loop=head.get(b"cdn-loop", b""),
@@ -253,6 +256,15 @@ def _idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> st
         return None
     try:
         return read_idempotency_key(value)
+    except BadRequest as error:
+        raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
+
+
+def _recording_run(head: Mapping[bytes, bytes]) -> str:
+    if RUN_HEADER not in head:
+        return ""
+    try:
+        return parse_run(head[RUN_HEADER])
     except BadRequest as error:
         raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
 

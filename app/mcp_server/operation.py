@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.calls.recording_runs import RUN_PATTERN
 from app.mcp_server.jsonrpc import LEGACY, MODERN, SERVED
 from app.schemas import problem_responses
 
@@ -72,7 +73,7 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
         "description": (_TOOLSET if toolset else "") + _DESCRIPTION,
         "tags": ["tools"],
         "security": [{"apiKey": []}],
-        "parameters": [*(_toolset_parameter() if toolset else ()), _version_parameter()],
+        "parameters": [*(_toolset_parameter() if toolset else ()), _version_parameter(), _run_parameter()],
         "requestBody": {
             "required": True,
             "content": {
@@ -114,6 +115,16 @@ def _toolset_parameter() -> list[dict[str, Any]]:
             "schema": {"type": "string"},
         }
     ]
+
+
+def _run_parameter() -> dict[str, Any]:
+    return {
+        "name": "X-Recording-Run",
+        "in": "header",
+        "required": False,
+        "description": "Of calls that are replayed: the run that they belong to, any name.",
+        "schema": {"type": "string", "pattern": RUN_PATTERN, "examples": ["ci-42"]},
+    }
 
 
 def _version_parameter() -> dict[str, Any]:

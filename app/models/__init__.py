@@ -43,6 +43,9 @@ __all__ = [
     "Override",
     "Provider",
     "ProviderCheckRow",
+    "RecordedInteractionRow",
+    "RecordingRow",
+    "ReplayRunRow",
     "RetainedOverride",
     "Revision",
     "Row",
@@ -234,6 +237,76 @@ class ToolsetRow(Row, table=True):
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
+class RecordingRow(Row, table=True):
+    """A named collection of recorded responses of upstreams (`app.recordings`). `version` is its ETag."""
+
+    __tablename__ = "recordings"
+    __table_args__ = (UniqueConstraint("tenant_id", "name"),)
+    name: str
+    description: str = ""
+    options: dict[str, Any] = Field(default_factory=dict, sa_column=jsonb())
+    """The members of `RecordingOptions`."""
+    interactions: int = 0
+    """The number of its interactions."""
+    bytes: int = Field(default=0, sa_column=Column(BigInteger, nullable=False))
+    """The size of their sealed columns."""
+    last_position: int = 0
+    """The position of the last interaction that was added."""
+    omitted: int = 0
+    """Calls in mode `record` whose response was not stored, because it would have exceeded a limit."""
+    version: int = 1
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    used_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    """When it was last recorded to or replayed, to the hour: it is deleted long after that."""
+
+
+class RecordedInteractionRow(Row, table=True):
+    """A recorded call: its arguments, with secrets masked, and what its upstream gave; both are sealed with
+    the ids of the row and its recording.
+    """
+
+    __tablename__ = "recorded_interactions"
+    __table_args__ = (
+        UniqueConstraint("recording_id", "position"),
+        Index("recorded_interactions_request", "recording_id", "digest", "position"),
+    )
+    recording_id: UUID = Field(
+        sa_column=Column(ForeignKey("recordings.id", ondelete="CASCADE"), nullable=False)
+    )
+    position: int
+    """Its place in the recording, from 1; interactions of the same request are replayed in this order."""
+    tool: str
+    digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Keyed digest of the tool and the arguments that count for matching."""
+    definition: str
+    """The SHA-256, in hexadecimal digits, of the tool's definition when it was recorded."""
+    kind: str
+    """body, events or error."""
+    status: int
+    """The status of the upstream's response; 0 where there was none."""
+    size: int
+    """The length of the response in bytes."""
+    sealed_arguments: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    sealed_response: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    recorded_at: datetime = Field(default_factory=now, sa_column=timestamp())
+
+
+class ReplayRunRow(SQLModel, table=True):
+    """How often a run has replayed one request: which of its recorded responses comes next."""
+
+    __tablename__ = "replay_runs"
+    __table_args__ = (Index("replay_runs_used", "used_at"),)
+    recording_id: UUID = Field(
+        sa_column=Column(ForeignKey("recordings.id", ondelete="CASCADE"), primary_key=True, nullable=False)
+    )
+    run: str = Field(primary_key=True)
+    digest: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    tenant_id: UUID = Field(default=TENANT, nullable=False)
+    replayed: int
+    used_at: datetime = Field(default_factory=now, sa_column=timestamp())
+
+
 class ToolHistoryEntry(Row, table=True):
     """One change of a tool: by an import, an approval or a person (`app.registration.tool_history`).
 
@@ -341,6 +414,8 @@ class Key(Row, table=True):
     """Names of the toolsets by whose addresses alone the key sees and calls tools; null for no such limit."""
     argument_repair: str | None = None
     """off, safe or on; null for the default of the interface."""
+    upstream: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    """Members: mode (live, record, replay or mock), recording and seed; null for live."""
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
@@ -491,6 +566,8 @@ class CallRecord(SQLModel, table=True):
     """The interface by which the call came (`app.call_log.entries.Interface`)."""
     toolset: str = Field(default="", sa_column_kwargs={"server_default": ""})
     """The name of the toolset by whose address the call came; empty for calls by other addresses."""
+    source: str = Field(default="upstream", sa_column_kwargs={"server_default": "upstream"})
+    """What the response came from: upstream, recording or mock."""
     provider: str
     tool: str
     outcome: str
@@ -534,6 +611,7 @@ class CallStat(SQLModel, table=True):
     key_id: str = Field(primary_key=True)
     interface: str = Field(default="rest", primary_key=True, sa_column_kwargs={"server_default": "rest"})
     toolset: str = Field(default="", primary_key=True, sa_column_kwargs={"server_default": ""})
+    source: str = Field(default="upstream", primary_key=True, sa_column_kwargs={"server_default": "upstream"})
     outcome: str = Field(primary_key=True)
     bin: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     """The bin of the calls' durations (`app.stats.histogram`)."""

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from app.security.rate_limit import RateLimit
 from app.security.scopes import ADMIN, missing_scopes
+from app.security.upstream_mode import UpstreamMode
 
 RepairMode = Literal["off", "safe", "on"]
 """Which repairs arguments get: none; all, but only of types for tools that are not read-only; or all."""
@@ -34,6 +35,8 @@ class Grant:
     """Names of the toolsets by whose addresses alone tools may be used."""
     argument_repair: RepairMode | None = None
     """How arguments of calls are repaired, which is no right: None is the default of toolset or interface."""
+    upstream: UpstreamMode | None = None
+    """Whether calls reach their upstreams, are recorded, replayed or mocked; None: live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class Principal:
     """The restriction of the key to providers at the addresses of its toolsets."""
     argument_repair: RepairMode | None = None
     """How arguments of its calls are repaired; None: as the toolset or the interface says."""
+    upstream: UpstreamMode | None = None
+    """The upstream mode of its calls; None: live, or that of the toolset."""
     toolset: str | None = None
     """The toolset by whose address a key that is limited to toolsets makes its request."""
     token: TokenIdentity | None = None
@@ -153,6 +158,12 @@ class Principal:
         return (
             self.rate_limit is None or not self.rate_limit.is_own or self.rate_limit.covers(grant.rate_limit)
         )
+
+    def covers_upstream(self, grant: Grant) -> bool:
+        """Return whether the grant reaches no upstream where this principal's own calls do not."""
+        if self.upstream is None or not self.upstream.is_offline:
+            return True
+        return grant.upstream is not None and grant.upstream.is_offline
 
     def missing_scopes(self, grant: Grant) -> tuple[str, ...]:
         """Return the scopes of the grant that this principal does not have, sorted."""

@@ -11,6 +11,8 @@ Scope = Literal[
     "tools:call",
     "executors:connect",
     "approvals:decide",
+    "recordings:read",
+    "recordings:write",
     "keys:manage",
     "calls:read",
     "calls:bodies",
@@ -31,6 +33,10 @@ DESCRIPTIONS: Mapping[Scope, str] = {
     "the arguments of their calls. Limit such a key to the provider of its executor.",
     "approvals:decide": "Approve and reject calls that other keys have requested, see their arguments "
     "(secrets masked), and remove the requirement of approval from a tool.",
+    "recordings:read": "Read and export recordings: the arguments and responses of recorded calls, secrets "
+    "masked, which may hold personal data.",
+    "recordings:write": "Create, change, import and delete recordings, and begin runs of replays. Which keys "
+    "and toolsets record or replay is decided by those who manage these.",
     "keys:manage": "Create, list, change, rotate and revoke API keys. A key can grant only what it has "
     "itself.",
     "calls:read": "Read the records of calls, without their arguments and responses, and the audit events.",

@@ -64,6 +64,8 @@ for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvi
 link(("registerProvider", "201"), "listTools", provider=_BODY + "name")
 for _target in ("getToolset", "putToolset", "deleteToolset", "searchToolset", "getToolsetManual"):
     link(("createToolset", "201"), _target, name=_BODY + "name")
+for _target in ("getRecording", "updateRecording", "deleteRecording", "exportRecording", "beginRun"):
+    link(("createRecording", "201"), _target, name=_BODY + "name")
 for _source in ("registerProvider", "previewProvider", "importProviders", "refreshProvider"):
     link((_source, "202"), "getImport", import_id=_BODY + "id")
 link(("refreshProvider", "200"), "approveProvider", name=_PATH + "name")
@@ -148,6 +150,10 @@ TAGS = [
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
     {"name": "toolsets", "description": "Named views of the registry for agents."},
+    {
+        "name": "recordings",
+        "description": "Recorded calls, which keys and toolsets replay in place of the upstreams.",
+    },
     {
         "name": "executors",
         "description": "Programs that connect and execute commands, and those that send them (UBP).",

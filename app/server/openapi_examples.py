@@ -30,7 +30,7 @@ _ANY_UPSTREAM: Final = (
 _CALLS: Final = (
     errors.ClientTimeout, errors.InvalidArguments, errors.UnsetVariable, errors.CredentialMissing,
     errors.CredentialNotAllowed, errors.RateLimited, errors.IdempotencyMismatch, errors.IdempotencyRunning,
-    errors.IdempotencyUnknown,
+    errors.IdempotencyUnknown, errors.RecordingNotFound, errors.NotRecorded, errors.RecordingOutdated,
     errors.IdempotencyNotStored, errors.Overloaded, errors.CircuitOpen, errors.OriginBusy, errors.Stopping,
     errors.CallLogUnavailable, errors.LoopDetected, errors.DeadlineExceeded,
 )  # fmt: skip

@@ -75,6 +75,24 @@ class OperationSettings(BaseSettings):
     approval_pending_max: int = Field(
         100, ge=1, le=100_000, description="Calls of one key that may wait for approval at a time."
     )
+    recording_max_body_bytes: int = Field(
+        1 << 20, ge=1_024, le=16 << 20, description="Largest response that a recording stores."
+    )
+    recording_max_events: int = Field(
+        1_000, ge=1, le=100_000, description="Events of a stream that a recording stores, the first ones."
+    )
+    recording_max_interactions: int = Field(
+        5_000, ge=1, le=100_000, description="Calls that one recording has at most."
+    )
+    recording_max_bytes: int = Field(
+        64 << 20, ge=65_536, le=1 << 30, description="Size of one recording at most."
+    )
+    recording_retention_days: int = Field(
+        90,
+        ge=0,
+        le=3650,
+        description="How long a recording is retained after its last use; 0: until it is deleted.",
+    )
     shutdown_grace_seconds: float | None = Field(
         None,
         ge=0,

@@ -26,7 +26,7 @@ from app.models import TENANT, CallRecord, CallStat
 from app.stats.histogram import UNTIMED, bin_middle_ms
 
 StatGroup = Literal["tool", "provider", "key", "outcome"]
-CallOrigin = Literal["interface", "toolset"]
+CallOrigin = Literal["interface", "toolset", "source"]
 """By what else calls are counted; not a StatGroup, since clients of 0.2 know all values of that one."""
 StatInterval = Literal["minute", "hour", "day"]
 
@@ -46,6 +46,7 @@ _COLUMNS: Final[dict[StatGroup | CallOrigin, str]] = {
     "outcome": "outcome",
     "interface": "interface",
     "toolset": "toolset",
+    "source": "source",
 }
 
 
@@ -63,6 +64,7 @@ class StatFilters:
     outcome: str | None = None
     interface: str | None = None
     toolset: str | None = None
+    source: str | None = None
     providers: Collection[str] | None = None
     tools: Select[Any] | None = None
 
@@ -207,7 +209,7 @@ def _filtered(
     tenant: UUID,
 ) -> Select[Any]:
     query = query.where(table.tenant_id == tenant, table.at >= between[0], table.at < between[1])  # type: ignore[arg-type]
-    for name in ("tool", "provider", "key_id", "interface", "toolset"):
+    for name in ("tool", "provider", "key_id", "interface", "toolset", "source"):
         value = getattr(filters, name)
         if value is not None:
             query = query.where(getattr(table, name) == value)

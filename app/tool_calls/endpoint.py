@@ -18,6 +18,7 @@ from app.calls import ClientDisconnected
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
+from app.calls.recording_runs import RUN_HEADER, parse_run
 from app.calls.repairs import parse_repair_preference
 from app.errors import BadRequest, FieldError, TooLarge
 from app.services import Services
@@ -131,6 +132,7 @@ def _options(
         trace_headers=head,
         cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
         repair=parse_repair_preference(prefer) if prefer else None,
+        recording_run=parse_run(head[RUN_HEADER]) if RUN_HEADER in head else "",
         form=query.form or intake.dialect,
         strict=query.strict,
     )

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, Field, RootModel
 
+from app.calls.recording_runs import RUN_PATTERN
 from app.schemas import problem_responses
 from app.tool_calls.examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
 from app.tool_calls.query import DEFAULT_MAX_BYTES, DIALECTS, LEAST_MAX_BYTES, MOST_MAX_BYTES
@@ -215,6 +216,12 @@ _HEADERS: Final = [
         "header",
         "`repair=off|safe|on` (RFC 7240): which repairs arguments get that are not valid.",
         {"type": "string", "examples": ["repair=safe"]},
+    ),
+    _parameter(
+        "X-Recording-Run",
+        "header",
+        "Of calls that are replayed: the run that they belong to, any name.",
+        {"type": "string", "pattern": RUN_PATTERN, "examples": ["ci-42"]},
     ),
     _parameter(
         "Idempotency-Key",

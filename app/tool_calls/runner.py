@@ -57,6 +57,7 @@ class BatchOptions:
     trace_headers: Mapping[bytes, bytes] = field(default_factory=dict)
     cache_control: str = ""
     repair: RepairMode | None = None
+    recording_run: str = ""
     form: Format | None = None
     """The format that the tools were exported in; None where the calls are of the tools as they are."""
     strict: Strict = "auto"
@@ -263,6 +264,8 @@ class CallBatch:
             trace_headers=options.trace_headers,
             cache_control=options.cache_control,
             argument_repair=collection.options.argument_repair,
+            upstream=collection.options.upstream,
+            recording_run=options.recording_run,
             repair_preference=options.repair,
         )
         if isinstance(arguments, ArgumentError):

@@ -30,7 +30,7 @@ _ROWS_PER_QUERY: Final = 1_000
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _EXAMPLE: Final = (
     f"{','.join(_COLUMNS)}\r\n019a0000-0000-7000-8000-000000000001,2026-11-22T09:00:00Z,a1b2c3d4e5f6,library,"
-    "library.searchBooks,ok,200,200,12.5,11,420,1,true,billing agent,mcp,support\r\n"
+    "library.searchBooks,ok,200,200,12.5,11,420,1,true,billing agent,mcp,support,upstream\r\n"
 )
 _CSV_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
     200: {

@@ -26,7 +26,7 @@ _EXAMPLE: Final = (
     'data: {"id":"019a0000-0000-7000-8000-000000000001","at":"2026-11-22T09:00:00Z",'
     '"key_id":"a1b2c3d4e5f6","provider":"library","tool":"library.searchBooks","outcome":"ok","status":200,'
     '"upstream_status":200,"duration_ms":12.5,"request_bytes":11,"response_bytes":420,"attempts":1,'
-    '"safe":true,"key_name":"billing agent","interface":"mcp","toolset":"support"}\n\n'
+    '"safe":true,"key_name":"billing agent","interface":"mcp","toolset":"support","source":"upstream"}\n\n'
 )
 
 

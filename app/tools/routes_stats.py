@@ -50,8 +50,8 @@ _EXAMPLE: Final = {
 async def get_call_statistics(
     principal: ReadsCalls, database: UsesDatabase, query: Annotated[StatsQuery, Query()]
 ) -> CallStats:
-    """Count the calls of the tools that this key may see, by tool, provider, key, outcome, interface or
-    toolset.
+    """Count the calls of the tools that this key may see, by tool, provider, key, outcome, interface,
+    toolset or source.
 
     The counts are exact: they are written in the transactions that store the call records. A call belongs to
     the minute or hour in which it began, and is counted when its end is recorded. Percentiles are computed

@@ -14,6 +14,7 @@ from app.models import CallRecord
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.schemas import PageModel, Rfc3339DateTime
+from app.security.upstream_mode import CallSource
 from app.toolsets.definition import TOOLSET_NAME
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
@@ -37,6 +38,7 @@ class CallSelection(BaseModel):
     toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
         None, description="Only calls by the addresses of this toolset."
     )
+    source: CallSource | None = Field(None, description="What the response came from.")
     status: Annotated[int, Field(ge=100, le=599)] | None = Field(
         None, description="HTTP status of the response."
     )
@@ -125,6 +127,10 @@ class CallView(BaseModel):
     )
     toolset: str | None = Field(
         description="The toolset by whose address the call came; null for calls by other addresses."
+    )
+    source: CallSource = Field(
+        description="What the response came from: `upstream`; `recording` where it was replayed; `mock` "
+        "where it was made of examples and the schema."
     )
 
     @classmethod

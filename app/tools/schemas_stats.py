@@ -12,6 +12,7 @@ from app.call_log.queries import CallFilters
 from app.errors import FieldError, InvalidInput
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.schemas import Rfc3339DateTime
+from app.security.upstream_mode import CallSource
 from app.stats.histogram import RELATIVE_ERROR
 from app.stats.queries import (
     INTERVALS,
@@ -65,6 +66,7 @@ class StatsQuery(BaseModel):
     toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
         None, description="Only calls by the addresses of this toolset."
     )
+    source: CallSource | None = Field(None, description="What the responses came from.")
 
     def range(self) -> tuple[datetime, datetime]:
         """Return the range of whole buckets (UTC); raise InvalidInput for an empty or a too long one."""
@@ -94,6 +96,7 @@ class StatsQuery(BaseModel):
             outcome=self.outcome,
             interface=self.interface,
             toolset=self.toolset,
+            source=self.source,
             providers=visible.providers,
             tools=visible.tools,
         )
@@ -127,13 +130,14 @@ class StatPoint(Counts):
 
 
 class Series(BaseModel):
-    """The counts of one tool, provider, key, outcome, interface or toolset. Intervals without calls have no
-    point.
+    """The counts of one tool, provider, key, outcome, interface, toolset or source. Intervals without calls
+    have no point.
     """
 
     value: str = Field(
         description="The name of the tool or provider (empty: calls of names that no tool had), the id of the"
-        " key, the outcome, the interface, or the toolset (empty: calls by no toolset's address).",
+        " key, the outcome, the interface, the toolset (empty: calls by no toolset's address), or the "
+        "source.",
         examples=["library.searchBooks"],
     )
     totals: Counts

@@ -10,6 +10,7 @@ from app.database import Database
 from app.errors import NotFound, not_found
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
+from app.security.upstream_mode import UpstreamMode
 from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import ResultBudget
@@ -45,6 +46,8 @@ class CollectionOptions:
     """The default budget of a result in bytes; None: that of the interface."""
     max_tokens: int | None = None
     """The default budget of a result in tokens; None: that of the interface."""
+    upstream: UpstreamMode | None = None
+    """The upstream mode of its calls; None: that of the key."""
 
 
 class ToolCollection(Protocol):
@@ -167,6 +170,15 @@ class ToolCollections:
                 return member.presets
         raise NotFound(f"The toolset {toolset} has no tool {tool}.")
 
+    async def upstream_mode(self, toolset: str) -> UpstreamMode | None:
+        """Return the upstream mode of a toolset; None where it has none, or does not exist. Raise
+        Unavailable.
+        """
+        found = (await self.toolsets.all()).get(toolset)
+        if found is None or found.definition.upstream is None:
+            return None
+        return found.definition.upstream.to_mode()
+
     async def may_see(self, tool: str, *, principal: Principal) -> bool:
         """Return whether the principal may use the tool of this canonical name, at the address of its request
         or, where its key is limited to toolsets, at that of one of these. Raise Unavailable.
@@ -235,6 +247,7 @@ class _ToolsetCollection:
             argument_repair=definition.argument_repair,
             max_bytes=budget.max_bytes,
             max_tokens=budget.max_tokens,
+            upstream=None if definition.upstream is None else definition.upstream.to_mode(),
         )
         self._members = members
         self._view = view

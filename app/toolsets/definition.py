@@ -9,7 +9,7 @@ import orjson
 from pydantic import Field, field_validator, model_validator
 
 from app.errors import InvalidDocument
-from app.schemas import ProviderName, ShortText, StrictModel, Tag, Text, ToolName
+from app.schemas import ProviderName, ShortText, StrictModel, Tag, Text, ToolName, UpstreamModeInput
 from app.text import pointer, reject_unstorable
 
 TOOLSET_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
@@ -114,6 +114,11 @@ class ToolsetDefinition(StrictModel):
         "safe", description="Which mistakes in arguments are repaired before a call."
     )
     result_budget: ResultBudget | None = None
+    upstream: UpstreamModeInput | None = Field(
+        None,
+        description="Whether calls by the addresses of the toolset reach their upstreams, are recorded, "
+        "replayed or mocked; null: as the key says. A key that replays or mocks does so here, too.",
+    )
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:

@@ -42,6 +42,8 @@ CREATING = {
     ),
     ("createToolset", "201"): ("POST", "/toolsets", {"name": "desk", "definition": {}}, "/toolsets/desk"),
     ("putToolset", "201"): ("PUT", "/toolsets/shelf", {"definition": {}}, "/toolsets/shelf"),
+    ("createRecording", "201"): ("POST", "/recordings", {"name": "tape"}, "/recordings/tape"),
+    ("putRecording", "201"): ("PUT", "/recordings/other", {}, "/recordings/other"),
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),

@@ -68,6 +68,14 @@ async def parameters(application: Application, admin):
     )
     made = await admin.post("/toolsets", json={"name": "shop", "definition": {"providers": ["shop"]}})
     assert made.status_code == 201, made.text
+    interaction = {
+        "tool": "shop.listPets", "arguments": {}, "definition": "0" * 64,
+        "recorded_at": "0001-01-01T00:00:00+14:00",
+        "response": {"status": 200, "events": [{"data": "an event without a kind"}]},
+    }  # fmt: skip
+    made = await admin.put("/recordings/shop", json={"interactions": [interaction]})
+    assert made.status_code == 201, made.text
+    recorded = (await admin.get("/recordings/shop/interactions")).json()["items"][0]["id"]
     key = (await admin.post("/keys", json={"name": "agent", "scopes": ["tools:read"]})).json()
     assert (await admin.patch("/tools/shop.listPets", json={"requires_approval": True})).status_code == 200
     waiting = await admin.post("/tools/shop.listPets/call", json={})
@@ -97,6 +105,7 @@ async def parameters(application: Application, admin):
         "import_id": accepted.headers["location"].rpartition("/")[2],
         "key_id": key["id"],
         "id": waiting.headers["location"].rpartition("/")[2],
+        "interaction": recorded,
         "slug": "not-found",
         "scope": "tools:call",
     }
@@ -105,6 +114,7 @@ async def parameters(application: Application, admin):
 def filled(path: str, parameters: dict[str, str]) -> str:
     name = "shop.listPets" if path.startswith("/tools/") else parameters["name"]
     path += QUERIES.get(path, "")
+    path = path.replace("/interactions/{id}", "/interactions/{interaction}")
     return re.sub(r"\{(\w+)\}", lambda match: {**parameters, "name": name}[match[1]], path)
 
 

@@ -133,6 +133,20 @@ class FuzzObjects:
         self.send("POST", "/toolsets", json=body)
         return {"name": name, "tool": tool}
 
+    def recording(self) -> PathValues:
+        """Create a recording of one call."""
+        name = self.new_name()
+        item = {
+            "tool": "fuzz.tool",
+            "arguments": {},
+            "definition": "0" * 64,
+            "recorded_at": "2026-01-01T00:00:00Z",
+            "response": {"status": 200, "text": "fuzz"},
+        }
+        self.send("PUT", f"/recordings/{name}", json={"interactions": [item]})
+        found = self.send("GET", f"/recordings/{name}/interactions").json()["items"][0]
+        return {"name": name, "id": found["id"]}
+
     def call(self) -> PathValues:
         """Call a tool, and wait for its record."""
         tool = self.tool()["name"]
@@ -223,6 +237,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/variables/{variable}": FuzzObjects.variable,
     "/tools/{name}": FuzzObjects.tool,
     "/toolsets/{name}": FuzzObjects.toolset,
+    "/recordings/{name}": FuzzObjects.recording,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/calls/{call_id}": FuzzObjects.call,

@@ -327,6 +327,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "checkProvider": _too_many_checks,
     "createKey": _expired_at_once,
     "createTool": _of_stored_name,
+    "createRecording": _of_stored_name,
     "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
     "deleteTool": _imported_tool,

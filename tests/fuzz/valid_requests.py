@@ -20,6 +20,7 @@ BODIES: dict[str, Callable[[FuzzObjects], Any]] = {
         "definition": objects.toolset_definition(),
     },
     "putToolset": lambda objects: {"definition": objects.toolset_definition()},
+    "createRecording": lambda objects: {"name": objects.new_name()},
     "updateKey": lambda objects: {"owner": objects.new_name()},
     "checkProvider": lambda _: {},
     "runCommand": lambda objects: {

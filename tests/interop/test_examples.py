@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,15 @@ class Example:
             file.write_text(text)
         self._steps = steps(target / "README.md")
 
-    def run(self, ready: Callable[[], Any] = lambda: True) -> None:
-        """Run the commands, and compare what they print; `ready` becomes true once the first one serves."""
+    def run(
+        self,
+        ready: Callable[[], Any] = lambda: True,
+        before: Mapping[str, Callable[[], Any]] | None = None,
+    ) -> None:
+        """Run the commands, and compare what they print; `ready` becomes true once the first one serves.
+
+        `before` has what is done before a command that contains a text.
+        """
         assert self._steps
         printed, expected = [], [(command, text.rstrip("\n")) for command, text in self._steps]
         with self._started([command for command, _ in self._steps if command.endswith(" &")]) as serving:
@@ -84,6 +91,9 @@ class Example:
                 assert all(process.poll() is None for process in serving)
                 time.sleep(0.02)
             for command, _ in self._steps:
+                for text, action in (before or {}).items():
+                    if text in command:
+                        action()
                 printed.append((command, "" if command.endswith(" &") else self._output(command)))
         # The command line writes what a tool returns as it is: without a line break at its end.
         assert [(command, text.rstrip("\n")) for command, text in printed] == expected
@@ -266,3 +276,22 @@ def test_plugins(environment: dict[str, str], tmp_path: Path) -> None:
     names = ["library_getBook", "library_getOpeningHours", "library_searchBooks"]
     assert sorted(each["name"] for each in claude["tools"]) == names
     assert sorted(each["function"]["name"] for each in gpt["tools"]) == names
+
+
+def test_record_replay(gateway: RunningGateway, tmp_path: Path) -> None:
+    """The API is stopped before the recording is imported."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "UTCP_GATEWAY_URL": gateway.url,
+        "UTCP_GATEWAY_KEY": gateway.key,
+    }
+    with ExitStack() as running, gateway.client() as client:
+        registration = running.enter_context(sample_api(tmp_path / "sample", port=0))
+        made = client.post("/providers", json={**registration, "name": "branch"})
+        assert made.status_code == 201, made.text
+        example = Example("record_replay", tmp_path, environment, **{"library.": "branch."})
+        example.run(before={"recordings import": running.close})
+        found = client.get("/calls", params={"provider": "branch", "source": "upstream"}).json()["items"]
+        recorded = json.loads((tmp_path / "librarian.json").read_text())["interactions"]
+        assert len(found) == len(recorded)
+        client.delete("/providers/branch")

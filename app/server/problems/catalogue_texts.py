@@ -154,6 +154,42 @@ TEXTS: Final[Mapping[str, ProblemText]] = {
         ("Request it again, with a valid key; `detail` says what has changed.",),
         {"approval": "The approval, in its state now."},
     ),
+    "recording-not-found": ProblemText(
+        "The key or the toolset of a call records to a recording, or replays one, that does not exist, e.g. "
+        "because it was deleted. The call reaches no upstream.",
+        (
+            "Create or import the recording under this name.",
+            "Give the key or the toolset another `upstream`.",
+        ),
+        {"recording": "The name of the recording."},
+    ),
+    "not-recorded": ProblemText(
+        "The call is replayed, and its recording has no response for it: the tool was not called with these "
+        "arguments when it was recorded, or the run has had all responses and `after_last` is `error`. "
+        "Nothing was sent.",
+        (
+            "Compare the arguments with those of `nearest`, whose `differences` have JSON pointers.",
+            "Record the call, with a key or a toolset in the mode `record`.",
+            "Name arguments that differ each time, such as times, in `options.ignored` of the recording.",
+        ),
+        {
+            "tool": "The canonical name of the tool.",
+            "recording": "The name of the recording.",
+            "nearest": "The recorded call of this tool whose arguments differ least, secrets masked; null "
+            "where the tool was never called.",
+            "recorded": "The number of responses that the run has had, where it has had all.",
+        },
+    ),
+    "recording-outdated": ProblemText(
+        "The tool has another method, other inputs or other outputs than when the response was recorded, and "
+        "the recording is strict.",
+        ("Record the call again.", "Set `options.strict` of the recording to false."),
+        {
+            "tool": "The canonical name of the tool.",
+            "recording": "The name of the recording.",
+            "interaction": "The id of the recorded call.",
+        },
+    ),
     "precondition-failed": ProblemText(
         "The resource has another version than the ETag in If-Match: someone changed it in the meantime.",
         ("GET the resource, repeat the change on top of it, and send its new ETag.",),

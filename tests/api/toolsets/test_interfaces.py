@@ -71,8 +71,8 @@ async def test_records_have_interface_and_toolset(admin, made):
             }
         )
         lines = (await admin.get("/calls.csv", params=query)).text.splitlines()
-        assert lines[0].endswith(",interface,toolset")
-        cells = [tuple(line.split(",")[-2:]) for line in lines[1:]]
+        assert lines[0].endswith(",interface,toolset,source")
+        cells = [tuple(line.split(",")[-3:-1]) for line in lines[1:]]
         assert Counter(cells) == Counter((one["interface"], one["toolset"] or "") for one in found)
     assert (await admin.get("/calls", params={"toolset": "a b"})).status_code == 422
 

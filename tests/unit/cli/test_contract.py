@@ -51,6 +51,17 @@ BASE = {
     "toolsets remove": "support --yes",
     "toolsets export": "",
     "toolsets import": "toolsets.json",
+    "recordings list": "",
+    "recordings show": "checkout",
+    "recordings create": "checkout",
+    "recordings edit": "checkout --description Calls",
+    "recordings delete": "checkout --yes",
+    "recordings export": "checkout",
+    "recordings import": "checkout recording.json",
+    "recordings calls": "checkout",
+    "recordings call": f"checkout {ID}",
+    "recordings delete-call": f"checkout {ID}",
+    "recordings run": "checkout",
     "executors list": "",
     "calls list": "",
     "calls show": ID,
@@ -77,6 +88,9 @@ BASE = {
 STREAM_END = b'event: gateway-error\ndata: {"title": "Forbidden", "status": 403}\n\n'
 #: A value for each option; flags need none.
 VALUES = {
+    "--after-last": "error",
+    "--ignore": "/requested_at",
+    "--source": "recording",
     "--actor": KEY_ID,
     "--argument-repair": "safe",
     "--arguments": '{"q": "sea"}',
@@ -177,6 +191,16 @@ INSTEAD = {
     ("credentials set", "--session-token"): [f"{_AWS} --session-token @secret.txt"],
     ("providers add", "--strict"): [f"{BASE['providers add']} --strict"],
     ("toolsets set", "--file"): ["support --file definition.json"],
+    **{
+        (command, option): [f"{arguments} --upstream-mode {mode}"]
+        for command, arguments in (
+            ("keys create", "agent --scope tools:call"), ("keys edit", KEY_ID), ("toolsets set", "support"),
+        )
+        for option, mode in (
+            ("--upstream-mode", "live"), ("--recording", "replay --recording checkout"),
+            ("--mock-seed", "mock --mock-seed 7"),
+        )
+    },
     ("tools call", "--arguments"): ["library.searchBooks --arguments '{}'"],
     ("tools disable", "--provider"): ["--provider library"],
     ("tools disable", "--tag"): ["--tag books"],
@@ -228,6 +252,7 @@ def files(clean_environment: None, tmp_path: Path, served: ContractServer) -> No
         "export.json": exported,
         "overlay.yaml": b"overlay: 1.0.0\n",
         "providers.json": orjson.dumps({"manual_call_templates": [template]}),
+        "recording.json": b'{"format": "utcp-gateway-recording/1", "interactions": []}',
         "secret.txt": b"secret",
         "toolsets.json": orjson.dumps({"toolsets": [toolset]}),
         "variables.env": b"REGION=eu\n",

@@ -181,6 +181,7 @@ COMPATIBLE: list[tuple[str, Callable[[Json], Any]]] = [
     ("error status added", lambda d: listing(d)["responses"].update({"429": {"description": "Slow down"}})),
     ("error status removed", lambda d: listing(d)["responses"].pop("404")),
     ("header of a response added", lambda d: ok(d)["headers"].update(ETag={"schema": {"type": "string"}})),
+    ("scopes added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].extend(["recordings:read", "recordings:write"])),
     ("scope added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].append("executors:connect")),
     ("operation deprecated", lambda d: listing(d).update(deprecated=True)),
 ]  # fmt: skip

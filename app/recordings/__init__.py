@@ -1,0 +1,1 @@
+"""Recordings: what upstreams have given to calls, stored, replayed, exported and imported."""
