@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
-Interface = Literal["rest", "utcp", "mcp", "tool-calls", "ubp", "approval"]
+Interface = Literal["rest", "utcp", "mcp", "tool-calls", "agent-test", "ubp", "approval"]
 """The interface of the gateway by which a call came; `utcp` where a manual's call template was followed,
 `approval` where it was made once another key had approved it.
 """

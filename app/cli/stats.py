@@ -75,7 +75,7 @@ def stats(
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
     interface: Annotated[
         str | None,
-        typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
+        typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, agent-test, approval."),
     ] = None,
     toolset: Annotated[str | None, typer.Option(help="Only calls by the addresses of this toolset.")] = None,
     points: Annotated[bool, typer.Option("--points", help="Show a row for each interval, too.")] = False,

@@ -6,8 +6,8 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import parse_qsl
 
 from app.errors import BadRequest, FieldError, InvalidInput
+from app.model_calls.model import Dialect
 from app.text import pointer
-from app.tool_calls.model import Dialect
 from app.tool_results import ResultBudget, ResultFormat, check_fields
 from app.tool_schemas.dialects import Format, Strict
 
