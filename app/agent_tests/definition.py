@@ -90,11 +90,12 @@ class ModelInput(StrictModel):
 
 
 def _model_kind(value: Any) -> str:
-    return "name" if isinstance(value, str) else "model"
+    # No names of members, so that pointers do not have them.
+    return "str" if isinstance(value, str) else "dict"
 
 
 TestModel = Annotated[
-    Annotated[ModelName, Tag("name")] | Annotated[ModelInput, Tag("model")], Discriminator(_model_kind)
+    Annotated[ModelName, Tag("str")] | Annotated[ModelInput, Tag("dict")], Discriminator(_model_kind)
 ]
 MinimumScore = Annotated[Number, Field(ge=0, le=1)]
 

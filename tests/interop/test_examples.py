@@ -1,13 +1,11 @@
 """The commands of the pages in examples/ print what the pages say: a real gateway, and models that are scripted."""
 
-import importlib.util
 import json
 import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +18,7 @@ from aiohttp import web
 from app.cli.sample import sample_api
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import PROGRAM, RunningGateway
+from tests.harness.model_peers import Turn, peers
 from tests.interop.environments import install_client_library, required
 from tests.protocols.kits.base import free_port
 
@@ -29,22 +28,6 @@ _BLOCK = re.compile(r"^```\n(\$ .*?)^```", re.MULTILINE | re.DOTALL)
 BOOK = {"records": {"/books/OL7353617M": {"data": {"title": "Matilda"}}}}
 SEARCH = ("library_searchBooks", {"q": "sea-wolf"})
 HOURS = ("library_getOpeningHours", {"day": "saturday"})
-
-
-def _load_model_peers() -> Any:
-    """Return the scripted models of the client library's tests."""
-    path = ROOT / "packages" / "python" / "tests" / "model_peers.py"
-    spec = importlib.util.spec_from_file_location("model_peers", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-peers = _load_model_peers()
-Turn = peers.Turn
 
 
 def last_result(body: dict[str, Any]) -> str:
