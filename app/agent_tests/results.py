@@ -101,13 +101,21 @@ class TestedCase(ResultModel):
     input: str
 
 
-class TestResult(TestRun):
+class TestSubject(ResultModel):
+    """What a result is about."""
+
+    __test__ = False
+
+    test_case: TestedCase
+    model: str
+
+
+# In this order the JSON begins with the members of TestSubject.
+class TestResult(TestRun, TestSubject):
     """The result of a case with a model. Of several repetitions, it has the members of the first one that
     failed, or else of the first; their mean score; and the sums of their durations and tokens.
     """
 
-    test_case: TestedCase
-    model: str
     repeat: int = Field(1, description="How often the case was run.")
     pass_rate: float = Field(description="The part of the repetitions that passed.", ge=0, le=1)
     repetitions: list[TestRun] | None = Field(None, description="Each run, where there are several.")

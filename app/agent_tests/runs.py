@@ -74,7 +74,6 @@ class _RunningTest:
 
     writer: ResultWriter
     cases: list[_Case]
-    name: str
     total: int
     done: int = 0
     is_cancelled: bool = False
@@ -85,10 +84,10 @@ class _RunningTest:
 
 @dataclass(frozen=True, slots=True)
 class StoredTest:
-    """A test as it is stored; `result` has the members `name` and `results`, and is None while it runs."""
+    """A test as it is stored; `results` are those of its cases as JSON, None while it runs."""
 
     row: AgentTestRow
-    result: dict[str, Any] | None = field(repr=False)
+    results: list[dict[str, Any]] | None = field(default=None, repr=False)
 
 
 class AgentTestRuns:
@@ -125,7 +124,7 @@ class AgentTestRuns:
                 f"This worker runs {len(self._running)} agent tests already.", retry_after=_BUSY_RETRY_AFTER
             )
         test_id = uuid7()
-        test = _RunningTest(self._writer(request, planned), [], request.name or "", total)
+        test = _RunningTest(self._writer(request, planned), [], total)
         # Before anything is awaited, so that the limit holds.
         self._running[test_id] = test
         try:
@@ -134,7 +133,11 @@ class AgentTestRuns:
                 runs: list[list[TestRun | None]] = [[None] * case.repeat for _ in targets]
                 test.cases.append(_Case(case, targets, offered, runs))
             row = AgentTestRow(
-                id=test_id, tenant_id=principal.tenant_id, key_id=principal.key_id, total=total
+                id=test_id,
+                tenant_id=principal.tenant_id,
+                key_id=principal.key_id,
+                name=test.writer.masking.text(request.name or ""),
+                total=total,
             )
             await self._insert(row)
         except BaseException:
@@ -165,11 +168,11 @@ class AgentTestRuns:
         running = self._running.get(test_id)
         if row.state == "running" and running is not None:
             row.done = running.done
-        result = None
+        results = None
         if row.sealed_result is not None:
             opened = self._services.vault.open(row.sealed_result, context=_context(test_id))
-            result = await asyncio.to_thread(orjson.loads, opened)
-        return StoredTest(row, result)
+            results = await asyncio.to_thread(orjson.loads, opened)
+        return StoredTest(row, results)
 
     async def cancel(self, test_id: UUID, *, principal: Principal) -> StoredTest:
         """Cancel a test, and return it: its results are those of what has ended. Raise NotFound.
@@ -368,12 +371,7 @@ def _content(test: _RunningTest) -> bytes:
             if ended:
                 results.append(test.writer.result(case.case, target, ended, case.offered.warnings))
     return orjson.dumps(
-        {
-            "name": test.writer.masking.text(test.name),
-            "results": [
-                result.model_dump(mode="json", by_alias=True, exclude_none=True) for result in results
-            ],
-        }
+        [result.model_dump(mode="json", by_alias=True, exclude_none=True) for result in results]
     )
 
 

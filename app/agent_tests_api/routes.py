@@ -86,7 +86,7 @@ async def run_agent_test(
     """
     row = await runs.start(body, principal=principal, headers=_headers(request))
     if _is_async(prefer):
-        view = AgentTestRun.of(StoredTest(row, None))
+        view = AgentTestRun.of(StoredTest(row))
         headers = {
             "Location": location_of(request, "agent-tests", str(row.id)),
             "Preference-Applied": "respond-async",
@@ -143,9 +143,9 @@ async def cancel_agent_test(test_id: TestPath, principal: RunsTests, runs: UsesR
 def _response(stored: StoredTest, request: Request, chosen: str | None) -> Response:
     if (chosen or _negotiated(request.headers.get("accept", ""))) != "junit":
         return _json(AgentTestRun.of(stored))
-    if stored.result is None:
+    if stored.results is None:
         raise Conflict(f"The test has no results: its state is {stored.row.state}.")
-    content = junit_xml(stored.result["name"], stored.result["results"], at=stored.row.created_at)
+    content = junit_xml(stored.row.name, stored.results, at=stored.row.created_at)
     return Response(content, media_type="application/xml", headers=_NO_STORE)
 
 

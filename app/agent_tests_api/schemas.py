@@ -35,7 +35,7 @@ class AgentTestRun(BaseModel):
     """A test that runs or has run. The members of `results` have names in camel case."""
 
     id: UUID
-    name: str = Field(description="The name of the test; empty where it has none, and while it runs.")
+    name: str = Field(description="The name of the test; empty where it has none.")
     state: Literal["running", "done", "failed", "cancelled"] = Field(
         description="`done`, whatever the results are; `failed` where the gateway has; `cancelled`: the "
         "results are those of what had ended."
@@ -58,12 +58,12 @@ class AgentTestRun(BaseModel):
     @classmethod
     def of(cls, stored: StoredTest) -> "AgentTestRun":
         """Return the view of a stored test."""
-        row, result = stored.row, stored.result
-        found = None if result is None else [TestResult.model_validate(one) for one in result["results"]]
+        row = stored.row
+        found = None if stored.results is None else [TestResult.model_validate(one) for one in stored.results]
         warnings = dict.fromkeys(one for result in found or () for one in result.warnings)
         return cls(
             id=row.id,
-            name="" if result is None else result["name"],
+            name=row.name,
             state=_state(row.state),
             passed=all(one.passed for one in found) if found is not None and row.state == "done" else None,
             progress=AgentTestProgress(done=row.done, total=row.total),

@@ -403,6 +403,7 @@ class AgentTestRow(Row, table=True):
     """running, done, failed or cancelled."""
     key_id: str
     """The public id of the API key that started it."""
+    name: str = ""
     done: int = 0
     """How many of its conversations with models have ended."""
     total: int

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("tenant_id", sa.Uuid(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("key_id", sa.String(), nullable=False),
+        sa.Column("name", sa.String(), nullable=False),
         sa.Column("done", sa.Integer(), nullable=False),
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("cancel_requested", sa.Boolean(), nullable=False),

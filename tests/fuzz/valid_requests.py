@@ -20,6 +20,7 @@ BODIES: dict[str, Callable[[FuzzObjects], Any]] = {
         "definition": objects.toolset_definition(),
     },
     "putToolset": lambda objects: {"definition": objects.toolset_definition()},
+    "runAgentTest": FuzzObjects.agent_test_body,
     "updateKey": lambda objects: {"owner": objects.new_name()},
     "checkProvider": lambda _: {},
     "runCommand": lambda objects: {

@@ -124,9 +124,7 @@ async def toolsets(application: Application, upstream: Upstream) -> AsyncIterato
         await reader.on_changes([ChangeNotice("all")])
     admin = await application.client("admin")
     for toolset in sorted({one[0] for one in TOOLS.values()}):
-        changes = {
-            f"up.{name}": {"name": one[1]} for name, one in TOOLS.items() if one[0] == toolset
-        }
+        changes = {f"up.{name}": {"name": one[1]} for name, one in TOOLS.items() if one[0] == toolset}
         definition = {"tools": list(changes), "changes": changes}
         made = await admin.put(f"/toolsets/{toolset}", json={"definition": definition})
         assert made.status_code == 201, made.text

@@ -52,7 +52,9 @@ async def test_the_result_has_the_same_fields_for_each_model(run, models, model)
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_requests_have_the_prompt_the_task_and_the_parameters_of_the_article(run, models, model) -> None:
+async def test_requests_have_the_prompt_the_task_and_the_parameters_of_the_article(
+    run, models, model
+) -> None:
     models.turns = [Turn("Hello.")]
     await run(model, prompt="You help.", input="Say hello.")
     (body,) = models.requests
@@ -215,9 +217,7 @@ async def test_calls_are_recorded_with_the_interface_and_the_toolset(
 async def test_further_dialects_are_chosen_by_name(run, models, dialect) -> None:
     turns = [Turn("", (READ,)), Turn("It says milk.")]
     models.turns = peers.script(dialect, *turns)
-    result = await run(
-        {"model": "gpt-4o", "dialect": dialect}, plugins=["filesystem"], assertions=SHOPPING
-    )
+    result = await run({"model": "gpt-4o", "dialect": dialect}, plugins=["filesystem"], assertions=SHOPPING)
     assert (result["passed"], result["toolsUsed"]) == (True, ["read_file"]), result
     assert ("tools" in models.requests[0]) == (dialect != "json-prompt")
 

@@ -128,13 +128,17 @@ async def test_a_key_of_the_request_replaces_the_configured_one(run, models) -> 
 async def test_keys_appear_in_no_result_and_no_log(run, models, capfd) -> None:
     def echo(body):
         key = models.heads[-1][1].get("Authorization", "")
-        return Turn(f"Your header is {key}", (("read_file", {"path": key}),) if len(body["messages"]) == 1 else ())
+        return Turn(
+            f"Your header is {key}", (("read_file", {"path": key}),) if len(body["messages"]) == 1 else ()
+        )
 
     models.turns = [echo]
     key = "key-of-the-request-7Qx"
     asked = {"model": "gpt-4o", "api_key": key}
     for target in ("gpt-4o", asked):
-        result = await run(target, plugins=["filesystem"], assertions=[{"type": "contains", "value": "nothing"}])
+        result = await run(
+            target, plugins=["filesystem"], assertions=[{"type": "contains", "value": "nothing"}]
+        )
         assert result["response"] == "Your header is Bearer ***"
         assert key not in str(result)
         assert CANARIES["openai"] not in str(result)

@@ -20,11 +20,32 @@ SLOW = ("read_file", {"path": "slow"})
 HELLO = {"type": "contains", "value": "Hello"}
 
 
+async def until(is_so):
+    """Wait until a condition is true, for at most a minute."""
+    for _ in range(3_000):
+        if await is_so():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("not within a minute")
+
+
 async def until_ended(client, path):
     """Return a test once it has ended."""
-    while (found := (await client.get(path)).json())["state"] == "running":
-        await asyncio.sleep(0.02)
-    return found
+
+    async def has_ended():
+        return (await client.get(path)).json()["state"] != "running"
+
+    await until(has_ended)
+    return (await client.get(path)).json()
+
+
+async def until_asked(models):
+    """Wait until a model has been asked."""
+
+    async def is_asked():
+        return bool(models.requests)
+
+    await until(is_asked)
 
 
 async def test_a_case_is_repeated_and_passes_by_its_pass_rate(run, models) -> None:
@@ -109,7 +130,10 @@ async def test_what_a_case_says_precedes_what_is_said_for_all(client, models) ->
             {"models": ["gpt-4o"], "cases": [{"name": "a", "input": "1"}, {"name": "a", "input": "2"}]},
             "",
         ),
-        ({"models": ["gpt-4o"], "cases": [{"name": "a", "input": "1", "models": ["x"]}]}, "/cases/0/models/0"),
+        (
+            {"models": ["gpt-4o"], "cases": [{"name": "a", "input": "1", "models": ["x"]}]},
+            "/cases/0/models/0",
+        ),
         ({"input": "Hi", "models": [{"model": "m", "base_url": "http://127.0.0.1"}]}, "/models/0/dialect"),
         ({"input": "Hi", "models": [{"model": "gpt-4o", "options": {"tools": []}}]}, "/models/0/options"),
     ],
@@ -167,8 +191,11 @@ async def test_a_test_that_is_cancelled_has_the_results_of_what_has_ended(client
     started = await client.post("/agent-tests", json=body, headers={"Prefer": "respond-async"})
     path = started.headers["Location"]
     await upstream.arrived.wait()
-    while (await client.get(path)).json()["progress"]["done"] < 1:
-        await asyncio.sleep(0.02)
+
+    async def one_has_ended():
+        return (await client.get(path)).json()["progress"]["done"] == 1
+
+    await until(one_has_ended)
     cancelled = (await client.post(f"{path}/cancel")).json()
     assert (cancelled["state"], "passed" in cancelled) == ("cancelled", False)
     assert [one["testCase"]["name"] for one in cancelled["results"]] == ["quick"]
@@ -180,17 +207,16 @@ async def test_a_test_that_is_cancelled_has_the_results_of_what_has_ended(client
 async def test_a_client_that_disconnects_cancels_its_test(application, client, models) -> None:
     models.turns, models.held = [Turn("Hello.")], threading.Event()
     task = asyncio.create_task(client.post("/agent-tests", json={"input": "Hi", "models": ["gpt-4o"]}))
-    while not models.requests:
-        await asyncio.sleep(0.02)
+    await until_asked(models)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    while True:
+
+    async def is_cancelled():
         async with application.services.database.read_session() as session:
-            rows = (await session.execute(select(AgentTestRow).order_by(AgentTestRow.id.desc()))).scalars()
-            newest = rows.first()
-        if newest is not None and newest.state == "cancelled":
-            break
-        await asyncio.sleep(0.02)
+            rows = await session.execute(select(AgentTestRow).order_by(AgentTestRow.id.desc()))
+        return rows.scalars().first().state == "cancelled"
+
+    await until(is_cancelled)
     models.held.set()
 
 
@@ -309,7 +335,7 @@ async def test_the_time_of_a_test_is_bounded(application, toolsets, models) -> N
     await runs.wait(row.id)
     models.held.set()
     stored = await runs.get(row.id, principal=ADMIN)
-    (result,) = stored.result["results"]
+    (result,) = stored.results
     assert (result["passed"], result["stopped"]) == (False, "time")
     assert result["error"].startswith("The time of the test was over")
 
@@ -319,8 +345,7 @@ async def test_a_worker_that_stops_marks_its_tests_as_failed(application, client
     async with open_runs(application.services) as runs:
         request = AgentTestRequest.model_validate({"input": "Hi", "models": ["gpt-4o"]})
         row = await runs.start(request, principal=ADMIN, headers=TestHeaders())
-        while not models.requests:
-            await asyncio.sleep(0.02)
+        await until_asked(models)
     models.held.set()
     admin = await application.client("admin")
     got = (await admin.get(f"/agent-tests/{row.id}")).json()

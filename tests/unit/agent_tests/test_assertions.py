@@ -7,7 +7,9 @@ from app.agent_tests.assertion_models import Assertion
 from app.agent_tests.assertions import AssertedCall, AssertedRun, check_assertions, score_of
 
 ASSERTION: TypeAdapter[Assertion] = TypeAdapter(Assertion)
-BOOK = AssertedCall(frozenset({"find", "library.find"}), {"q": "sea", "limit": 2, "of": [{"a": 1}]}, {"q": "***"})
+BOOK = AssertedCall(
+    frozenset({"find", "library.find"}), {"q": "sea", "limit": 2, "of": [{"a": 1}]}, {"q": "***"}
+)
 FAILED = AssertedCall(frozenset({"lend"}), {"id": 1.0}, {"id": 1.0}, is_error=True)
 RUN = AssertedRun("The Sea-Wolf costs 3 EUR.", [BOOK, FAILED, BOOK], "done", 100, 2_000)
 FENCED = AssertedRun('Here it is:\n```json\n{"total": 1, "items": [{"id": "a/b"}]}\n```\nand\n```\nx\n```')

@@ -182,6 +182,7 @@ COMPATIBLE: list[tuple[str, Callable[[Json], Any]]] = [
     ("error status removed", lambda d: listing(d)["responses"].pop("404")),
     ("header of a response added", lambda d: ok(d)["headers"].update(ETag={"schema": {"type": "string"}})),
     ("scope added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].append("executors:connect")),
+    ("scopes added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].extend(["executors:connect", "agent-tests:run"])),
     ("operation deprecated", lambda d: listing(d).update(deprecated=True)),
 ]  # fmt: skip
 
