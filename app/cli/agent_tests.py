@@ -180,7 +180,7 @@ def _poll(session: ClientSession, test_id: str) -> dict[str, Any]:
 def _show(output: CommandOutput, test: Mapping[str, Any]) -> None:
     results = test.get("results") or []
     output.table(
-        ("CASE", "MODEL", "PASSED", "SCORE", "REPEAT", "CALLS", "TOKENS", "COST", "MS"),
+        ("CASE", "MODEL", "PASSED", "SCORE", "REPEAT", "CALLS", "TOKENS", "COST"),
         [_row(one) for one in results],
     )
     for warning in test.get("warnings") or ():
@@ -188,11 +188,12 @@ def _show(output: CommandOutput, test: Mapping[str, Any]) -> None:
     for result in results:
         if not result["passed"]:
             _show_failure(output, result)
+    seconds = sum(one["durationMs"] for one in results) / 1000
     summary = test.get("summary")
     if summary is not None:
         output.note(
             f"{summary['passed']} of {summary['results']} passed, {summary['failed']} failed, "
-            f"{summary['errors']} with an error."
+            f"{summary['errors']} with an error, in {seconds:.1f} s of conversations."
         )
     if test["state"] == "cancelled":
         output.warn("The test was cancelled.")
@@ -206,7 +207,7 @@ def _row(result: Mapping[str, Any]) -> tuple[object, ...]:
     passed = f"{round(result['passRate'] * repeat)} of {repeat}" if repeat > 1 else None
     return (
         result["testCase"]["name"], result["model"], "yes" if result["passed"] else "NO",
-        f"{result['score']:.2f}", passed, len(result["calls"]), tokens, cost, result["durationMs"],
+        f"{result['score']:.2f}", passed, len(result["calls"]), tokens, cost,
     )  # fmt: skip
 
 
