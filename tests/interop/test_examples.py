@@ -265,7 +265,7 @@ def test_agent_tests(servers: Pair, tmp_path: Path) -> None:
         found = Turn(calls=(("library_searchBooks", {"q": "sea"}),))
         return found if is_first else Turn(f"We have {json.loads(last_result(body))['items'][0]['title']}.")
 
-    models = {"OPENAI_API_KEY": "a-key", "ANTHROPIC_API_KEY": "a-key"}
+    models: dict[str, Any] = {"OPENAI_API_KEY": "a-key", "ANTHROPIC_API_KEY": "a-key"}
     with peers.ModelServer([respond]) as model:
         models |= {"OPENAI_BASE_URL": model.url, "ANTHROPIC_BASE_URL": model.url}
         with (
