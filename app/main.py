@@ -10,6 +10,7 @@ from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
 from app import (
+    agent_tests_api,
     approvals_api,
     call_api,
     discovery,
@@ -78,6 +79,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     mcp_server,
     tool_calls,
     executors,
+    agent_tests_api,
     health,
     reference_pages,
 )
@@ -135,8 +137,8 @@ def lifespan(
     """Return the lifespan of an application with these settings.
 
     It puts into `request.state` the `services` that all edges share, the `manuals` and `toolset_manuals` of
-    discovery, the servers `mcp` and `ubp`, the paths of WebSockets, the `probes` of health, and the
-    `connections` of clients, which the HTTP server counts and bounds.
+    discovery, the servers `mcp` and `ubp`, the running `agent_tests`, the paths of WebSockets, the `probes`
+    of health, and the `connections` of clients, which the HTTP server counts and bounds.
     """
 
     @asynccontextmanager
@@ -153,6 +155,7 @@ def lifespan(
             ubp = await stack.enter_async_context(executors.open_server(services))
             with _start_failure(app):
                 await stack.enter_async_context(executors.serve_grpc(ubp))
+            agent_tests = await stack.enter_async_context(agent_tests_api.open_runs(services))
             services.readiness.open = True
             if settings.providers_file is not None:
                 services.converter.spawn(_import_providers(settings.providers_file, services))
@@ -161,6 +164,7 @@ def lifespan(
                 "manuals": discovery.open_manuals(services),
                 "mcp": mcp_server.open_server(services),
                 "ubp": ubp,
+                "agent_tests": agent_tests,
                 PATHS_STATE: frozenset({executors.PATH}),
                 "toolset_manuals": discovery.open_toolset_manuals(services),
                 "probes": health.HealthProbes(services.database, services.redis),

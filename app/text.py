@@ -14,6 +14,8 @@ from app.errors import FieldError, InvalidDocument
 
 NAME_LIMIT: Final = 512
 TEXT_LIMIT: Final = 16_384
+PREVIEW_BYTES: Final = 500
+"""Bytes of UTF-8 of a value that is shown in short."""
 MAX_DEPTH: Final = 100
 # orjson's limit is 1,024 levels.
 _PARSER_DEPTH: Final = 1_000
@@ -58,6 +60,21 @@ def clean_text(value: str, *, at: str = "", limit: int = TEXT_LIMIT) -> str:
         raise InvalidDocument("The text contains a NUL character", errors=[FieldError(at, "Remove U+0000.")])
     cleaned = HIDDEN.sub("", value.replace("\r\n", "\n").replace("\r", "\n"))
     return cleaned if len(cleaned) <= limit else cleaned[: limit - 1] + "…"
+
+
+def preview(value: str | bytes, *, limit: int = PREVIEW_BYTES) -> str:
+    """Return a text; of one with more than `limit` bytes of UTF-8 its beginning and how many bytes it has.
+
+    It is cut between two characters. What is not UTF-8 is replaced.
+    """
+    content = value.encode(errors="replace") if isinstance(value, str) else value
+    if len(content) <= limit:
+        return content.decode(errors="replace")
+    end = limit
+    # Bytes 10xxxxxx continue a character of UTF-8, which has at most four.
+    while end > limit - 4 and end > 0 and content[end] & 0xC0 == 0x80:
+        end -= 1
+    return f"{content[:end].decode(errors='replace')}... ({len(content)} bytes)"
 
 
 def load_json(text: bytes) -> Any:

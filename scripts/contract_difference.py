@@ -32,7 +32,7 @@ DATA = ROOT / "tests" / "releases"
 _BASE_URL: Final = "https://gateway.example"
 _COMPONENT: Final = "#/components/schemas/"
 _MAX_OPERATIONS: Final = 4
-_NEW_VALUES: Final = re.compile(r"'[^']*'(?:, '[^']*')* (?:is|are) accepted now\.")
+_NEW_VALUES: Final = re.compile(r"('[^']*'(?:, '[^']*')*) (?:is|are) accepted now\.")
 
 Json = dict[str, Any]
 Version = tuple[int, int, int]
@@ -121,6 +121,14 @@ def compare_with_release(release: str) -> list[ContractChange]:
         *compare_contracts(old, json.loads(CONTRACT.read_bytes())),
         *(ContractChange("", "", "", sentence, is_breaking=True) for sentence in removed),
     ]
+
+
+def _adds_scopes_only(detail: str) -> bool:
+    """Return whether the values that are accepted now are scopes. A scope is in a response only where a key
+    was given it: who grants none of the new ones sees none.
+    """
+    found = _NEW_VALUES.fullmatch(detail)
+    return found is not None and {name.strip("'") for name in found[1].split(", ")} <= set(SCOPES)
 
 
 def main() -> int:
@@ -299,20 +307,13 @@ class _OperationComparison:
         # `itemSchema` is that of one item of a stream (OpenAPI 3.2).
         for member in ("schema", "itemSchema"):
             for one in self._schemas.compare(old.get(member, True), new.get(member, True)):
-                is_new_scope = is_response and _is_new_scope(one.detail)
+                is_new_scope = is_response and _adds_scopes_only(one.detail)
                 is_breaking = breaks(one) and not is_new_scope
                 yield self._change(place, one.detail, pointer=one.pointer, is_breaking=is_breaking)
 
 
 def _parameters(operation: Json) -> dict[tuple[str, str], Json]:
     return {(one["in"], one["name"]): one for one in operation.get("parameters", [])}
-
-
-def _is_new_scope(detail: str) -> bool:
-    """Return whether a change is that values were added which are scopes: one is in a response only where a
-    key was given it, so that who grants none of the new ones sees none.
-    """
-    return _NEW_VALUES.fullmatch(detail) is not None and set(re.findall(r"'([^']*)'", detail)) <= set(SCOPES)
 
 
 if __name__ == "__main__":

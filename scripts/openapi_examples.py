@@ -23,6 +23,7 @@ from websockets.sync.client import ClientConnection, connect
 from app.cli.sample import sample_api
 from app.errors import PROBLEM_TYPE
 from tests.harness.gateway import RunningGateway, serve
+from tests.harness.model_peers import ModelServer, Turn
 from tests.harness.servers import Pair, pair
 
 TARGET = Path(__file__).parents[1] / "app" / "server" / "openapi_examples.json"
@@ -174,6 +175,9 @@ class Recorder:
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(Z|\+00:00)")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DURATION = re.compile(r'(\\?"(?:duration_ms|milliseconds)\\?": ?)[\d.]+')
+_MILLISECONDS = re.compile(r'("durationMs": )\d+')
+_JUNIT_TIME = re.compile(r'( time=\\")[\d.]+')
+_JUNIT_TIMESTAMP = re.compile(r'(timestamp=\\")[^\\]+')
 _DIGEST = re.compile(r'("(?:sha256|fingerprint|definition)": )"([0-9a-f]+)"')
 _INSTANCE = re.compile(r'"utcp-gateway-[0-9a-f]{16}"')
 _RETRY_AFTER = re.compile(r'("retry_after": |try again in )\d+')
@@ -196,6 +200,9 @@ def fixed(text: str, replacements: dict[str, str]) -> Recording:
         text,
     )
     text = _DURATION.sub(r"\g<1>12.5", text)
+    text = _MILLISECONDS.sub(r"\g<1>1250", text)
+    text = _JUNIT_TIME.sub(r"\g<1>1.250", text)
+    text = _JUNIT_TIMESTAMP.sub(r"\g<1>2026-11-22T09:00:00", text)
     text = _DIGEST.sub(lambda match: f'{match[1]}"{("0123456789abcdef" * 4)[: len(match[2])]}"', text)
     recording: Recording = json.loads(text)
     return recording
@@ -206,7 +213,15 @@ def record(servers: Pair, folder: Path) -> Recording:
     with (
         sample_api(folder / "data", port=0) as registration,
         weather_api() as weather,
-        serve(servers, folder, database_url=None, workers=1, **SETTINGS) as gateway,
+        ModelServer(_model_turns()) as model,
+        serve(
+            servers,
+            folder,
+            database_url=None,
+            workers=1,
+            **SETTINGS,
+            OPENAI_BASE_URL=f"{model.url}/v1",
+        ) as gateway,
     ):
         recorder = Recorder(gateway)
         library = registration["source"]["url"].removesuffix("/openapi.json")
@@ -224,6 +239,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_key_details(recorder, key)
         _record_toolsets(recorder)
         _record_recordings(recorder)
+        _record_agent_tests(recorder)
         _record_calls(recorder, registration["credentials"], key)
         _record_continuation(recorder, key)
         _record_approvals(recorder, key)
@@ -472,6 +488,47 @@ def _record_recordings(recorder: Recorder) -> None:
     recorder.send("callTool", 409, path=called, body=search, key=keys["replay"]["key"])
     for key in keys.values():
         recorder.send("revokeKey", 204, path={"key_id": key["id"]}, is_example=False)
+
+
+def _model_turns() -> list[Any]:
+    """Return what the model of the agent tests responds: a call, and a text once there is a result."""
+
+    def respond(body: dict[str, Any]) -> Any:
+        if body["messages"][-1]["role"] == "tool":
+            return Turn("We have The Sea-Wolf by Jack London.")
+        return Turn("", (("find_books", {"q": "sea"}),))
+
+    return [respond]
+
+
+def _record_agent_tests(recorder: Recorder) -> None:
+    """Record an agent test with the tools of a toolset: while it runs, and its results in both forms."""
+    called = {"type": "tool_called", "tool": "find_books", "arguments": {"q": "sea"}}
+    case = {
+        "name": "finds a book",
+        "input": "Which books about the sea do you have?",
+        "assertions": [{"type": "contains", "value": "Sea-Wolf"}, called],
+    }
+    body = {
+        "name": "books",
+        "models": ["gpt-4o"],
+        "prompt": "You help readers of a library.",
+        "plugins": ["support"],
+        "cases": [case],
+        "prices": {"gpt-4o": {"input": 2.5, "output": 10}},
+    }
+    recorder.send("runAgentTest", 200, body=body)
+    started = recorder.send("runAgentTest", 202, body=body, headers={"Prefer": "respond-async"}).json()
+    path = {"id": started["id"]}
+    _until(
+        "the test has ended",
+        lambda: recorder.send("getAgentTest", 200, path=path, is_example=False).json()["state"] != "running",
+    )
+    recorder.send("getAgentTest", 200, path=path)
+    recorder.send("cancelAgentTest", 200, path=path)
+    xml = {"Accept": "application/xml"}
+    recorder.send("getAgentTest", 200, path=path, headers=xml)
+    recorder.send("runAgentTest", 200, body=body, headers=xml)
 
 
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:

@@ -10,7 +10,11 @@ from app.catalog.plan import Plan
 from app.json_schema.repair import Repaired
 from app.security.principal import REPAIR_MODES, RepairMode
 
-_BY_INTERFACE: Final[Mapping[Interface, RepairMode]] = {"mcp": "safe", "tool-calls": "safe"}
+_BY_INTERFACE: Final[Mapping[Interface, RepairMode]] = {
+    "mcp": "safe",
+    "tool-calls": "safe",
+    "agent-test": "safe",
+}
 _PREFERENCE: Final = re.compile(r'\s*repair\s*=\s*"?(off|safe|on)"?\s*(?:;.*)?', re.IGNORECASE)
 
 

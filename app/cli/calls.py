@@ -41,7 +41,9 @@ UpstreamStatusOption = Annotated[
 ]
 InterfaceOption = Annotated[
     str | None,
-    typer.Option("--interface", help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
+    typer.Option(
+        "--interface", help="Only calls by this interface: rest, utcp, mcp, tool-calls, agent-test, approval."
+    ),
 ]
 ToolsetOption = Annotated[
     str | None, typer.Option("--toolset", help="Only calls by the addresses of this toolset.")

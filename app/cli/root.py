@@ -56,6 +56,12 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "tools": LazyCommand("tools", "commands", "Find tools and call them."),
     "toolsets": LazyCommand("toolsets", "commands", "Named views of the registry for agents."),
     "recordings": LazyCommand("recordings", "commands", "Recorded calls, which keys and toolsets replay."),
+    "agent-test": LazyCommand(
+        "agent_tests",
+        "agent_test",
+        "Run a test of models with tools, and show the result of each case with each model.",
+        GatewayCommand,
+    ),
     "executors": LazyCommand("executors", "commands", "Connected programs that execute commands."),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(

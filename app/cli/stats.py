@@ -77,7 +77,7 @@ def stats(
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
     interface: Annotated[
         str | None,
-        typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, approval."),
+        typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, agent-test, approval."),
     ] = None,
     toolset: Annotated[str | None, typer.Option(help="Only calls by the addresses of this toolset.")] = None,
     source: Annotated[

@@ -469,6 +469,29 @@ class ImportJobRow(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
 
 
+class AgentTestRow(Row, table=True):
+    """A run of an agent test (`app.agent_tests.runs`)."""
+
+    __tablename__ = "agent_tests"
+    __table_args__ = (Index("agent_tests_created", "created_at"),)
+    state: str = "running"
+    """running, done, failed or cancelled."""
+    key_id: str
+    """The public id of the API key that started it."""
+    name: str = ""
+    done: int = 0
+    """How many of its conversations with models have ended."""
+    total: int
+    cancel_requested: bool = False
+    """The worker that runs it reads this with each heartbeat."""
+    beat_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    sealed_result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The results as JSON, sealed with the id of the row."""
+    problem: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
+    finished_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
+
+
 class Approval(Row, table=True):
     """What waits for a decision, and how it was decided (`app.approvals`).
 

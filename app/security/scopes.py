@@ -9,6 +9,7 @@ Scope = Literal[
     "credentials:write",
     "tools:read",
     "tools:call",
+    "agent-tests:run",
     "executors:connect",
     "approvals:decide",
     "recordings:read",
@@ -29,6 +30,8 @@ DESCRIPTIONS: Mapping[Scope, str] = {
     "credentials to other origins. No scope can read a stored secret.",
     "tools:read": "List, search and read tools, and read UTCP manuals.",
     "tools:call": "Call tools, with the credentials that are stored for their providers.",
+    "agent-tests:run": "Run agent tests, whose models are asked with the keys that the gateway is configured "
+    "with: that costs. To give the models tools, a key also needs `tools:call`.",
     "executors:connect": "Connect an executor by UBP, and register the tools that it executes: it receives "
     "the arguments of their calls. Limit such a key to the provider of its executor.",
     "approvals:decide": "Approve and reject calls that other keys have requested, see their arguments "

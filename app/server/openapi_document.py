@@ -150,6 +150,7 @@ TAGS = [
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
     {"name": "toolsets", "description": "Named views of the registry for agents."},
+    {"name": "agent tests", "description": "Tests of models with tools."},
     {
         "name": "recordings",
         "description": "Recorded calls, which keys and toolsets replay in place of the upstreams.",

@@ -21,15 +21,15 @@ from app.calls.idempotency_store import read_idempotency_key
 from app.calls.recording_runs import RUN_HEADER, parse_run
 from app.calls.repairs import parse_repair_preference
 from app.errors import BadRequest, FieldError, TooLarge
+from app.model_calls.answers import result_messages
+from app.model_calls.arguments import find_repeated_names
+from app.model_calls.model import CallAnswer, Intake, JsonObject
+from app.model_calls.readers import read_intake
+from app.model_calls.runner import BatchOptions, CallBatch
 from app.services import Services
 from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
-from app.tool_calls.answers import result_messages
-from app.tool_calls.arguments import find_repeated_names
-from app.tool_calls.model import CallAnswer, Intake, JsonObject
 from app.tool_calls.query import NAMES, ToolCallsQuery, read_query
-from app.tool_calls.readers import read_intake
-from app.tool_calls.runner import BatchOptions, CallBatch
 from app.tool_calls.stream import AnswerStream
 from app.toolsets import ToolCollection
 

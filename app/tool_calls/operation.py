@@ -6,9 +6,10 @@ from typing import Any, Final
 from pydantic import BaseModel, Field, RootModel
 
 from app.calls.recording_runs import RUN_PATTERN
+from app.model_calls.model import DEFAULT_MAX_BYTES
 from app.schemas import problem_responses
 from app.tool_calls.examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
-from app.tool_calls.query import DEFAULT_MAX_BYTES, DIALECTS, LEAST_MAX_BYTES, MOST_MAX_BYTES
+from app.tool_calls.query import DIALECTS, LEAST_MAX_BYTES, MOST_MAX_BYTES
 
 _ERROR_STATUSES: Final = (400, 401, 403, 413, 415, 422, 503)
 _DESCRIPTION: Final = """\

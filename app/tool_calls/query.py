@@ -6,15 +6,11 @@ from typing import Any, Final, cast, get_args
 from urllib.parse import parse_qsl
 
 from app.errors import BadRequest, FieldError, InvalidInput
+from app.model_calls.model import DEFAULT_MAX_BYTES, Dialect
 from app.text import pointer
-from app.tool_calls.model import Dialect
 from app.tool_results import ResultBudget, ResultFormat, check_fields
 from app.tool_schemas.dialects import Format, Strict
 
-DEFAULT_MAX_BYTES: Final = 100_000
-"""The budget of a result in bytes, where neither the request nor the toolset says otherwise: about 25,000
-tokens.
-"""
 LEAST_MAX_BYTES: Final = 256
 MOST_MAX_BYTES: Final = 16 << 20
 DIALECTS: Final[Mapping[Format, Dialect]] = {

@@ -13,13 +13,13 @@ from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.errors import ClientTimeout, GatewayError, Stopping
+from app.model_calls.answers import result_part
+from app.model_calls.model import CallAnswer, Intake, JsonObject
+from app.model_calls.runner import CallBatch
 from app.outbound.framing import JSON_LINES_MEDIA_TYPES, SSE_MEDIA_TYPE
 from app.streaming.connection import ResponseWriter, until_disconnected
 from app.streaming.event_writer import EventWriter
 from app.telemetry.unexpected import log_unexpected_error
-from app.tool_calls.answers import result_part
-from app.tool_calls.model import CallAnswer, Intake, JsonObject
-from app.tool_calls.runner import CallBatch
 
 Body = Callable[[Intake, list[CallAnswer]], JsonObject]
 RESULT: Final = "result"

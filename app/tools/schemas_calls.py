@@ -123,7 +123,8 @@ class CallView(BaseModel):
     )
     interface: Interface = Field(
         description="The interface by which the call came: `rest`; `utcp` where it followed a manual's call "
-        "template; `mcp`; `tool-calls`; `approval` where it was made once another key had approved it."
+        "template; `mcp`; `tool-calls`; `agent-test`; `approval` where it was made once another key had "
+        "approved it."
     )
     toolset: str | None = Field(
         description="The toolset by whose address the call came; null for calls by other addresses."

@@ -88,6 +88,11 @@ class ToolCollection(Protocol):
         resolves its names. Raise NotFound for a name that the toolset does not have.
         """
 
+    def owner(self, name: str) -> "ToolCollection":
+        """Return the collection by whose principal, toolset and options a tool is called: this one, or, where
+        this one is made of several, the one of them that has the tool. Raise NotFound where none has.
+        """
+
 
 class ToolCollections:
     """Opens collections; one instance per worker. Subscribe `on_changes` to the change feed before the feed
@@ -282,6 +287,9 @@ class _ToolsetCollection:
         found = self._found(name)
         return CallTarget(found.tool, found.presets)
 
+    def owner(self, name: str) -> ToolCollection:  # noqa: ARG002 - the same for all names.
+        return self
+
     def _found(self, name: str) -> AgentTool:
         found = self._view.by_name.get(name)
         if found is None:
@@ -321,3 +329,6 @@ class _Registry:
 
     def target(self, name: str) -> CallTarget:
         return CallTarget(name, {})
+
+    def owner(self, name: str) -> ToolCollection:  # noqa: ARG002 - the same for all names.
+        return self

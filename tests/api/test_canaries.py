@@ -14,6 +14,7 @@ from app.database import asyncpg_dsn
 from app.tool_schemas.dialects import Format
 from tests.harness.canaries import LeakSearch, canary, spellings
 from tests.harness.gateway import RunningGateway, serve
+from tests.harness.model_peers import ModelServer, Turn
 from tests.harness.servers import Pair
 from tests.harness.upstream import Upstream, upstream
 
@@ -38,9 +39,28 @@ class Collected:
 
 
 @pytest.fixture(scope="module")
-def own(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+def model() -> Iterator[Any]:
+    """A model that calls a tool with its own key, and then says its key."""
+
+    def echo(body: dict[str, Any]) -> Any:
+        key = running.heads[-1][1]["Authorization"]
+        if body["messages"][-1]["role"] == "tool":
+            return Turn(f"My key is {key}.")
+        name = body["tools"][0]["function"]["name"]
+        return Turn(f"I send {key}.", ((name, {"q": key}), (key, {})))
+
+    with ModelServer([echo]) as running:
+        yield running
+
+
+MODEL_KEYS = {"model-key": canary("model-key"), "model-key-of-request": canary("model-key-of-request")}
+
+
+@pytest.fixture(scope="module")
+def own(servers: Pair, tmp_path_factory: pytest.TempPathFactory, model: Any) -> Iterator[RunningGateway]:
     """A gateway of its own, so that its log and its databases hold this test only."""
-    with serve(servers, tmp_path_factory.mktemp("canary"), LOG_LEVEL="debug") as running:
+    settings = {"OPENAI_API_KEY": MODEL_KEYS["model-key"], "OPENAI_BASE_URL": model.url}
+    with serve(servers, tmp_path_factory.mktemp("canary"), LOG_LEVEL="debug", **settings) as running:
         yield running
 
 
@@ -223,6 +243,24 @@ def visit_agent_interfaces(client: Any, seen: Collected) -> list[str]:
     return outcomes
 
 
+def visit_agent_tests(client: Any, seen: Collected, model: Any) -> None:
+    """Run agent tests with the key of the gateway, with a key of the request, and with one that is rejected."""
+    key = MODEL_KEYS["model-key-of-request"]
+    own_key = {"model": "gpt-4o", "name": "own", "api_key": key}
+    assertions = [{"type": "contains", "value": "nothing"}, {"type": "tool_called", "tool": "x"}]
+    body = {"input": "Hi", "toolsets": ["every"], "models": ["gpt-4o", own_key], "assertions": assertions}
+    ran = seen.response(client.post("/agent-tests", json=body)).json()
+    assert [one["response"] for one in ran["results"]] == ["My key is Bearer ***."] * 2, ran
+    for suffix in ("", "?format=junit"):
+        seen.response(client.get(f"/agent-tests/{ran['id']}{suffix}"))
+    wrong = {**own_key, "api_key": [key]}
+    seen.response(client.post("/agent-tests", json={**body, "models": [wrong]}))
+    blocked = {**own_key, "base_url": f"http://10.0.0.1/{'x' * 10}"}
+    seen.response(client.post("/agent-tests", json={**body, "models": [blocked]}))
+    sent = {headers["Authorization"].removeprefix("Bearer ") for _, headers in model.heads}
+    assert sent == set(MODEL_KEYS.values())
+
+
 def _message(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
@@ -247,13 +285,15 @@ def dump_redis(url: str) -> bytes:
     return b"\n".join(parts)
 
 
-def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstream) -> None:
+def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstream, model: Any) -> None:
     seen = Collected()
     with own.client() as client:
         planted = plant(client, seen, reflecting)
         outcomes = visit_everything(client, seen)
         called = visit_agent_interfaces(client, seen)
+        visit_agent_tests(client, seen, model)
     planted["admin-key"] = own.key
+    planted |= MODEL_KEYS
     # The upstream did get them: the tools really ran with the secrets that are searched for.
     wire = reflecting.wire()
     sent = {

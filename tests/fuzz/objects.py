@@ -179,6 +179,21 @@ class FuzzObjects:
         assert approved.is_success, approved.text
         return {"id": waiting.headers["location"].rpartition("/")[2]}
 
+    def agent_test_body(self, *, held: bool = False) -> dict[str, Any]:
+        """Return the body of POST /agent-tests for a model that responds with an error, or is `held`."""
+        url = f"{self.site.url}/held" if held else self.site.url
+        return {"input": "Hi", "models": [{"model": "gpt-4o", "base_url": url}]}
+
+    def agent_test(self) -> PathValues:
+        """Run an agent test."""
+        return {"id": self.send("POST", "/agent-tests", json=self.agent_test_body()).json()["id"]}
+
+    def running_agent_test(self) -> PathValues:
+        """Start an agent test that runs until it is cancelled."""
+        headers = {"Prefer": "respond-async"}
+        body = self.agent_test_body(held=True)
+        return {"id": self.send("POST", "/agent-tests", json=body, headers=headers).json()["id"]}
+
     def batch(self) -> dict[str, Any]:
         """Return the body of POST /tools:batch for a tool that was just created."""
         return {"operations": [{"tool": self.tool()["name"], "patch": {"description": "changed"}}]}
@@ -240,6 +255,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/recordings/{name}": FuzzObjects.recording,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
+    "/agent-tests/{id}": FuzzObjects.agent_test,
     "/calls/{call_id}": FuzzObjects.call,
     "/continuations/{handle}": FuzzObjects.cut_result,
     "/imports/{import_id}": FuzzObjects.background_import,

@@ -230,6 +230,13 @@ def _result_before_the_decision(provoker: Provoker, request: ContractRequest) ->
     provoker.client.send(replace(request, path={"id": waiting.headers["location"].rpartition("/")[2]}))
 
 
+def _junit_of_a_running_test(provoker: Provoker, request: ContractRequest) -> None:
+    """Read the results of a test that still runs as JUnit XML."""
+    path = provoker.objects.running_agent_test()
+    provoker.client.send(replace(request, path=path, query={"format": "junit"}))
+    provoker.objects.send("POST", f"/agent-tests/{path['id']}/cancel")
+
+
 def _too_many_checks(provoker: Provoker, request: ContractRequest) -> None:
     """Check a provider more often than is allowed in a minute."""
     provoker.until(429, (request for _ in range(20)))
@@ -332,6 +339,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "deleteProviderVariable": _variable_in_use,
     "deleteTool": _imported_tool,
     "explainAccess": _explained_key_of_another,
+    "getAgentTest": _junit_of_a_running_test,
     "getApprovalResult": _result_before_the_decision,
     "live": _unknown_host,
     "mcp": _unknown_method_and_no_events,

@@ -1,5 +1,6 @@
 """The upstream of fuzzing: documents that can change, any status on request, and responses that repeat secrets."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,6 +76,10 @@ def _application(site: FuzzUpstream) -> web.Application:
         code = int(request.query.get("code", "200"))
         return web.json_response({"code": code}, status=code if 200 <= code <= 599 else 400)
 
+    async def held(_: web.Request) -> web.Response:
+        await asyncio.sleep(300)
+        return web.json_response({})
+
     async def token(_: web.Request) -> web.Response:
         return web.json_response({"access_token": site.token, "token_type": "Bearer", "expires_in": 3600})
 
@@ -83,6 +88,7 @@ def _application(site: FuzzUpstream) -> web.Application:
     app.router.add_route("*", "/echo/{rest:.*}", echo)
     app.router.add_get("/status", respond)
     app.router.add_post("/token", token)
+    app.router.add_post("/held/chat/completions", held)
     return app
 
 

@@ -21,6 +21,7 @@ BODIES: dict[str, Callable[[FuzzObjects], Any]] = {
     },
     "putToolset": lambda objects: {"definition": objects.toolset_definition()},
     "createRecording": lambda objects: {"name": objects.new_name()},
+    "runAgentTest": FuzzObjects.agent_test_body,
     "updateKey": lambda objects: {"owner": objects.new_name()},
     "checkProvider": lambda _: {},
     "runCommand": lambda objects: {

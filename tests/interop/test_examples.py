@@ -1,13 +1,11 @@
 """The commands of the pages in examples/ print what the pages say: a real gateway, and models that are scripted."""
 
-import importlib.util
 import json
 import os
 import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,7 +17,9 @@ from aiohttp import web
 
 from app.cli.sample import sample_api
 from tests.harness.beside import beside, web_server
-from tests.harness.gateway import PROGRAM, RunningGateway
+from tests.harness.gateway import PROGRAM, RunningGateway, serve
+from tests.harness.model_peers import Turn, peers
+from tests.harness.servers import Pair
 from tests.interop.environments import install_client_library, required
 from tests.protocols.kits.base import free_port
 
@@ -29,22 +29,6 @@ _BLOCK = re.compile(r"^```\n(\$ .*?)^```", re.MULTILINE | re.DOTALL)
 BOOK = {"records": {"/books/OL7353617M": {"data": {"title": "Matilda"}}}}
 SEARCH = ("library_searchBooks", {"q": "sea-wolf"})
 HOURS = ("library_getOpeningHours", {"day": "saturday"})
-
-
-def _load_model_peers() -> Any:
-    """Return the scripted models of the client library's tests."""
-    path = ROOT / "packages" / "python" / "tests" / "model_peers.py"
-    spec = importlib.util.spec_from_file_location("model_peers", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-peers = _load_model_peers()
-Turn = peers.Turn
 
 
 def last_result(body: dict[str, Any]) -> str:
@@ -295,3 +279,34 @@ def test_record_replay(gateway: RunningGateway, tmp_path: Path) -> None:
         recorded = json.loads((tmp_path / "librarian.json").read_text())["interactions"]
         assert len(found) == len(recorded)
         client.delete("/providers/branch")
+
+
+def test_agent_tests(servers: Pair, tmp_path: Path) -> None:
+    def respond(body: dict[str, Any]) -> Any:
+        messages = body["messages"]
+        first = next(one["content"] for one in messages if one["role"] == "user")
+        is_first = messages[-1]["content"] == first
+        if "Saturday" in first:
+            return Turn("From 09:00 to 13:00.")
+        if "copies" in first:
+            stock = Turn(calls=(("library_getStock", {"book_id": "bk-001"}),))
+            return stock if is_first else Turn('```json\n{"copies": 2}\n```')
+        found = Turn(calls=(("library_searchBooks", {"q": "sea"}),))
+        return found if is_first else Turn(f"We have {json.loads(last_result(body))['items'][0]['title']}.")
+
+    models: dict[str, Any] = {"OPENAI_API_KEY": "a-key", "ANTHROPIC_API_KEY": "a-key"}
+    with peers.ModelServer([respond]) as model:
+        models |= {"OPENAI_BASE_URL": model.url, "ANTHROPIC_BASE_URL": model.url}
+        with (
+            serve(servers, tmp_path, **models) as gateway,
+            sample_api(tmp_path / "sample", port=0) as registration,
+            gateway.client() as client,
+        ):
+            assert client.post("/providers", json=registration).status_code == 201
+            variables = {name: os.environ[name] for name in ("HOME", "LANG", "PATH") if name in os.environ}
+            variables |= {"UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
+            example = Example("agent_tests", tmp_path, variables)
+            example.run()
+    assert "opening hours with gpt-5:\n  not_contains: The response contains" in example.errors
+    assert "Plugin 'calendar' not found: it was skipped." in example.errors
+    assert (tmp_path / "results.xml").read_text().count("<testcase ") == 4

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from app.cli.sample import sample_api
-from app.tool_calls.answers import result_messages
-from app.tool_calls.model import CallAnswer, Dialect, ToolCall
+from app.model_calls.answers import result_messages
+from app.model_calls.model import CallAnswer, Dialect, ToolCall
 from app.tool_results import Media, ModelResult
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway

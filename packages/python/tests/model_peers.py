@@ -15,7 +15,8 @@ SIGNATURE = "c2lnbmF0dXJl"
 class Turn:
     """A response: text, calls as (name, arguments); arguments that are text are sent as they are.
 
-    `change` changes the body of a response, as of servers that leave out or add something.
+    `change` changes the body of a response, as of servers that leave out or add something. `content` is sent in
+    place of a body.
     """
 
     text: str = ""
@@ -23,17 +24,22 @@ class Turn:
     finish: str | None = None
     refusal: str | None = None
     change: Callable[[dict], None] = lambda _body: None
+    status: int = 200
+    headers: dict = field(default_factory=dict)
+    content: str | None = None
 
 
 @dataclass
 class ModelServer:
-    """Responds with `turns`, the last of which repeats; `requests` are the bodies that came.
+    """Responds with `turns`, the last of which repeats; `requests` are the bodies that came, `heads` their paths
+    and headers.
 
     A turn may be a function of the request's body.
     """
 
     turns: list
     requests: list = field(default_factory=list)
+    heads: list = field(default_factory=list)
     held: threading.Event | None = None
 
     def __enter__(self):
@@ -43,6 +49,7 @@ class ModelServer:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 script.requests.append(body)
+                script.heads.append((self.path, dict(self.headers)))
                 if script.held is not None:
                     script.held.wait()
                 turn = script.turns[min(len(script.requests), len(script.turns)) - 1]
@@ -64,8 +71,11 @@ class ModelServer:
                     answer = _changed(_gemini(turn), turn)
                     events = _gemini_chunks(answer)
                 content = "".join(events) if streamed else json.dumps(answer)
+                content = content if turn.content is None else turn.content
                 try:
-                    self.send_response(200)
+                    self.send_response(turn.status)
+                    for name, value in turn.headers.items():
+                        self.send_header(name, value)
                     self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
                     self.send_header("Content-Length", str(len(content.encode())))
                     self.end_headers()
@@ -292,7 +302,8 @@ def results(dialect, body):
             for one in found
         ]
     if dialect == "anthropic":
-        blocks = [block for one in body["messages"] if one["role"] == "user" for block in one["content"]]
+        users = [one["content"] for one in body["messages"] if one["role"] == "user"]
+        blocks = [block for content in users if isinstance(content, list) for block in content]
         return [
             (one["tool_use_id"], one["content"], one.get("is_error", False))
             for one in blocks if one["type"] == "tool_result"

@@ -219,8 +219,8 @@ def _seconds_of_nginx(directive: str) -> int:
 
 
 def test_nginx_waits_longer_than_a_call_and_a_silent_subscription_take():
+    from app.model_calls.runner import MAX_SECONDS
     from app.settings import Settings
-    from app.tool_calls.runner import MAX_SECONDS
 
     settings = Settings(_env_file=None)
     least = max(settings.total_timeout, MAX_SECONDS, 2 * settings.stream_heartbeat_seconds)

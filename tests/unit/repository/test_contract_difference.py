@@ -183,6 +183,7 @@ COMPATIBLE: list[tuple[str, Callable[[Json], Any]]] = [
     ("header of a response added", lambda d: ok(d)["headers"].update(ETag={"schema": {"type": "string"}})),
     ("scopes added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].extend(["recordings:read", "recordings:write"])),
     ("scope added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].append("executors:connect")),
+    ("scopes added to those of a response", lambda d: schema(d, "Book")["properties"]["scopes"]["items"]["enum"].extend(["executors:connect", "agent-tests:run"])),
     ("operation deprecated", lambda d: listing(d).update(deprecated=True)),
 ]  # fmt: skip
 

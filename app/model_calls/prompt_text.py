@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, Final
 
-from app.tool_calls.arguments import without_trailing_commas
+from app.model_calls.arguments import without_trailing_commas
 
 _CALL: Final = re.compile(r'\{\s*"(?:tool_name|arguments)"\s*:')
 _NAME: Final = re.compile(r'"tool_name"\s*:\s*"([^"\\]{1,200})"')

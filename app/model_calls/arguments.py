@@ -14,8 +14,8 @@ from typing import Any, Final
 from app.calls.arguments import parse_arguments
 from app.errors import GatewayError
 from app.exact_json import parse_float
+from app.model_calls.model import ArgumentError
 from app.text import pointer
-from app.tool_calls.model import ArgumentError
 
 EMPTY: Final = "The arguments were empty, and read as {}."
 NULL: Final = "The arguments were null, and read as {}."

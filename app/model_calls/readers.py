@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidInput
+from app.model_calls.arguments import read_arguments
+from app.model_calls.detection import detect
+from app.model_calls.model import ArgumentError, Dialect, Intake, Shape, ToolCall
+from app.model_calls.prompt_text import find_call, name_in, text_of
 from app.text import pointer
-from app.tool_calls.arguments import read_arguments
-from app.tool_calls.detection import detect
-from app.tool_calls.model import ArgumentError, Dialect, Intake, Shape, ToolCall
-from app.tool_calls.prompt_text import find_call, name_in, text_of
 
 _CUT: Final = frozenset(
     {

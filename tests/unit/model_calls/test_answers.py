@@ -7,8 +7,8 @@ from typing import Any, get_args
 import orjson
 import pytest
 
-from app.tool_calls.answers import result_messages, result_part
-from app.tool_calls.model import CallAnswer, ToolCall
+from app.model_calls.answers import result_messages, result_part
+from app.model_calls.model import CallAnswer, ToolCall
 from app.tool_calls.query import DIALECTS
 from app.tool_results import Media, ModelResult
 from app.tool_schemas.dialects import Format

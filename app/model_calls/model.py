@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from app.tool_results import ModelResult
 
@@ -29,6 +29,11 @@ OpenAI's `function_call`, which has no id.
 """
 
 JsonObject = dict[str, Any]
+
+DEFAULT_MAX_BYTES: Final = 100_000
+"""The budget of a result in bytes, where neither the request nor the toolset says otherwise: about 25,000
+tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 import orjson
 
-from app.tool_calls.model import CallAnswer, Dialect, JsonObject
+from app.model_calls.model import CallAnswer, Dialect, JsonObject
 from app.tool_results import Media
 
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

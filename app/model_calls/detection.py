@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from app.tool_calls.model import Dialect
+from app.model_calls.model import Dialect
 
 _RESPONSES_ITEMS: Final = frozenset(
     {"function_call", "custom_tool_call", "reasoning", "function_call_output", "message"}

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from app.errors import InvalidInput
-from app.tool_calls.arguments import ENCODED_TWICE, FENCE, NULL, TRAILING_COMMA
-from app.tool_calls.model import ArgumentError
-from app.tool_calls.readers import read_intake
+from app.model_calls.arguments import ENCODED_TWICE, FENCE, NULL, TRAILING_COMMA
+from app.model_calls.model import ArgumentError
+from app.model_calls.readers import read_intake
 
 LIMIT = 400_000
 

@@ -17,12 +17,13 @@ from typing import Any, Final
 import orjson
 
 from app import exact_json
+from app.call_log.entries import Interface
 from app.calls import CallRequest, execute
 from app.errors import GatewayError, InvalidArguments, NotFound
 from app.meta_tools import META_TOOL_NAMES, call_meta_tool, find_called_tool, meta_tool
+from app.model_calls.model import ArgumentError, CallAnswer, ToolCall
 from app.security.principal import RepairMode
 from app.services import Services
-from app.tool_calls.model import ArgumentError, CallAnswer, ToolCall
 from app.tool_results import ModelResult, ResultBudget, error_result, read_result
 from app.tool_schemas.aliases import undo
 from app.tool_schemas.dialects import Format, Strict
@@ -62,6 +63,10 @@ class BatchOptions:
     """The format that the tools were exported in; None where the calls are of the tools as they are."""
     strict: Strict = "auto"
     """What the export was asked for."""
+    interface: Interface = "tool-calls"
+    """The interface in the records of the calls."""
+    meta_tools: bool = True
+    """Whether the tools that find and call others, and read the rest of a cut result, may be called, too."""
 
 
 class CallBatch:
@@ -129,13 +134,13 @@ class CallBatch:
             if isinstance(call.arguments, ArgumentError):
                 continue
             form = self._options.form
-            exported = meta_tool(call.name) if tool is None and call.name in META_TOOL_NAMES else tool
+            exported = meta_tool(call.name) if tool is None and self._is_meta(call.name) else tool
             if exported is not None and form is not None:
                 record = self._services.exporter.record(exported, form, strict=self._options.strict)
                 call.arguments = undo(call.arguments, record)
             arguments = call.arguments
             view: tuple[object, object] = ((), None)
-            if tool is None:
+            if tool is None and self._options.meta_tools:
                 found = await find_called_tool(call.name, arguments, self._collection)
                 if found is not None:
                     tool, inner = found
@@ -158,7 +163,7 @@ class CallBatch:
     async def _find_exported(self, name: str) -> AgentTool | None:
         """Return a tool by the name that it was exported by, or by any name that it has here."""
         form = self._options.form
-        if name in META_TOOL_NAMES:
+        if self._is_meta(name):
             # As over MCP: no provider takes the calls of a meta-tool by a tool of its name.
             return None
         for one in (name,) if form is None else self._services.exporter.original_names(name, form):
@@ -166,6 +171,9 @@ class CallBatch:
             if tool is not None:
                 return tool
         return None
+
+    def _is_meta(self, name: str) -> bool:
+        return self._options.meta_tools and name in META_TOOL_NAMES
 
     async def _find(self, name: str) -> AgentTool | None:
         """Return a tool by its name, None where the client may call none of this name."""
@@ -208,7 +216,7 @@ class CallBatch:
 
     async def _run(self, call: ToolCall, tool: AgentTool | None) -> CallAnswer:
         try:
-            if tool is None and call.name in META_TOOL_NAMES:
+            if tool is None and self._is_meta(call.name):
                 return await self._run_meta_tool(call)
             return await self._execute(call, tool, call.arguments)
         except GatewayError as error:
@@ -246,15 +254,17 @@ class CallBatch:
         budget: ResultBudget | None = None,
     ) -> CallAnswer:
         """Make the call, and return its answer; raise NotFound where the collection has no such tool."""
-        options, collection = self._options, self._collection
-        target = collection.target(call.name if tool is None else tool.name)
+        options = self._options
+        name = call.name if tool is None else tool.name
+        collection = self._collection.owner(name)
+        target = collection.target(name)
         now = asyncio.get_running_loop().time()
         latest = now + MAX_SECONDS
         request = CallRequest(
             collection.principal,
             target.tool,
             options.route,
-            "tool-calls",
+            options.interface,
             toolset=collection.toolset or "",
             presets=target.presets,
             arguments=arguments,
@@ -277,7 +287,7 @@ class CallBatch:
         result = await read_result(
             outcome,
             budget=budget or options.budget,
-            continuations=self._services.continuations,
+            continuations=self._services.continuations if options.meta_tools else None,
             base_url=self._services.settings.base_url,
         )
         return CallAnswer(call, result, outcome.status)
