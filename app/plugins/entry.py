@@ -71,8 +71,10 @@ class PluginCredential(StrictModel):
     title: Annotated[str, Field(min_length=1, max_length=80)]
     help: Annotated[str, Field(min_length=1, max_length=500)]
     url: UrlText = ""
-    environment: EnvironmentName = Field(description="Its usual environment variable; a variable of its "
-        "provider has the same name, where the plugin has a manual.")
+    environment: EnvironmentName = Field(
+        description="Its usual environment variable; a variable of its "
+        "provider has the same name, where the plugin has a manual."
+    )
     required: bool = True
     missing: Annotated[str, Field(max_length=200)] = ""
     scheme: dict[str, Any] | None = None
@@ -197,7 +199,7 @@ class ExpectedRequest(StrictModel):
 
 
 class PluginTestResponse(StrictModel):
-    """What an upstream of the tests responds with. A text `body` is sent as it is, everything else as JSON."""
+    """What an upstream of the tests responds with. A text `body` is sent as it is, all else as JSON."""
 
     __test__ = False
 

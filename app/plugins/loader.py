@@ -52,7 +52,8 @@ class PluginCatalogue:
 
     async def get(self, name: str) -> PluginEntry:
         """Return an entry; raise NotFound."""
-        return self._entries.get(name) or await asyncio.to_thread(self.read, name)
+        entry = self._entries.get(name)
+        return await asyncio.to_thread(self.read, name) if entry is None else entry
 
     async def all(self) -> Mapping[str, PluginEntry]:
         """Return all entries by name, in order."""
@@ -77,7 +78,9 @@ def parse_entry(text: bytes, *, name: str) -> PluginEntry:
     try:
         entry = PluginEntry.model_validate(raw)
     except ValidationError as error:
-        raise InvalidDocument(f"The entry {name} of the plugin catalogue is not valid: {_texts(error)}") from None
+        raise InvalidDocument(
+            f"The entry {name} of the plugin catalogue is not valid: {_texts(error)}"
+        ) from None
     if entry.name != name:
         raise InvalidDocument(f"The entry {name} of the plugin catalogue has the name {entry.name}.")
     return entry

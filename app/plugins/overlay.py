@@ -1,5 +1,5 @@
-"""The overlay that makes the tools of an entry of a vendor's document: the operations of the entry are chosen,
-named and described, all others removed, and security schemes of the entry added.
+"""The overlay that makes the tools of an entry of a vendor's document: the operations of the entry are
+chosen, named and described, all others removed, and security schemes of the entry added.
 
 An overlay is part of a provider's source, so a refresh applies it to a newer document, too.
 """

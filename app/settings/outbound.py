@@ -15,6 +15,11 @@ class OutboundSettings(BaseSettings):
     file_folders: WordList = Field(
         (), description="Folders whose files providers and tools of protocol file may read; unset: none."
     )
+    filesystem_folders: WordList = Field(
+        (),
+        description="Folders in which, and below which, tools of protocol filesystem (the plugin filesystem) may"
+        " read and write files; unset: none.",
+    )
 
     # Outgoing calls
     allow_networks: WordList = Field(
