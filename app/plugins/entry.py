@@ -109,12 +109,35 @@ class PluginOperation(StrictModel):
         return None if found is None else (found[1].lower(), found[2])
 
 
+class PluginCorrection(StrictModel):
+    """What an entry changes in the document of a vendor before it chooses its operations: an action of an OpenAPI
+    Overlay, and the reason for it. `target` is a JSONPath (RFC 9535).
+    """
+
+    target: Annotated[str, Field(min_length=1, max_length=500)]
+    update: Any = None
+    remove: bool = False
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> Self:
+        if self.remove == (self.update is not None):
+            raise ValueError("must have exactly one of `update` and `remove: true`")
+        return self
+
+    def action(self) -> dict[str, Any]:
+        """Return the action of the overlay."""
+        done = {"remove": True} if self.remove else {"update": self.update}
+        return {"target": self.target, "description": self.reason, **done}
+
+
 class PluginDocument(StrictModel):
     """The vendor's OpenAPI document: fetched from its URL when the plugin is enabled, or given then.
 
     `version` and `license` are the document's own, `checked_on` the day on which the entry was compared with
     it. `format`: `swagger` is 2.0; Google Discovery documents and Postman collections are `openapi`.
-    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people.
+    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people, and for
+    the tests, which fetch it there. `corrections` are for what is wrong in it.
     """
 
     url: UrlText
@@ -125,6 +148,7 @@ class PluginDocument(StrictModel):
     follow_references: bool = False
     server: ShortText | None = None
     mirrors: list[ShortText] = Field(default_factory=list)
+    corrections: Annotated[list[PluginCorrection], Field(max_length=20)] = Field(default_factory=list)
     operations: Annotated[list[PluginOperation], Field(min_length=1, max_length=60)]
 
     @field_validator("url")

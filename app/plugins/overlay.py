@@ -20,7 +20,7 @@ OUTPUT: Final = "x-utcp-output"
 def overlay_of(entry: PluginEntry, document: PluginDocument) -> str:
     """Return the overlay of an entry with a document, as JSON."""
     schemes = {slot: one.scheme for slot, one in entry.credentials.items() if one.scheme is not None}
-    actions = [*_choose(document), *_secure(document, schemes)]
+    actions = [*(one.action() for one in document.corrections), *_choose(document), *_secure(document, schemes)]
     actions.append({
         "target": f"$.paths[*][?!@['{CHOSEN}'] && (@.responses || @.operationId || @.parameters)]",
         "remove": True,

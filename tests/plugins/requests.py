@@ -2,22 +2,29 @@
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from email.message import Message
 from email.parser import BytesParser
 from email.policy import HTTP
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 Json = dict[str, Any]
+
+FORM = "application/x-www-form-urlencoded"
 
 TRANSPORT_HEADERS = frozenset(
     {"accept", "accept-charset", "accept-encoding", "accept-language", "connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"}
 )
 """They say how a request travels, or which response its program reads. The type of the body is compared by itself."""
 
+RANDOM_HEADERS = frozenset({"idempotency-key"})
+"""Their values are made up for each request, so that the recorded value is `(random)`."""
+
 TELEMETRY_HEADERS = (
+    # The gateway says by it that a request has passed it (RFC 8586), so that it does not call itself in a circle.
+    "cdn-loop",
     # SDKs say by them which version of themselves, of their language and of their system sends the request.
     "x-stripe-client-user-agent", "x-goog-api-client", "x-asana-client-lib", "x-box-ua", "x-stainless-", "x-fern-",
     # How often it was retried, where it is a trace, whether it is a prefetch.
@@ -47,6 +54,11 @@ class SentRequest:
         """Return it as JSON."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, form: Json) -> "SentRequest":
+        """Return the request that `to_json` wrote."""
+        return cls(**form)
+
 
 def normalized(method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> SentRequest:
     """Return a request of the recorder in the form that is compared."""
@@ -59,7 +71,7 @@ def normalized(method: str, target: str, headers: Sequence[tuple[str, str]], bod
     declared = kept.get("content-type")
     media_type, content = (None, None) if not body else _body(declared or "", body)
     compared = {
-        name: _authorization(value) if name == "authorization" else value
+        name: "(random)" if name in RANDOM_HEADERS else _authorization(value) if name == "authorization" else value
         for name, value in sorted(kept.items())
         if name not in TRANSPORT_HEADERS and not name.startswith(TELEMETRY_HEADERS)
     }
@@ -80,6 +92,27 @@ def differences(sdk: Any, gateway: Any, pointer: str = "") -> Iterator[str]:
             yield from differences(*pair, f"{pointer}/{index}")
     elif sdk != gateway or isinstance(sdk, bool) != isinstance(gateway, bool):
         yield pointer
+
+
+def form_as_query(sdk: SentRequest, gateway: SentRequest) -> SentRequest:
+    """Return a request whose form is in the query, where the SDK posts a form and the gateway sends GET."""
+    if (sdk.method, sdk.content_type, gateway.method) != ("POST", FORM, "GET"):
+        return sdk
+    return replace(sdk, method="GET", query={**sdk.query, **sdk.body}, content_type=None, body=None)
+
+
+def json_as_form(sdk: SentRequest, gateway: SentRequest) -> SentRequest:
+    """Return a request whose JSON object of texts is a form, where the gateway sends a form."""
+    if (sdk.content_type, gateway.content_type) != ("application/json", FORM):
+        return sdk
+    return replace(sdk, content_type=FORM, body={name: [value] for name, value in sdk.body.items()})
+
+
+EQUIVALENCES: Final[Mapping[str, Callable[[SentRequest, SentRequest], SentRequest]]] = {
+    "form-as-query": form_as_query,
+    "json-as-form": json_as_form,
+}
+"""Two ways in which an API takes the same request, by name: what the SDK sends in the way of the gateway."""
 
 
 def _origin(path: str) -> tuple[str, str]:
@@ -103,7 +136,7 @@ def _body(declared: str, body: bytes) -> tuple[str | None, Any]:
     media_type = message.get_content_type()
     if media_type == "application/json" or media_type.endswith("+json"):
         return media_type, json.loads(body)
-    if media_type == "application/x-www-form-urlencoded":
+    if media_type == FORM:
         fields: dict[str, list[str]] = {}
         for name, value in parse_qsl(body.decode(), keep_blank_values=True):
             fields.setdefault(name, []).append(value)

@@ -24,6 +24,8 @@ with call("digitalocean_list_images", {"type": "distribution", "per_page": 20, "
     client.images.list(type="distribution", per_page=20, **PLAIN)
 with call("digitalocean_list_regions", {"per_page": 20, "page": 1}):
     client.regions.list(**PLAIN)
+with call("digitalocean_list_ssh_keys", {"per_page": 20, "page": 1}):
+    client.ssh_keys.list(per_page=20, page=1, **PLAIN)
 with call("digitalocean_list_domains", {"per_page": 20, "page": 1}):
     client.domains.list(per_page=20, **PLAIN)
 with call("digitalocean_list_domain_records", {"domain_name": "example.com", "type": "A", "per_page": 20, "page": 1}):

@@ -29,7 +29,7 @@ with call("hetzner_create_image", {"id": 42, "body": {"description": "Before upg
     client.servers.create_image(server, description="Before upgrade", type="snapshot")
 with call("hetzner_list_server_types", {"name": "cx22"}):
     client.server_types.get_list(name="cx22")
-with call("hetzner_list_images", {"type": ["system"], "architecture": "x86"}):
+with call("hetzner_list_images", {"type": "system", "architecture": "x86"}):
     client.images.get_list(type="system", architecture="x86")
 with call("hetzner_list_locations", {}):
     client.locations.get_list()

@@ -26,8 +26,8 @@ await call("netlify_restore_deploy", { site_id: "3970e0fe-8564", deploy_id: "5e1
   netlify.restoreSiteDeploy({ site_id: "3970e0fe-8564", deploy_id: "5e1b" }),
 );
 await call("netlify_cancel_deploy", { deploy_id: "5e1b" }, () => netlify.cancelSiteDeploy({ deploy_id: "5e1b" }));
-await call("netlify_start_build", { site_id: "3970e0fe-8564", body: { clear_cache: true } }, () =>
-  netlify.createSiteBuild({ site_id: "3970e0fe-8564", body: { clear_cache: true } }),
+await call("netlify_start_build", { site_id: "3970e0fe-8564", clear_cache: true }, () =>
+  netlify.createSiteBuild({ site_id: "3970e0fe-8564", clear_cache: true }),
 );
 await call("netlify_list_forms", { site_id: "3970e0fe-8564" }, () => netlify.listSiteForms({ site_id: "3970e0fe-8564" }));
 await call("netlify_list_form_submissions", { form_id: "ac00", per_page: 25 }, () =>

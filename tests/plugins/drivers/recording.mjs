@@ -19,7 +19,7 @@ export function alwaysDiffers(pointer, reason) {
 
 // Record the request that `send` lets the SDK send, as that of a tool with these arguments.
 export async function call(tool, args, send, { reply = {}, differs = {} } = {}) {
-  await control("PUT", { tool, arguments: args, reply, differs, may_differ: shared });
+  await control("PUT", { tool, arguments: args, reply, differs, may_differ: shared, equivalent: {} });
   try {
     await send();
   } catch (error) {

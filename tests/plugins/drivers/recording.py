@@ -15,6 +15,7 @@ CREDENTIAL = "test-credential"
 """The key or token of every SDK; the gateway stores the same."""
 
 _shared: dict[str, str] = {}
+_equivalent: dict[str, str] = {}
 
 
 def at(url: str) -> str:
@@ -26,6 +27,14 @@ def at(url: str) -> str:
 def always_differs(pointer: str, reason: str) -> None:
     """Say that the requests of all operations, or of several, differ at a JSON pointer, and why."""
     _shared[pointer] = reason
+
+
+def also_accepts(equivalence: str, reason: str) -> None:
+    """Say that the API takes requests in another way, too, in which the gateway sends them, and why.
+
+    `equivalence` is one of EQUIVALENCES in tests/plugins/requests.py.
+    """
+    _equivalent[equivalence] = reason
 
 
 @contextmanager
@@ -43,6 +52,7 @@ def call(
         "reply": {} if reply is None else reply,
         "differs": dict(differs or {}),
         "may_differ": _shared,
+        "equivalent": _equivalent,
     }
     _control("PUT", announced)
     try:

@@ -9,8 +9,9 @@ own = SendGridAPIClient(CREDENTIAL)
 client: Any = SendGridAPIClient(CREDENTIAL, host=at(own.host)).client
 
 MAIL = {
-    "personalizations": [{"to": [{"email": "ada@example.com"}], "subject": "Welcome"}],
+    "personalizations": [{"to": [{"email": "ada@example.com"}]}],
     "from": {"email": "team@example.com", "name": "Team"},
+    "subject": "Welcome",
     "content": [{"type": "text/plain", "value": "Hello & welcome"}],
 }
 with call("sendgrid_send_email", {"body": MAIL}):

@@ -1,11 +1,15 @@
 """Slack: slack_sdk, the Python Slack SDK of Slack."""
 
-from recording import CREDENTIAL, always_differs, at, call
+from recording import CREDENTIAL, also_accepts, at, call
 from slack_sdk import WebClient
 
-always_differs(
-    "/content_type",
-    "The SDK sends chat.postMessage and its kind as JSON; the document has the form, and Slack accepts both.",
+also_accepts(
+    "form-as-query",
+    "The SDK posts the arguments of every method as a form. The document reads by GET with a query, and Slack takes both.",
+)
+also_accepts(
+    "json-as-form",
+    "The SDK posts chat.postMessage and chat.update as JSON. The document has the form, and Slack takes both.",
 )
 
 client = WebClient(token=CREDENTIAL, base_url=at(WebClient.BASE_URL))
