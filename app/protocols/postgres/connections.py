@@ -114,7 +114,8 @@ async def open_connection(
     }
     try:
         found: Any = await asyncpg.connect(  # type: ignore[no-untyped-call]
-            host=model.host,
+            # An IPv6 address has brackets in a template only.
+            host=model.host.removeprefix("[").removesuffix("]"),
             port=model.port,
             user=login.username or "postgres",
             # Without any, asyncpg would look for a password file.
