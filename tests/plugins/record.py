@@ -1,6 +1,6 @@
-"""Record what the vendors' SDKs send for the operations of the catalogue: `python -m tests.plugins.record [NAME ...]`.
+"""Record what the vendors' SDKs send for the operations of the catalogue: `make plugin-requests`, ARGS="NAME ...".
 
-`drivers/NAME_driver.py` (or `.mjs`) runs in the environment of the SDKs, and `recorded/NAME.json` is what it sent.
+The driver of a plugin runs in the environment of its SDK, and `recorded/NAME.json` is what the SDK sent.
 """
 
 import json
@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.interop.environments import install
 from tests.plugins.recorder import RecordedCall, recorder
 from tests.plugins.requests import Json
-from tests.plugins.sdks import SDKS, Sdk
+from tests.plugins.sdks import SDKS, driver
 
-HERE = Path(__file__).parent
-RECORDED = HERE / "recorded"
+RECORDED = Path(__file__).parent / "recorded"
 _SECONDS = 120
 
 
@@ -24,55 +22,63 @@ class RecordingError(Exception):
     """A driver failed, or did not send exactly one request for an operation."""
 
 
-def record(name: str) -> Json:
-    """Return the recorded requests of a plugin's SDK; raise RecordingError."""
-    sdk = SDKS[name]
-    with recorder() as running:
+def record(plugin: str) -> Json:
+    """Return the recorded requests of a plugin's SDK; raise RecordingError, or InstallError where it is not installed."""
+    sdk = SDKS[plugin]
+    with driver(plugin) as command, recorder() as running:
         done = subprocess.run(
-            sdk.command(HERE / "drivers"),
-            env={"PATH": os.environ["PATH"], "RECORDER_URL": running.url, "NO_PROXY": "*", **sdk.environment},
+            command,
+            env={"PATH": os.environ["PATH"], "RECORDER_URL": running.url, "NO_PROXY": "*"},
             capture_output=True,
             text=True,
             timeout=_SECONDS,
             check=False,
         )
-        if done.returncode:
-            raise RecordingError(f"The driver of {name} failed: {done.stderr[-2000:]}")
-        operations = [_operation(name, one) for one in running.calls]
-    differs = {pointer for one in running.calls for pointer in one.announced["may_differ"].items()}
+        calls = list(running.calls)
+    if done.returncode:
+        raise RecordingError(f"The driver of {plugin} failed: {done.stderr[-2000:]}")
     return {
-        "plugin": name,
-        "sdk": sdk.to_json(),
-        "differences": [{"at": pointer, "reason": reason} for pointer, reason in sorted(differs)],
-        "operations": operations,
+        "plugin": plugin,
+        "sdk": {
+            "registry": sdk.registry,
+            "package": sdk.package,
+            "version": sdk.version,
+            "license": sdk.license,
+            "source": sdk.source,
+        },
+        "equivalent": _reasons("form", calls[-1].announced["equivalent"]),
+        "differences": _reasons("at", calls[-1].announced["may_differ"]),
+        "operations": [_operation(plugin, one) for one in calls],
     }
 
 
-def _operation(name: str, call: RecordedCall) -> Json:
+def _operation(plugin: str, call: RecordedCall) -> Json:
     tool = call.announced["tool"]
     if len(call.requests) != 1:
-        raise RecordingError(f"{name}: {tool} sent {len(call.requests)} requests, and not one")
+        raise RecordingError(f"{plugin}: {tool} sent {len(call.requests)} requests, and not one")
     return {
         "tool": tool,
         "arguments": call.announced["arguments"],
         "request": call.requests[0].to_json(),
-        "differences": [{"at": at, "reason": reason} for at, reason in call.announced["differs"].items()],
+        "differences": _reasons("at", call.announced["differs"]),
     }
 
 
-def stored(name: str) -> Any:
-    """Return the content of the plugin's file in `recorded/`."""
-    return json.loads((RECORDED / f"{name}.json").read_bytes())
+def _reasons(key: str, given: dict[str, str]) -> list[Json]:
+    return [{key: name, "reason": reason} for name, reason in sorted(given.items())]
 
 
-def main(names: list[str]) -> None:
+def stored(plugin: str) -> Any:
+    """Return what is recorded of a plugin's SDK."""
+    return json.loads((RECORDED / f"{plugin}.json").read_bytes())
+
+
+def main(plugins: list[str]) -> None:
     """Write the files of these plugins, or of all."""
-    for environment in sorted({sdk.environment_name for sdk in SDKS.values()}):
-        install(environment)
-    for name in names or sorted(SDKS):
-        text = json.dumps(record(name), indent=2, ensure_ascii=False)
-        (RECORDED / f"{name}.json").write_text(text + "\n")
-        print(name, flush=True)
+    for plugin in plugins or sorted(SDKS):
+        text = json.dumps(record(plugin), indent=1, ensure_ascii=False)
+        (RECORDED / f"{plugin}.json").write_text(text + "\n")
+        print(plugin, flush=True)
 
 
 if __name__ == "__main__":

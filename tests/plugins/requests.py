@@ -94,6 +94,25 @@ def differences(sdk: Any, gateway: Any, pointer: str = "") -> Iterator[str]:
         yield pointer
 
 
+def unexplained(recorded: Json, operation: Json, sent: SentRequest, used: set[str]) -> list[str]:
+    """Return the JSON pointers at which the gateway's request differs from the SDK's without a reason.
+
+    `recorded` is a file of recorded/, `operation` one of its operations. The forms and pointers of its reasons that apply are added
+    to `used`. A reason of the operation itself without a difference is in the list, too.
+    """
+    expected = SentRequest.from_json(operation["request"])
+    for one in recorded["equivalent"]:
+        changed = EQUIVALENCES[one["form"]](expected, sent)
+        if changed is not expected:
+            used.add(one["form"])
+        expected = changed
+    found = list(differences(expected.to_json(), sent.to_json()))
+    own = [one["at"] for one in operation["differences"]]
+    shared = {one["at"] for one in recorded["differences"]} - set(own)
+    used |= shared.intersection(found)
+    return [at for at in found if at not in shared and at not in own] + [at for at in own if at not in found]
+
+
 def form_as_query(sdk: SentRequest, gateway: SentRequest) -> SentRequest:
     """Return a request whose form is in the query, where the SDK posts a form and the gateway sends GET."""
     if (sdk.method, sdk.content_type, gateway.method) != ("POST", FORM, "GET"):
