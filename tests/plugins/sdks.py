@@ -40,8 +40,10 @@ SDKS: Final = {
     "github-api": Sdk("npm", "@octokit/rest", "MIT", _GITHUB + "octokit/rest.js"),
     "gmail": _GOOGLE,
     "google-calendar": _GOOGLE,
+    "google-contacts": _GOOGLE,
     "google-drive": _GOOGLE,
     "google-sheets": _GOOGLE,
+    "google-tasks": _GOOGLE,
     "hetzner": Sdk("pypi", "hcloud", "MIT", _GITHUB + "hetznercloud/hcloud-python"),
     "mailchimp": Sdk("pypi", "mailchimp-marketing", "Apache-2.0", _GITHUB + "mailchimp/mailchimp-marketing-python"),
     "netlify": Sdk("npm", "@netlify/api", "MIT", _GITHUB + "netlify/build"),
@@ -52,6 +54,7 @@ SDKS: Final = {
     "square": Sdk("pypi", "squareup", "MIT", _GITHUB + "square/square-python-sdk"),
     "stripe": Sdk("pypi", "stripe", "MIT", _GITHUB + "stripe/stripe-python"),
     "twilio": Sdk("pypi", "twilio", "MIT", _GITHUB + "twilio/twilio-python"),
+    "youtube": _GOOGLE,
 }
 """SDKs by the name of the plugin. Each has a driver, `drivers/NAME_driver.py` or `.mjs`, with `_` for `-`."""
 
