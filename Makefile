@@ -79,8 +79,9 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
 
-plugin-requests: $(DEV) ## Record anew what the vendors' SDKs send for the operations of the plugins (ARGS: NAME ...)
+plugin-requests: $(DEV) ## Record anew what the vendors' SDKs send for the operations of the plugins, and write their table into docs/plugins.md (ARGS: NAME ...)
 	$(BIN)/python -m tests.plugins.record $(ARGS)
+	$(BIN)/python -m tests.plugins.table
 
 conformance: $(DEV) ## Run the conformance suites of the Model Context Protocol against the gateway
 	$(BIN)/python -m pytest tests/interop/test_mcp_conformance.py $(ARGS)
