@@ -17,6 +17,7 @@ from app import (
     explain,
     keys,
     mcp_server,
+    plugin_api,
     providers,
     tool_calls,
     tools,
@@ -73,6 +74,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     explain,
     approvals_api,
     toolset_api,
+    plugin_api,
     mcp_server,
     tool_calls,
     executors,
@@ -103,7 +105,7 @@ CORS_ALLOWED_HEADERS = (
     "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
     "X-API-Key", "X-Call-Interface", "X-Timeout-Ms",
 )  # fmt: skip
-LARGE_BODY_PATHS = ("/providers", "/import")
+LARGE_BODY_PATHS = ("/providers", "/import", "/plugins")
 
 
 async def _import_providers(path: Path, services: Services) -> None:

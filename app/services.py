@@ -46,6 +46,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
+from app.plugins import PluginService, PluginWords, shipped_catalogue
 from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.redis_client import RedisClient, connect
@@ -119,6 +120,7 @@ class Services:
     event_feed: RecordFeed[Event]
     converter: Converter
     registration: RegistrationService
+    plugins: PluginService
     output_deviations: OutputDeviations
     approvals: ApprovalService
     identity: str
@@ -292,6 +294,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         event_feed=event_feed,
         converter=converter,
         registration=registration,
+        plugins=PluginService(shipped_catalogue(), registration, PluginWords(shipped_catalogue())),
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         identity=identity,

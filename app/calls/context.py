@@ -36,6 +36,7 @@ class CallContext:
     received. `detached` says that the call continues without its client, and records its own end. `replayed`
     says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
     validated, and does not fit the output schema of the tool. `repairs` are those of the arguments.
+    `response_masker` has masked the response of the upstream; None where nothing is masked.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class CallContext:
         "repairs",
         "replayed",
         "request",
+        "response_masker",
         "streams",
     )
 
@@ -75,6 +77,7 @@ class CallContext:
         self.has_violations = False
         self.repairs: tuple[Repair, ...] = ()
         self.preset_masker: ResponseMasker | None = None
+        self.response_masker: ResponseMasker | None = None
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the

@@ -55,6 +55,11 @@ class OutputNode(_OutputPart):
             raise ValueError(f"must be nested at most {_MAX_DEPTH} deep")
         return self
 
+    @property
+    def decodes(self) -> bool:
+        """Whether a text is decoded anywhere in it."""
+        return self.decode is not None or any(one.decodes for one in _inner(self))
+
 
 class OutputRequirement(_OutputPart):
     """What a response must have at a pointer; without it the call fails with `message`.
@@ -89,5 +94,8 @@ class OutputSpec(OutputNode):
 
 
 def _depth(node: OutputNode) -> int:
-    inner = [*(node.members or {}).values(), *([node.each] if node.each is not None else [])]
-    return 1 + max(map(_depth, inner), default=0)
+    return 1 + max(map(_depth, _inner(node)), default=0)
+
+
+def _inner(node: OutputNode) -> list[OutputNode]:
+    return [*(node.members or {}).values(), *([node.each] if node.each is not None else [])]

@@ -138,7 +138,8 @@ class RequestTemplate(HttpBasedTemplate):
 
     The latter has `parameters` and `body`: the request is built exactly as the document says, `header_fields`
     and `body_field` are ignored, and `${NAME}` is never a variable. `accept` is the value of its Accept
-    header, for calls whose client asks for nothing else.
+    header, for calls whose client asks for nothing else. `defaults` are the arguments of calls that do not give
+    them.
     """
 
     call_template_type: str = ""
@@ -148,6 +149,7 @@ class RequestTemplate(HttpBasedTemplate):
     body_field: str | None = "body"
     body: BodySpec | None = None
     response: ResponseSpec | None = None
+    defaults: dict[str, Any] | None = None
     accept: str | None = Field(default=None, pattern=r"^[\x21-\x7e][\x20-\x7e]{0,1999}$")
 
     @field_validator("http_method", mode="before")

@@ -6,25 +6,29 @@ An overlay is part of a provider's source, so a refresh applies it to a newer do
 
 from collections.abc import Iterator
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
+from app.openapi.model import OUTPUT_EXTENSION
 from app.plugins.entry import PluginDocument, PluginEntry, PluginOperation
 
 CHOSEN: Final = "x-utcp-tool"
 """The extension of an operation that the entry has chosen; its value is the tool's name."""
-OUTPUT: Final = "x-utcp-output"
-"""The extension of an operation with the shape of its result; see `app.openapi.assemble`."""
 
 
-def overlay_of(entry: PluginEntry, document: PluginDocument) -> str:
-    """Return the overlay of an entry with a document, as JSON."""
+def overlay_of(entry: PluginEntry, document: PluginDocument, *, base_url: str | None = None) -> str:
+    """Return the overlay of an entry with a document, as JSON. With `base_url` the operations are called
+    there, in place of at the document's servers.
+    """
     schemes = {slot: one.scheme for slot, one in entry.credentials.items() if one.scheme is not None}
     actions = [*(one.action() for one in document.corrections), *_choose(document), *_secure(document, schemes)]
     actions.append({
         "target": f"$.paths[*][?!@['{CHOSEN}'] && (@.responses || @.operationId || @.parameters)]",
         "remove": True,
     })  # fmt: skip
+    if base_url is not None:
+        actions += _move(document, base_url)
     overlay = {
         "overlay": "1.0.0",
         "info": {"title": f"The plugin {entry.name}", "version": str(entry.version)},
@@ -41,7 +45,7 @@ def _choose(document: PluginDocument) -> Iterator[dict[str, Any]]:
             update |= {"summary": one.description, "description": one.description}
         if one.output is not None:
             spec = one.output.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-            update[OUTPUT] = {"output": spec, "schema": one.outputs or {}}
+            update[OUTPUT_EXTENSION] = {"output": spec, "schema": one.outputs or {}}
         yield {"target": _target(one), "update": update}
 
 
@@ -59,6 +63,20 @@ def _secure(document: PluginDocument, schemes: dict[str, Any]) -> Iterator[dict[
     # Lists are extended by an update, not replaced.
     yield {"target": f"$.paths[*][?@['{CHOSEN}' ] && @.security]['security']", "remove": True}
     yield {"target": chosen, "update": {"security": [{slot: [] for slot in schemes}]}}
+
+
+def _move(document: PluginDocument, base_url: str) -> Iterator[dict[str, Any]]:
+    """Yield what replaces the servers of a document; lists are extended by an update, so they are removed."""
+    if document.format == "swagger":
+        parts = urlsplit(base_url)
+        for target in ("$.schemes", "$.paths[*][*].schemes"):
+            yield {"target": target, "remove": True}
+        own = {"schemes": [parts.scheme], "host": parts.netloc, "basePath": parts.path or "/"}
+        yield {"target": "$", "update": own}
+        return
+    for target in ("$.servers", "$.paths[*].servers", "$.paths[*][*].servers"):
+        yield {"target": target, "remove": True}
+    yield {"target": "$", "update": {"servers": [{"url": base_url}]}}
 
 
 def _target(operation: PluginOperation) -> str:
