@@ -16,6 +16,10 @@ from tests.plugins.requests import Json, SentRequest, normalized
 
 CONTROL = "/_recorder/call"
 """Drivers PUT here which operation comes next, and GET how many requests it has sent."""
+TOKEN = "/_recorder/token"
+"""A token endpoint of OAuth2, whose requests are not recorded; CREDENTIAL is its token."""
+CREDENTIAL = "test-credential"
+"""The key or token of each SDK, and of the gateway; `drivers/recording` has the same."""
 
 
 @dataclass(slots=True)
@@ -50,7 +54,10 @@ def _handler(recorder: Recorder) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self) -> None:
             body = self._body()
-            if self.path != CONTROL:
+            if self.path == TOKEN:
+                token = {"access_token": CREDENTIAL, "token_type": "Bearer", "expires_in": 3600}
+                self._respond(json.dumps(token).encode())
+            elif self.path != CONTROL:
                 call = recorder.calls[-1] if recorder.calls else recorder.begin({})
                 call.requests.append(normalized(self.command, self.path, list(self.headers.items()), body))
                 reply = call.announced.get("reply", {})

@@ -15,7 +15,18 @@ Json = dict[str, Any]
 FORM = "application/x-www-form-urlencoded"
 
 TRANSPORT_HEADERS = frozenset(
-    {"accept", "accept-charset", "accept-encoding", "accept-language", "connection", "content-length", "content-type", "host", "transfer-encoding", "user-agent"}
+    {
+        "accept",
+        "accept-charset",
+        "accept-encoding",
+        "accept-language",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+        "transfer-encoding",
+        "user-agent",
+    }
 )
 """They say how a request travels, or which response its program reads. The type of the body is compared by itself."""
 
@@ -71,7 +82,11 @@ def normalized(method: str, target: str, headers: Sequence[tuple[str, str]], bod
     declared = kept.get("content-type")
     media_type, content = (None, None) if not body else _body(declared or "", body)
     compared = {
-        name: "(random)" if name in RANDOM_HEADERS else _authorization(value) if name == "authorization" else value
+        name: "(random)"
+        if name in RANDOM_HEADERS
+        else _authorization(value)
+        if name == "authorization"
+        else value
         for name, value in sorted(kept.items())
         if name not in TRANSPORT_HEADERS and not name.startswith(TELEMETRY_HEADERS)
     }

@@ -40,12 +40,16 @@ class Sdk:
         """The version that is installed for the drivers."""
         if self.registry == "npm":
             return str(_manifest()["dependencies"][self.package])
-        [found] = [one.partition("==")[2] for one in PACKAGES[PLUGIN_SDKS] if one.partition("==")[0] == self.package]
+        [found] = [
+            one.partition("==")[2] for one in PACKAGES[PLUGIN_SDKS] if one.partition("==")[0] == self.package
+        ]
         return found
 
 
 _GITHUB = "https://github.com/"
-_GOOGLE = Sdk("pypi", "google-api-python-client", "Apache-2.0", _GITHUB + "googleapis/google-api-python-client")
+_GOOGLE = Sdk(
+    "pypi", "google-api-python-client", "Apache-2.0", _GITHUB + "googleapis/google-api-python-client"
+)
 SDKS: Final = {
     "asana": Sdk("pypi", "asana", "MIT", _GITHUB + "Asana/python-asana"),
     "box": Sdk("pypi", "box-sdk-gen", "Apache-2.0", _GITHUB + "box/box-python-sdk-gen"),
@@ -59,12 +63,16 @@ SDKS: Final = {
     "google-sheets": _GOOGLE,
     "google-tasks": _GOOGLE,
     "hetzner": Sdk("pypi", "hcloud", "MIT", _GITHUB + "hetznercloud/hcloud-python"),
-    "mailchimp": Sdk("pypi", "mailchimp-marketing", "Apache-2.0", _GITHUB + "mailchimp/mailchimp-marketing-python"),
+    "mailchimp": Sdk(
+        "pypi", "mailchimp-marketing", "Apache-2.0", _GITHUB + "mailchimp/mailchimp-marketing-python"
+    ),
     "netlify": Sdk("npm", "@netlify/api", "MIT", _GITHUB + "netlify/build"),
     "openai": Sdk("pypi", "openai", "Apache-2.0", _GITHUB + "openai/openai-python"),
     "sendgrid": Sdk("pypi", "sendgrid", "MIT", _GITHUB + "sendgrid/sendgrid-python"),
     "slack": Sdk("pypi", "slack-sdk", "MIT", _GITHUB + "slackapi/python-slack-sdk"),
-    "spotify": Sdk("npm", "@spotify/web-api-ts-sdk", "Apache-2.0", _GITHUB + "spotify/spotify-web-api-ts-sdk"),
+    "spotify": Sdk(
+        "npm", "@spotify/web-api-ts-sdk", "Apache-2.0", _GITHUB + "spotify/spotify-web-api-ts-sdk"
+    ),
     "square": Sdk("pypi", "squareup", "MIT", _GITHUB + "square/square-python-sdk"),
     "stripe": Sdk("pypi", "stripe", "MIT", _GITHUB + "stripe/stripe-python"),
     "twilio": Sdk("pypi", "twilio", "MIT", _GITHUB + "twilio/twilio-python"),
@@ -118,7 +126,18 @@ def _source(package: str, version: str) -> Path:
     folder = FOLDER / f"{package}-{version}-source"
     found = list(folder.glob("*.tar.gz"))
     if not found:
-        order = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(folder)]
+        order = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--no-binary",
+            ":all:",
+            "--dest",
+            str(folder),
+        ]
         done = subprocess.run(
             [*order, f"{package}=={version}"], capture_output=True, text=True, timeout=300, check=False
         )

@@ -20,7 +20,9 @@ def render() -> str:
     tools = sum(len(one.tool_names) for one in entries)
     head = f"{len(entries)} plugins with {tools} tools:"
     columns = "| plugin | tools | document, its version and licence | checked | SDK |"
-    return "\n".join([BEGIN, "", head, "", columns, "|---|---|---|---|---|", *map(_row, entries), "", *_reasons(), "", END])
+    return "\n".join(
+        [BEGIN, "", head, "", columns, "|---|---|---|---|---|", *map(_row, entries), "", *_reasons(), "", END]
+    )
 
 
 def _row(entry: PluginEntry) -> str:

@@ -23,7 +23,13 @@ with call("box_get_current_user", {}):
     client.users.get_user_me()
 with call(
     "box_search",
-    {"query": "quarterly report", "type": "file", "content_types": ["name", "description"], "limit": 10, "file_extensions": ["pdf", "docx"]},
+    {
+        "query": "quarterly report",
+        "type": "file",
+        "content_types": ["name", "description"],
+        "limit": 10,
+        "file_extensions": ["pdf", "docx"],
+    },
 ):
     client.search.search_for_content(
         query="quarterly report",
@@ -32,7 +38,9 @@ with call(
         limit=10,
         file_extensions=["pdf", "docx"],
     )
-with call("box_list_folder_items", {"folder_id": "0", "fields": ["id", "name", "size"], "limit": 50, "offset": 100}):
+with call(
+    "box_list_folder_items", {"folder_id": "0", "fields": ["id", "name", "size"], "limit": 50, "offset": 100}
+):
     client.folders.get_folder_items("0", fields=["id", "name", "size"], limit=50, offset=100)
 with call("box_get_folder", {"folder_id": "4353455"}):
     client.folders.get_folder_by_id("4353455")
@@ -48,7 +56,9 @@ with call("box_delete_file", {"file_id": "12345"}):
     client.files.delete_file_by_id("12345")
 with call("box_list_file_comments", {"file_id": "12345", "limit": 10}):
     client.comments.get_file_comments("12345", limit=10)
-with call("box_comment_on_file", {"body": {"message": "Please review", "item": {"id": "12345", "type": "file"}}}):
+with call(
+    "box_comment_on_file", {"body": {"message": "Please review", "item": {"id": "12345", "type": "file"}}}
+):
     client.comments.create_comment(
         "Please review", CreateCommentItem(id="12345", type=CreateCommentItemTypeField.FILE)
     )
@@ -60,11 +70,15 @@ SHARE = {
 with call(
     "box_share_item",
     {"notify": False, "body": SHARE},
-    differs={"/query/notify/0": "The SDK writes False as Python does; the document has a boolean, which is false."},
+    differs={
+        "/query/notify/0": "The SDK writes False as Python does; the document has a boolean, which is false."
+    },
 ):
     client.user_collaborations.create_collaboration(
         CreateCollaborationItem(type=CreateCollaborationItemTypeField.FOLDER, id="4353455"),
-        CreateCollaborationAccessibleBy(type=CreateCollaborationAccessibleByTypeField.USER, login="ada@example.com"),
+        CreateCollaborationAccessibleBy(
+            type=CreateCollaborationAccessibleByTypeField.USER, login="ada@example.com"
+        ),
         CreateCollaborationRole.EDITOR,
         notify=False,
     )

@@ -34,11 +34,27 @@ with call("datadog_list_monitors", {"name": "cpu", "monitor_tags": "team:web", "
 with call("datadog_get_monitor", {"monitor_id": 666486743, "group_states": "alert,warn"}):
     monitors.get_monitor(666486743, group_states="alert,warn")
 QUERY = "avg(last_5m):avg:system.cpu.user{env:prod} > 90"
-with call("datadog_create_monitor", {"body": {"name": "CPU", "type": "metric alert", "query": QUERY, "message": "Hot @ops", "tags": ["env:prod"]}}):
-    monitors.create_monitor(Monitor(name="CPU", type=MonitorType.METRIC_ALERT, query=QUERY, message="Hot @ops", tags=["env:prod"]))
+with call(
+    "datadog_create_monitor",
+    {
+        "body": {
+            "name": "CPU",
+            "type": "metric alert",
+            "query": QUERY,
+            "message": "Hot @ops",
+            "tags": ["env:prod"],
+        }
+    },
+):
+    monitors.create_monitor(
+        Monitor(name="CPU", type=MonitorType.METRIC_ALERT, query=QUERY, message="Hot @ops", tags=["env:prod"])
+    )
 with call("datadog_update_monitor", {"monitor_id": 666486743, "body": {"message": "Very hot & loud"}}):
     monitors.update_monitor(666486743, MonitorUpdateRequest(message="Very hot & loud"))
-with call("datadog_query_metrics", {"from": 1700000000, "to": 1700003600, "query": "avg:system.cpu.user{env:prod} by {host}"}):
+with call(
+    "datadog_query_metrics",
+    {"from": 1700000000, "to": 1700003600, "query": "avg:system.cpu.user{env:prod} by {host}"},
+):
     metrics.query_metrics(_from=1700000000, to=1700003600, query="avg:system.cpu.user{env:prod} by {host}")
 with call("datadog_list_active_metrics", {"from": 1700000000, "host": "web-1"}):
     metrics.list_active_metrics(_from=1700000000, host="web-1")
@@ -50,14 +66,17 @@ LOGS = {
 }
 with call("datadog_search_logs", {"body": LOGS}):
     time = LogsListRequestTime(
-        _from=datetime(2026, 11, 24, 10, tzinfo=timezone.utc), to=datetime(2026, 11, 24, 11, tzinfo=timezone.utc)
+        _from=datetime(2026, 11, 24, 10, tzinfo=timezone.utc),
+        to=datetime(2026, 11, 24, 11, tzinfo=timezone.utc),
     )
     LogsApi(client).list_logs(
         LogsListRequest(query="service:web status:error", time=time, sort=LogsSort.TIME_DESCENDING, limit=25)
     )
 with call("datadog_list_events", {"start": 1700000000, "end": 1700003600, "tags": "env:prod"}):
     events.list_events(start=1700000000, end=1700003600, tags="env:prod")
-with call("datadog_post_event", {"body": {"title": "Deploy", "text": "Build 42 is live", "tags": ["env:prod"]}}):
+with call(
+    "datadog_post_event", {"body": {"title": "Deploy", "text": "Build 42 is live", "tags": ["env:prod"]}}
+):
     events.create_event(EventCreateRequest(title="Deploy", text="Build 42 is live", tags=["env:prod"]))
 with call("datadog_list_dashboards", {"filter_shared": False, "count": 20}):
     dashboards.list_dashboards(filter_shared=False, count=20)

@@ -13,7 +13,13 @@ with call("digitalocean_list_droplets", {"tag_name": "web & api", "per_page": 50
     client.droplets.list(tag_name="web & api", per_page=50, page=2, **PLAIN)
 with call("digitalocean_get_droplet", {"droplet_id": 3164444}):
     client.droplets.get(droplet_id=3164444, **PLAIN)
-DROPLET = {"name": "web-1", "region": "nyc3", "size": "s-1vcpu-1gb", "image": "ubuntu-24-04-x64", "tags": ["web"]}
+DROPLET = {
+    "name": "web-1",
+    "region": "nyc3",
+    "size": "s-1vcpu-1gb",
+    "image": "ubuntu-24-04-x64",
+    "tags": ["web"],
+}
 with call("digitalocean_create_droplet", {"body": DROPLET}):
     client.droplets.create(body=DROPLET, **PLAIN)
 with call("digitalocean_act_on_droplet", {"droplet_id": 3164444, "body": {"type": "reboot"}}):
@@ -28,7 +34,9 @@ with call("digitalocean_list_ssh_keys", {"per_page": 20, "page": 1}):
     client.ssh_keys.list(per_page=20, page=1, **PLAIN)
 with call("digitalocean_list_domains", {"per_page": 20, "page": 1}):
     client.domains.list(per_page=20, **PLAIN)
-with call("digitalocean_list_domain_records", {"domain_name": "example.com", "type": "A", "per_page": 20, "page": 1}):
+with call(
+    "digitalocean_list_domain_records", {"domain_name": "example.com", "type": "A", "per_page": 20, "page": 1}
+):
     client.domains.list_records(domain_name="example.com", type="A", **PLAIN)
 RECORD = {"type": "A", "name": "www", "data": "192.0.2.10", "ttl": 1800}
 with call("digitalocean_create_domain_record", {"domain_name": "example.com", "body": RECORD}):

@@ -11,9 +11,12 @@ RAW = "VG86IGFkYUBleGFtcGxlLmNvbQ0KU3ViamVjdDogSGVsbG8NCg0KSGkh"
 with call("gmail_get_profile", {}):
     users.getProfile(userId="me").execute()
 with call(
-    "gmail_search_messages", {"q": "from:ada@example.com is:unread", "maxResults": 10, "labelIds": ["INBOX", "IMPORTANT"]}
+    "gmail_search_messages",
+    {"q": "from:ada@example.com is:unread", "maxResults": 10, "labelIds": ["INBOX", "IMPORTANT"]},
 ):
-    messages.list(userId="me", q="from:ada@example.com is:unread", maxResults=10, labelIds=["INBOX", "IMPORTANT"]).execute()
+    messages.list(
+        userId="me", q="from:ada@example.com is:unread", maxResults=10, labelIds=["INBOX", "IMPORTANT"]
+    ).execute()
 with call("gmail_get_message", {"id": "18c2", "format": "full"}):
     messages.get(userId="me", id="18c2", format="full").execute()
 with call("gmail_get_attachment", {"messageId": "18c2", "id": "ANGjdJ8w"}):
@@ -23,7 +26,9 @@ with call("gmail_send_message", {"body": {"raw": RAW, "threadId": "18c0"}}):
 with call(
     "gmail_modify_labels", {"id": "18c2", "body": {"addLabelIds": ["STARRED"], "removeLabelIds": ["UNREAD"]}}
 ):
-    messages.modify(userId="me", id="18c2", body={"addLabelIds": ["STARRED"], "removeLabelIds": ["UNREAD"]}).execute()
+    messages.modify(
+        userId="me", id="18c2", body={"addLabelIds": ["STARRED"], "removeLabelIds": ["UNREAD"]}
+    ).execute()
 with call("gmail_trash_message", {"id": "18c2"}):
     messages.trash(userId="me", id="18c2").execute()
 with call("gmail_search_threads", {"q": "subject:invoice", "maxResults": 5}):

@@ -39,7 +39,9 @@ with call("calendar_create_event", {"calendarId": "primary", "sendUpdates": "all
     events.insert(calendarId="primary", sendUpdates="all", body=EVENT).execute()
 with call("calendar_quick_add_event", {"calendarId": "primary", "text": "Lunch with Ada tomorrow 12:30"}):
     events.quickAdd(calendarId="primary", text="Lunch with Ada tomorrow 12:30").execute()
-with call("calendar_update_event", {"calendarId": "primary", "eventId": "abc123", "body": {"location": "Room 4"}}):
+with call(
+    "calendar_update_event", {"calendarId": "primary", "eventId": "abc123", "body": {"location": "Room 4"}}
+):
     events.patch(calendarId="primary", eventId="abc123", body={"location": "Room 4"}).execute()
 with call("calendar_delete_event", {"calendarId": "primary", "eventId": "abc123", "sendUpdates": "none"}):
     events.delete(calendarId="primary", eventId="abc123", sendUpdates="none").execute()

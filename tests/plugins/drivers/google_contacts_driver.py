@@ -9,14 +9,21 @@ people = api.people()
 with call("contacts_search_contacts", {"query": "ada", "readMask": "names,emailAddresses", "pageSize": 10}):
     people.searchContacts(query="ada", readMask="names,emailAddresses", pageSize=10).execute()
 with call("contacts_list_contacts", {"personFields": "names,phoneNumbers", "pageSize": 100}):
-    people.connections().list(resourceName="people/me", personFields="names,phoneNumbers", pageSize=100).execute()
+    people.connections().list(
+        resourceName="people/me", personFields="names,phoneNumbers", pageSize=100
+    ).execute()
 with call("contacts_get_contact", {"peopleId": "c123", "personFields": "names,addresses"}):
     people.get(resourceName="people/c123", personFields="names,addresses").execute()
-PERSON = {"names": [{"givenName": "Ada", "familyName": "Lovelace"}], "emailAddresses": [{"value": "ada@example.com"}]}
+PERSON = {
+    "names": [{"givenName": "Ada", "familyName": "Lovelace"}],
+    "emailAddresses": [{"value": "ada@example.com"}],
+}
 with call("contacts_create_contact", {"body": PERSON}):
     people.createContact(body=PERSON).execute()
 CHANGE = {"etag": "%EgUB", "phoneNumbers": [{"value": "+15558675310"}]}
-with call("contacts_update_contact", {"peopleId": "c123", "updatePersonFields": "phoneNumbers", "body": CHANGE}):
+with call(
+    "contacts_update_contact", {"peopleId": "c123", "updatePersonFields": "phoneNumbers", "body": CHANGE}
+):
     people.updateContact(resourceName="people/c123", updatePersonFields="phoneNumbers", body=CHANGE).execute()
 with call("contacts_search_other_contacts", {"query": "grace", "readMask": "names"}):
     api.otherContacts().search(query="grace", readMask="names").execute()

@@ -10,7 +10,12 @@ with call("drive_get_account", {"fields": "user,storageQuota"}):
     drive.about().get(fields="user,storageQuota").execute()
 with call(
     "drive_search_files",
-    {"q": "name contains 'report' and trashed = false", "pageSize": 10, "fields": "files(id,name,mimeType)", "orderBy": "modifiedTime desc"},
+    {
+        "q": "name contains 'report' and trashed = false",
+        "pageSize": 10,
+        "fields": "files(id,name,mimeType)",
+        "orderBy": "modifiedTime desc",
+    },
 ):
     files.list(
         q="name contains 'report' and trashed = false",
@@ -36,7 +41,9 @@ with call("drive_share_file", {"fileId": "1a2b", "sendNotificationEmail": False,
     drive.permissions().create(fileId="1a2b", sendNotificationEmail=False, body=SHARE).execute()
 with call("drive_list_comments", {"fileId": "1a2b", "fields": "comments(id,content)"}):
     drive.comments().list(fileId="1a2b", fields="comments(id,content)").execute()
-with call("drive_comment_on_file", {"fileId": "1a2b", "fields": "id", "body": {"content": "Please check & sign"}}):
+with call(
+    "drive_comment_on_file", {"fileId": "1a2b", "fields": "id", "body": {"content": "Please check & sign"}}
+):
     drive.comments().create(fileId="1a2b", fields="id", body={"content": "Please check & sign"}).execute()
 with call("drive_list_shared_drives", {"pageSize": 10, "q": "name contains 'team'"}):
     drive.drives().list(pageSize=10, q="name contains 'team'").execute()

@@ -11,7 +11,10 @@ with call("tasks_list_task_lists", {"maxResults": 20}):
     lists.list(maxResults=20).execute()
 with call("tasks_create_task_list", {"body": {"title": "Move & settle"}}):
     lists.insert(body={"title": "Move & settle"}).execute()
-with call("tasks_list_tasks", {"tasklist": LIST, "showCompleted": False, "dueMax": "2026-12-01T00:00:00Z", "maxResults": 50}):
+with call(
+    "tasks_list_tasks",
+    {"tasklist": LIST, "showCompleted": False, "dueMax": "2026-12-01T00:00:00Z", "maxResults": 50},
+):
     tasks.list(tasklist=LIST, showCompleted=False, dueMax="2026-12-01T00:00:00Z", maxResults=50).execute()
 with call("tasks_get_task", {"tasklist": LIST, "task": "dGFzaw"}):
     tasks.get(tasklist=LIST, task="dGFzaw").execute()

@@ -14,9 +14,17 @@ with call("hetzner_list_servers", {"name": "web-1", "label_selector": "env=prod,
     client.servers.get_list(name="web-1", label_selector="env=prod,tier in (web)")
 with call("hetzner_get_server", {"id": 42}):
     client.servers.get_by_id(42)
-NEW = {"name": "web-2", "server_type": "cx22", "image": "debian-12", "start_after_create": True, "labels": {"env": "prod"}}
+NEW = {
+    "name": "web-2",
+    "server_type": "cx22",
+    "image": "debian-12",
+    "start_after_create": True,
+    "labels": {"env": "prod"},
+}
 with call("hetzner_create_server", {"body": NEW}):
-    client.servers.create("web-2", ServerType(name="cx22"), image=Image(name="debian-12"), labels={"env": "prod"})
+    client.servers.create(
+        "web-2", ServerType(name="cx22"), image=Image(name="debian-12"), labels={"env": "prod"}
+    )
 with call("hetzner_update_server", {"id": 42, "body": {"name": "web-3", "labels": {"env": "test"}}}):
     client.servers.update(server, name="web-3", labels={"env": "test"})
 with call("hetzner_power_on_server", {"id": 42}):

@@ -22,14 +22,19 @@ with call("mailchimp_get_member", {"list_id": "057b", "subscriber_hash": HASH}):
 MEMBER = {"email_address": "ada@example.com", "status": "pending", "merge_fields": {"FNAME": "Ada"}}
 with call("mailchimp_add_member", {"list_id": "057b", "body": MEMBER}):
     lists.add_list_member("057b", MEMBER)
-with call("mailchimp_update_member", {"list_id": "057b", "subscriber_hash": HASH, "body": {"status": "unsubscribed"}}):
+with call(
+    "mailchimp_update_member",
+    {"list_id": "057b", "subscriber_hash": HASH, "body": {"status": "unsubscribed"}},
+):
     lists.update_list_member("057b", HASH, {"status": "unsubscribed"})
 TAGS = {"tags": [{"name": "VIP & friends", "status": "active"}]}
 with call("mailchimp_tag_member", {"list_id": "057b", "subscriber_hash": HASH, "body": TAGS}):
     lists.update_list_member_tags("057b", HASH, TAGS)
 with call("mailchimp_list_segments", {"list_id": "057b", "count": 20}):
     lists.list_segments("057b", count=20)
-with call("mailchimp_list_campaigns", {"status": "sent", "count": 5, "sort_field": "send_time", "sort_dir": "DESC"}):
+with call(
+    "mailchimp_list_campaigns", {"status": "sent", "count": 5, "sort_field": "send_time", "sort_dir": "DESC"}
+):
     campaigns.list(status="sent", count=5, sort_field="send_time", sort_dir="DESC")
 with call("mailchimp_get_campaign", {"campaign_id": "42694e9e57"}):
     campaigns.get("42694e9e57")
@@ -40,9 +45,15 @@ CAMPAIGN = {
 }
 with call("mailchimp_create_campaign", {"body": CAMPAIGN}):
     campaigns.create(CAMPAIGN)
-with call("mailchimp_set_campaign_content", {"campaign_id": "42694e9e57", "body": {"html": "<p>Hello & welcome</p>"}}):
+with call(
+    "mailchimp_set_campaign_content",
+    {"campaign_id": "42694e9e57", "body": {"html": "<p>Hello & welcome</p>"}},
+):
     campaigns.set_content("42694e9e57", {"html": "<p>Hello & welcome</p>"})
-with call("mailchimp_schedule_campaign", {"campaign_id": "42694e9e57", "body": {"schedule_time": "2026-12-01T09:00:00+00:00"}}):
+with call(
+    "mailchimp_schedule_campaign",
+    {"campaign_id": "42694e9e57", "body": {"schedule_time": "2026-12-01T09:00:00+00:00"}},
+):
     campaigns.schedule("42694e9e57", {"schedule_time": "2026-12-01T09:00:00+00:00"})
 with call("mailchimp_get_campaign_report", {"campaign_id": "42694e9e57"}):
     reports.get_campaign_report("42694e9e57")

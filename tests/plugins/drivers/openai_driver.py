@@ -13,7 +13,13 @@ CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Say hello &
 with call("openai_create_chat_completion", {"body": CHAT}):
     client.chat.completions.create(**CHAT)
 EMBEDDING = {"model": "text-embedding-3-small", "input": "A text", "encoding_format": "float"}
-with call("openai_create_embedding", {"body": {"model": "text-embedding-3-small", "input": "A text"}}, differs={"/body/encoding_format": "The document has no encoding_format; float is the default of the API."}):
+with call(
+    "openai_create_embedding",
+    {"body": {"model": "text-embedding-3-small", "input": "A text"}},
+    differs={
+        "/body/encoding_format": "The document has no encoding_format; float is the default of the API."
+    },
+):
     client.embeddings.create(model="text-embedding-3-small", input="A text", encoding_format="float")
 with call("openai_moderate_text", {"body": {"input": "Some text"}}):
     client.moderations.create(input="Some text")

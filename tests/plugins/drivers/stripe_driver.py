@@ -12,7 +12,9 @@ always_differs(
     "The SDK makes a key up for its own retries; the gateway sends the `Idempotency-Key` of the client, where there is one.",
 )
 
-client = stripe.StripeClient(CREDENTIAL, base_addresses={"api": at("https://api.stripe.com")}, max_network_retries=0)
+client = stripe.StripeClient(
+    CREDENTIAL, base_addresses={"api": at("https://api.stripe.com")}, max_network_retries=0
+)
 v1 = client.v1
 
 with call("stripe_get_balance", {}):
@@ -50,7 +52,13 @@ with call("stripe_list_invoices", {"customer": "cus_123", "status": "open"}):
 INVOICE = {"customer": "cus_123", "collection_method": "send_invoice", "days_until_due": 14}
 with call("stripe_create_invoice", {"body": INVOICE}):
     v1.invoices.create(INVOICE)
-ITEM = {"customer": "cus_123", "amount": 2500, "currency": "eur", "invoice": "in_1", "description": "Consulting"}
+ITEM = {
+    "customer": "cus_123",
+    "amount": 2500,
+    "currency": "eur",
+    "invoice": "in_1",
+    "description": "Consulting",
+}
 with call("stripe_add_invoice_item", {"body": ITEM}):
     v1.invoice_items.create(ITEM)
 with call("stripe_finalize_invoice", {"invoice": "in_1"}):
@@ -59,5 +67,8 @@ with call("stripe_list_payment_intents", {"customer": "cus_123", "created": {"gt
     v1.payment_intents.list({"customer": "cus_123", "created": {"gte": 1700000000}})
 with call("stripe_list_subscriptions", {"customer": "cus_123", "status": "active"}):
     v1.subscriptions.list({"customer": "cus_123", "status": "active"})
-with call("stripe_refund_payment", {"body": {"payment_intent": "pi_1", "amount": 500, "reason": "requested_by_customer"}}):
+with call(
+    "stripe_refund_payment",
+    {"body": {"payment_intent": "pi_1", "amount": 500, "reason": "requested_by_customer"}},
+):
     v1.refunds.create({"payment_intent": "pi_1", "amount": 500, "reason": "requested_by_customer"})

@@ -15,12 +15,21 @@ class Recorded(twilio.http.http_client.TwilioHttpClient):  # type: ignore[misc]
 
 
 client = Client(SID, CREDENTIAL, http_client=Recorded())
-PAGE = {"messages": [], "calls": [], "incoming_phone_numbers": [], "available_phone_numbers": [], "recordings": []}
+PAGE = {
+    "messages": [],
+    "calls": [],
+    "incoming_phone_numbers": [],
+    "available_phone_numbers": [],
+    "recordings": [],
+}
 MESSAGE = "SM" + "1" * 32
 
 with call("twilio_list_accounts", {"Status": "active", "PageSize": 5}, reply={"accounts": []}):
     client.api.v2010.accounts.page(status="active", page_size=5)
-with call("twilio_send_message", {"AccountSid": SID, "body": {"To": "+15558675310", "From": "+15017122661", "Body": "Hi & welcome"}}):
+with call(
+    "twilio_send_message",
+    {"AccountSid": SID, "body": {"To": "+15558675310", "From": "+15017122661", "Body": "Hi & welcome"}},
+):
     client.messages.create(to="+15558675310", from_="+15017122661", body="Hi & welcome")
 with call("twilio_list_messages", {"AccountSid": SID, "To": "+15558675310", "PageSize": 20}, reply=PAGE):
     client.messages.page(to="+15558675310", page_size=20)
@@ -30,7 +39,10 @@ with call("twilio_list_message_media", {"AccountSid": SID, "MessageSid": MESSAGE
     client.messages(MESSAGE).media.page()
 with call(
     "twilio_make_call",
-    {"AccountSid": SID, "body": {"To": "+15558675310", "From": "+15017122661", "Url": "https://example.com/answer.xml"}},
+    {
+        "AccountSid": SID,
+        "body": {"To": "+15558675310", "From": "+15017122661", "Url": "https://example.com/answer.xml"},
+    },
 ):
     client.calls.create(to="+15558675310", from_="+15017122661", url="https://example.com/answer.xml")
 with call("twilio_list_calls", {"AccountSid": SID, "Status": "completed", "PageSize": 5}, reply=PAGE):
