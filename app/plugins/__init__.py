@@ -5,7 +5,7 @@
 
 from app.plugins.configuration import PluginConfiguration
 from app.plugins.entry import PluginEntry
-from app.plugins.loader import PluginCatalogue, shipped_catalogue
+from app.plugins.loader import PluginCatalogue
 from app.plugins.service import PluginService
 from app.plugins.words import PluginWords
 
@@ -15,5 +15,4 @@ __all__ = [
     "PluginEntry",
     "PluginService",
     "PluginWords",
-    "shipped_catalogue",
 ]

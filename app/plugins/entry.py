@@ -153,9 +153,9 @@ class PluginDocument(StrictModel):
 
     @field_validator("url")
     @classmethod
-    def _is_https(cls, value: str) -> str:
-        if not value.startswith("https://"):
-            raise ValueError("must begin with https://")
+    def _is_absolute(cls, value: str) -> str:
+        if not value.startswith(("https://", "http://")):
+            raise ValueError("must begin with https:// (or http://)")
         return value
 
     @model_validator(mode="after")

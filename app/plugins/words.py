@@ -23,6 +23,7 @@ class _WordIndex:
 
     analyzer: TextAnalyzer
     words: Mapping[str, frozenset[str]]
+    entries: Mapping[str, PluginEntry]
 
 
 class PluginWords:
@@ -38,9 +39,8 @@ class PluginWords:
         """
         if not any(text.strip() for text in texts):
             return []
-        index = self._index
-        if index is None:
-            entries = await self._catalogue.all()
+        index, entries = self._index, await self._catalogue.all()
+        if index is None or index.entries is not entries:
             index = self._index = await asyncio.to_thread(_index_of, entries)
         found: dict[str, float] = {}
         best = [_words(_hit_text(hit), index.analyzer) for hit in hits[:_MAX_HITS]]
@@ -79,7 +79,9 @@ def _descriptions(entry: PluginEntry) -> list[str]:
 
 def _index_of(entries: Mapping[str, PluginEntry]) -> _WordIndex:
     words = analyzer()
-    return _WordIndex(words, {name: _words(plugin_text(one), words) for name, one in entries.items()})
+    return _WordIndex(
+        words, {name: _words(plugin_text(one), words) for name, one in entries.items()}, entries
+    )
 
 
 def _words(text: str, words: TextAnalyzer) -> frozenset[str]:

@@ -17,8 +17,13 @@ class OutboundSettings(BaseSettings):
     )
     filesystem_folders: WordList = Field(
         (),
-        description="Folders in which, and below which, tools of protocol filesystem (the plugin filesystem) may"
-        " read and write files; unset: none.",
+        description="Folders in which, and below which, tools of protocol filesystem (the plugin filesystem)"
+        " may read and write files; unset: none.",
+    )
+    plugin_folders: WordList = Field(
+        (),
+        description="Folders with further entries of the plugin catalogue, NAME.yaml each; one replaces the"
+        " shipped entry of its name.",
     )
 
     # Outgoing calls

@@ -58,7 +58,13 @@ def workspace(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url, workspace):
+def own_entries(tmp_path_factory) -> Path:
+    """The folder of an operator with entries of the catalogue."""
+    return tmp_path_factory.mktemp("entries")
+
+
+@pytest.fixture(scope="module")
+async def served(database_url, redis_url, workspace, own_entries):
     workspace.mkdir()
     settings = Settings(
         _env_file=None,
@@ -68,6 +74,7 @@ async def served(database_url, redis_url, workspace):
         allow_networks=("127.0.0.0/8",),
         public_base_url=BASE_URL,
         filesystem_folders=(str(workspace), "/srv"),
+        plugin_folders=(str(own_entries),),
         log_level="error",
     )
     async with run_application(settings) as application:

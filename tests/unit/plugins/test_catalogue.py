@@ -37,9 +37,38 @@ def test_each_entry_says_where_to_get_its_credentials(name: str) -> None:
         assert credential.url.startswith("https://") or credential.kind == "connection_string"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_each_document_is_at_a_secure_url(name: str) -> None:
+    document = PluginCatalogue().read(name).document
+    assert document is None or document.url.startswith("https://")
+
+
 def test_names_are_read_without_opening_files(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(": not YAML [")
-    assert PluginCatalogue(tmp_path).names() == ("broken",)
+    (tmp_path / "No name.yaml").write_text("")
+    assert set(PluginCatalogue(tmp_path).names()) == {"broken", *NAMES}
+
+
+async def test_a_file_that_is_no_entry_does_not_hide_others(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("name: [")
+    (tmp_path / "clock.yaml").write_text(MINIMAL)
+    catalogue = PluginCatalogue(tmp_path)
+    assert set(await catalogue.all()) == {"clock", *NAMES}
+    with pytest.raises(InvalidDocument):
+        await catalogue.get("broken")
+
+
+async def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "clock.yaml"
+    file.write_text(MINIMAL)
+    catalogue = PluginCatalogue(tmp_path)
+    first = await catalogue.all()
+    assert await catalogue.all() is first
+    file.write_text(MINIMAL.replace("version: 1", "version: 12"))
+    assert (await catalogue.all())["clock"].version == 12
+    # The operator's entry replaces the shipped one.
+    (tmp_path / "github.yaml").write_text(MINIMAL.replace("name: clock", "name: github"))
+    assert (await catalogue.get("github")).title == "Clock"
 
 
 def test_an_unknown_name_has_a_suggestion() -> None:
