@@ -73,7 +73,7 @@ def enable(entry: PluginEntry, gateway: RunningGateway, upstream: Recorder) -> N
     with gateway.client(timeout=120) as client:
         response = client.put(f"/plugins/{entry.name}", json=configuration)
         assert response.status_code == 201, response.text
-        assert response.json()["enabled"]["missing_tools"] == []
+        assert response.json()["missing_tools"] == []
 
 
 def credential(plugin: str, wanted: PluginCredential, upstream: Recorder) -> Any:
