@@ -91,16 +91,24 @@ class PluginCredential(StrictModel):
 class PluginOperation(StrictModel):
     """An operation of a document that becomes a tool: `GET /repos/{owner}`, or an operationId.
 
-    `description` is the tool's in place of the document's. `presets` are as in a toolset. `output` shapes the
-    result, and `outputs` is the JSON Schema of what comes of it.
+    `description` is the tool's in place of the document's. `presets` are as in a toolset. `read_only` says
+    whether the tool is, where its method does not: a search by POST. `output` shapes the result, and
+    `outputs` is the JSON Schema of what comes of it.
     """
 
     operation: Annotated[str, Field(min_length=1, max_length=500)]
     name: PluginToolName
     description: Text | None = None
     presets: dict[str, Any] = Field(default_factory=dict)
+    read_only: bool | None = None
     output: OutputSpec | None = None
     outputs: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _read_only_has_a_path(self) -> Self:
+        if self.read_only is not None and self.method_and_path is None:
+            raise ValueError("must be named by method and path where it has `read_only`")
+        return self
 
     @property
     def method_and_path(self) -> tuple[str, str] | None:
