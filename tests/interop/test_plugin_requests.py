@@ -74,6 +74,10 @@ def enable(entry: PluginEntry, gateway: RunningGateway, upstream: Recorder) -> N
         response = client.put(f"/plugins/{entry.name}", json=configuration)
         assert response.status_code == 201, response.text
         assert response.json()["missing_tools"] == []
+        for one in source.operations:
+            if one.read_only is not None:
+                tool = client.get(f"/tools/{entry.name}.{one.name}").json()
+                assert tool["annotations"]["read_only"] is one.read_only
 
 
 def credential(plugin: str, wanted: PluginCredential, upstream: Recorder) -> Any:
