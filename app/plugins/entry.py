@@ -118,8 +118,8 @@ class PluginOperation(StrictModel):
 
 
 class PluginCorrection(StrictModel):
-    """What an entry changes in the document of a vendor before it chooses its operations: an action of an OpenAPI
-    Overlay, and the reason for it. `target` is a JSONPath (RFC 9535).
+    """What an entry changes in the document of a vendor before it chooses its operations: an action of an
+    OpenAPI Overlay, and the reason for it. `target` is a JSONPath (RFC 9535).
     """
 
     target: Annotated[str, Field(min_length=1, max_length=500)]
@@ -144,8 +144,8 @@ class PluginDocument(StrictModel):
 
     `version` and `license` are the document's own, `checked_on` the day on which the entry was compared with
     it. `format`: `swagger` is 2.0; Google Discovery documents and Postman collections are `openapi`.
-    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people, and for
-    the tests, which fetch it there. `corrections` are for what is wrong in it.
+    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people, and
+    for the tests, which fetch it there. `corrections` are for what is wrong in it.
     """
 
     url: UrlText

@@ -44,7 +44,7 @@ def test_each_tool_sends_what_the_sdk_sends(plugin: str, gateway: RunningGateway
             if len(call.requests) != 1:
                 problems[tool] = response.text
             elif found := unexplained(recorded, operation, call.requests[0], used):
-                problems[tool] = {at: call.requests[0] for at in found}
+                problems[tool] = dict.fromkeys(found, call.requests[0])
     assert problems == {}
     declared = {one["form"] for one in recorded["equivalent"]} | {
         one["at"] for one in recorded["differences"]

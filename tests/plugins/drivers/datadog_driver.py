@@ -1,6 +1,6 @@
 """Datadog: datadog-api-client, the Python client of Datadog."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from datadog_api_client import ApiClient, Configuration
@@ -66,8 +66,8 @@ LOGS = {
 }
 with call("datadog_search_logs", {"body": LOGS}):
     time = LogsListRequestTime(
-        _from=datetime(2026, 11, 24, 10, tzinfo=timezone.utc),
-        to=datetime(2026, 11, 24, 11, tzinfo=timezone.utc),
+        _from=datetime(2026, 11, 24, 10, tzinfo=UTC),
+        to=datetime(2026, 11, 24, 11, tzinfo=UTC),
     )
     LogsApi(client).list_logs(
         LogsListRequest(query="service:web status:error", time=time, sort=LogsSort.TIME_DESCENDING, limit=25)

@@ -4,7 +4,6 @@ from hcloud import Client
 from hcloud.images import Image
 from hcloud.server_types import ServerType
 from hcloud.servers import Server
-from hcloud.ssh_keys import SSHKey
 from recording import CREDENTIAL, at, call
 
 client = Client(CREDENTIAL, api_endpoint=at("https://api.hetzner.cloud/v1"))
