@@ -55,6 +55,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "tools": LazyCommand("tools", "commands", "Find tools and call them."),
     "toolsets": LazyCommand("toolsets", "commands", "Named views of the registry for agents."),
+    "plugins": LazyCommand("plugins", "commands", "Ready providers, off until enabled."),
     "executors": LazyCommand("executors", "commands", "Connected programs that execute commands."),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(

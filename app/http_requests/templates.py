@@ -138,8 +138,8 @@ class RequestTemplate(HttpBasedTemplate):
 
     The latter has `parameters` and `body`: the request is built exactly as the document says, `header_fields`
     and `body_field` are ignored, and `${NAME}` is never a variable. `accept` is the value of its Accept
-    header, for calls whose client asks for nothing else. `defaults` are the arguments of calls that do not give
-    them.
+    header, for calls whose client asks for nothing else. `defaults` are the arguments of calls that do not
+    give them.
     """
 
     call_template_type: str = ""

@@ -72,8 +72,8 @@ async def search_tools(
     """Search the tools that this key may call, best match first.
 
     With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
-    has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers, `plugins`
-    has those that are off and fit the words better than the matches.
+    has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers,
+    `plugins` has those that are off and fit the words better than the matches.
     """
     filters = Filters(provider, tag)
     hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
