@@ -223,6 +223,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
         _record_toolsets(recorder)
+        _record_plugins(recorder)
         _record_calls(recorder, registration["credentials"], key)
         _record_continuation(recorder, key)
         _record_approvals(recorder, key)
@@ -441,6 +442,18 @@ def _record_toolsets(recorder: Recorder) -> None:
     for media_type in ("text/event-stream", "application/x-ndjson"):
         recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"}, headers={"Accept": media_type})
     recorder.send("deleteToolset", 204, path={"name": "desk"})
+
+
+def _record_plugins(recorder: Recorder) -> None:
+    """Record the catalogue, and a plugin that is enabled and disabled."""
+    path = {"name": "github"}
+    body = {"credentials": {"token": "ghp_example"}}
+    recorder.send("listPlugins", 200, query={"q": "repository files"})
+    recorder.send("enablePlugin", 422, path=path, body={})
+    recorder.send("enablePlugin", 201, path=path, body=body)
+    recorder.send("enablePlugin", 200, path=path, body={})
+    recorder.send("getPlugin", 200, path=path)
+    recorder.send("disablePlugin", 204, path=path)
 
 
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:

@@ -148,6 +148,7 @@ TAGS = [
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
     {"name": "toolsets", "description": "Named views of the registry for agents."},
+    {"name": "plugins", "description": "Ready providers, off until they are enabled."},
     {
         "name": "executors",
         "description": "Programs that connect and execute commands, and those that send them (UBP).",

@@ -42,6 +42,7 @@ CREATING = {
     ),
     ("createToolset", "201"): ("POST", "/toolsets", {"name": "desk", "definition": {}}, "/toolsets/desk"),
     ("putToolset", "201"): ("PUT", "/toolsets/shelf", {"definition": {}}, "/toolsets/shelf"),
+    ("enablePlugin", "201"): ("PUT", "/plugins/github", {"credentials": {"token": "t" * 20}}, "/plugins/github"),
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),

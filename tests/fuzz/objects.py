@@ -133,6 +133,11 @@ class FuzzObjects:
         self.send("POST", "/toolsets", json=body)
         return {"name": name, "tool": tool}
 
+    def plugin(self) -> PathValues:
+        """Enable a plugin, which is then a provider and a toolset."""
+        self.send("PUT", "/plugins/github", json={"credentials": {"token": "a-token-of-the-fuzz"}})
+        return {"name": "github"}
+
     def call(self) -> PathValues:
         """Call a tool, and wait for its record."""
         tool = self.tool()["name"]
@@ -223,6 +228,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/variables/{variable}": FuzzObjects.variable,
     "/tools/{name}": FuzzObjects.tool,
     "/toolsets/{name}": FuzzObjects.toolset,
+    "/plugins/{name}": FuzzObjects.plugin,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/calls/{call_id}": FuzzObjects.call,
