@@ -18,6 +18,7 @@ from app import (
     explain,
     keys,
     mcp_server,
+    plugin_api,
     providers,
     recording_api,
     tool_calls,
@@ -76,6 +77,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     approvals_api,
     toolset_api,
     recording_api,
+    plugin_api,
     mcp_server,
     tool_calls,
     executors,
@@ -108,7 +110,7 @@ CORS_ALLOWED_HEADERS = (
     "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
     "X-API-Key", "X-Call-Interface", "X-Recording-Run", "X-Timeout-Ms",
 )  # fmt: skip
-LARGE_BODY_PATHS = ("/providers", "/import", "/recordings")
+LARGE_BODY_PATHS = ("/providers", "/import", "/plugins", "/recordings")
 
 
 async def _import_providers(path: Path, services: Services) -> None:

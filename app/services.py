@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from pydantic import SecretStr
@@ -46,6 +47,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
+from app.plugins import PluginCatalogue, PluginService, PluginWords
 from app.protocols.base import AdapterContext
 from app.protocols.registry import Adapters
 from app.recordings.service import RecordingService
@@ -121,6 +123,7 @@ class Services:
     event_feed: RecordFeed[Event]
     converter: Converter
     registration: RegistrationService
+    plugins: PluginService
     output_deviations: OutputDeviations
     approvals: ApprovalService
     recordings: RecordingService
@@ -299,6 +302,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         event_feed=event_feed,
         converter=converter,
         registration=registration,
+        plugins=_plugins(settings, registration),
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         recordings=RecordingService(database, feed, recording_store),
@@ -342,6 +346,12 @@ def _approvals(
     )
     handlers: dict[ApprovalKind, ApprovalHandler] = {"call": call, **dict.fromkeys(CHANGE_KINDS, changes)}
     return ApprovalService(store.database, store, handlers, retention=retention)
+
+
+def _plugins(settings: Settings, registration: RegistrationService) -> PluginService:
+    """Return the plugins, those of the operator included."""
+    catalogue = PluginCatalogue(*map(Path, settings.plugin_folders))
+    return PluginService(catalogue, registration, PluginWords(catalogue))
 
 
 def _access_tokens(settings: Settings, engine: Engine, stack: AsyncExitStack) -> AccessTokens | None:

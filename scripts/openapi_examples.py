@@ -240,6 +240,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_toolsets(recorder)
         _record_recordings(recorder)
         _record_agent_tests(recorder)
+        _record_plugins(recorder)
         _record_calls(recorder, registration["credentials"], key)
         _record_continuation(recorder, key)
         _record_approvals(recorder, key)
@@ -529,6 +530,18 @@ def _record_agent_tests(recorder: Recorder) -> None:
     xml = {"Accept": "application/xml"}
     recorder.send("getAgentTest", 200, path=path, headers=xml)
     recorder.send("runAgentTest", 200, body=body, headers=xml)
+
+
+def _record_plugins(recorder: Recorder) -> None:
+    """Record the catalogue, and a plugin that is enabled and disabled."""
+    path = {"name": "github"}
+    body = {"credentials": {"token": "ghp_example"}}
+    recorder.send("listPlugins", 200, query={"q": "repository files"})
+    recorder.send("enablePlugin", 422, path=path, body={})
+    recorder.send("enablePlugin", 201, path=path, body=body)
+    recorder.send("enablePlugin", 200, path=path, body={})
+    recorder.send("getPlugin", 200, path=path)
+    recorder.send("disablePlugin", 204, path=path)
 
 
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:

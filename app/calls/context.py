@@ -37,7 +37,8 @@ class CallContext:
     received. `detached` says that the call continues without its client, and records its own end. `replayed`
     says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
     validated, and does not fit the output schema of the tool. `repairs` are those of the arguments.
-    `upstream` is its upstream mode, None for live calls.
+    `upstream` is its upstream mode, None for live calls. `response_masker` has masked the response of the
+    upstream; None where nothing is masked.
     """
 
     __slots__ = (
@@ -56,6 +57,7 @@ class CallContext:
         "repairs",
         "replayed",
         "request",
+        "response_masker",
         "streams",
         "upstream",
     )
@@ -81,6 +83,7 @@ class CallContext:
         self.upstream = effective_mode(request.principal.upstream, request.upstream)
         if self.upstream is not None:
             recorder.source = self.upstream.source
+        self.response_masker: ResponseMasker | None = None
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the

@@ -37,6 +37,7 @@ from app.calls.request import CallRequest
 from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
 from app.calls.response_checks import checked_response
 from app.calls.retries import is_retryable_by_client, prepare_call, send
+from app.calls.shaping import shaped_response
 from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
 from app.deadlines import Deadline, TimerQueue
@@ -368,19 +369,25 @@ async def unknown_tool(name: str, principal: Principal, services: CallServices) 
 def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
     """Return the result of an admitted call from the cache or the upstream, within its deadlines.
 
-    These also bound waiting for a permit, for a token and between retries. The response is decoded and
-    validated where the call asks for it.
+    These also bound waiting for a permit, for a token and between retries. The response gets the shape that
+    the tool gives it, and is decoded and validated where the call asks for it.
     """
-    context.set_deadlines(services.clock.loop.time(), events=events)
     plan, mode = context.plan, context.upstream
+    # What is made of the output schema has the shape already.
+    shape = None if mode is not None and mode.mode == "mock" else plan.output_shape
+    context.set_deadlines(services.clock.loop.time(), events=events and shape is None)
     # A cached response may be that of a client that may read what is a secret preset here.
     is_cached = plan.cache_rule is not None and not events and context.preset_masker is None
+    if shape is not None and shape.decodes:
+        # What is decoded is masked with what the call has sent.
+        is_cached = False
+    sending: Awaitable[Result]
     if mode is not None:
-        sending: Awaitable[Result] = call_in_mode(
-            mode, context, services.recordings, partial(_send, context, services)
-        )
+        sending = call_in_mode(mode, context, services.recordings, partial(_send, context, services))
     else:
         sending = _cached(context, services) if is_cached else _send(context, services)
+    if shape is not None:
+        sending = shaped_response(sending, context, shape, events=events)
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
     return checked_response(sending, context)

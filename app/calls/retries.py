@@ -65,6 +65,7 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
     if context.preset_masker is not None:
         masker = call.masker
         call.masker = context.preset_masker if masker is None else masker.combined_with(context.preset_masker)
+    context.response_masker = call.masker
     call.headers = context.headers
     call.tenant_id = context.request.principal.tenant_id
     call.provider = plan.provider

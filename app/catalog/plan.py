@@ -10,6 +10,7 @@ from app.catalog.response_options import ResponseOptions
 from app.decoding.reader import ResponseReader
 from app.decoding.rule import ResponseRule
 from app.errors import GatewayError
+from app.http_requests.output_spec import OutputSpec
 from app.http_requests.templates import ResponseSpec
 from app.json_schema.repair import Repaired
 from app.json_schema.validator import ArgumentValidator
@@ -113,6 +114,11 @@ class Plan:
         if reader is None:
             reader = self._response_reader = ResponseReader(self.outputs, self.response_spec)
         return reader
+
+    @property
+    def output_shape(self) -> OutputSpec | None:
+        """The shape that the call template gives to results; None where they are the upstream's."""
+        return None if self.response_spec is None else self.response_spec.output
 
     def _compiled(self) -> ArgumentValidator:
         validator = self._validator

@@ -62,6 +62,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "Run a test of models with tools, and show the result of each case with each model.",
         GatewayCommand,
     ),
+    "plugins": LazyCommand("plugins", "commands", "Ready providers, off until enabled."),
     "executors": LazyCommand("executors", "commands", "Connected programs that execute commands."),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(

@@ -117,6 +117,8 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
         _rejected=frozenset(),
         _body=body,
         _outside_url=frozenset(fields) | ({body.input} if body else set()),
+        response=http.response,
+        _defaults=http.defaults or {},
     )
 
 
@@ -180,6 +182,7 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
         ),
         _outside_url=frozenset(spec.input for spec in headers) | ({body.input} if body else set()),
         response=http.response,
+        _defaults=http.defaults or {},
     )
 
 

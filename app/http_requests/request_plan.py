@@ -4,7 +4,7 @@ This is the hot path of every call: an identifier in the path and two query para
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, NoReturn
 
 from app import exact_json
@@ -81,7 +81,8 @@ class ArgumentPlan:
     _outside_url: frozenset[str]
     """The arguments that are no part of the URL and need no encoding that takes long: headers, the body."""
     response: ResponseSpec | None = None
-    """What the document says of the response beyond the output schema of the tool."""
+    """What the template says of the response beyond the output schema of the tool."""
+    _defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self, arguments: Mapping[str, Any]) -> PreparedRequest:
         """Return the request for a JSON object of arguments.
@@ -90,6 +91,8 @@ class ArgumentPlan:
         an unknown argument of an OpenAPI tool, a value that cannot be sent or would leave its path segment,
         and a URL of more than 64 KiB.
         """
+        if self._defaults:
+            arguments = {**self._defaults, **arguments}
         try:
             self._check_size(arguments)
             url = self._url(arguments)

@@ -4,6 +4,7 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from app.http_requests.output_spec import OutputSpec
 from app.utcp.call_template import CallTemplate
 from app.utcp.headers import HEADER_NAME
 from app.xml.shape import XmlShape
@@ -96,17 +97,19 @@ class BodySpec(_Part):
 
 
 class ResponseSpec(_Part):
-    """What an OpenAPI document says of a response beyond the tool's output schema.
+    """What an OpenAPI document, or a call template, says of a response beyond the tool's output schema.
 
     `status` is that of the response which the output schema describes ("200", "2XX"), where the document has
     several. Of an operation without a response in JSON, `content_type`, `json_schema` and `xml` are those of
-    its response in another form.
+    its response in another form. `output` is the shape of the result; the output schema of the tool, and
+    `schema`, describe what comes of it.
     """
 
     status: str | None = None
     content_type: str | None = None
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     xml: XmlShape | None = None
+    output: OutputSpec | None = None
 
 
 class HttpBasedTemplate(CallTemplate):
@@ -135,7 +138,8 @@ class RequestTemplate(HttpBasedTemplate):
 
     The latter has `parameters` and `body`: the request is built exactly as the document says, `header_fields`
     and `body_field` are ignored, and `${NAME}` is never a variable. `accept` is the value of its Accept
-    header, for calls whose client asks for nothing else.
+    header, for calls whose client asks for nothing else. `defaults` are the arguments of calls that do not
+    give them.
     """
 
     call_template_type: str = ""
@@ -145,6 +149,7 @@ class RequestTemplate(HttpBasedTemplate):
     body_field: str | None = "body"
     body: BodySpec | None = None
     response: ResponseSpec | None = None
+    defaults: dict[str, Any] | None = None
     accept: str | None = Field(default=None, pattern=r"^[\x21-\x7e][\x20-\x7e]{0,1999}$")
 
     @field_validator("http_method", mode="before")

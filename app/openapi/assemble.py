@@ -10,10 +10,10 @@ from app.openapi.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.conversion import ConvertedTool
 from app.openapi.dialect import Mode
 from app.openapi.document import OpenApiDocument
-from app.openapi.model import Json
+from app.openapi.model import OUTPUT_EXTENSION, Json
 from app.openapi.names import input_names
 from app.openapi.operations import Operation
-from app.openapi.outputs import read_outputs
+from app.openapi.outputs import Outputs, read_outputs
 from app.openapi.parameters import Parameter, merge_parameters, offered
 from app.openapi.paths import match_placeholders
 from app.openapi.querystring import read_querystring
@@ -115,20 +115,36 @@ def assemble(
         call_template["accept"] = accept
     if body is not None:
         call_template["body"] = body.plan()
-    if outputs.response is not None:
-        call_template["response"] = outputs.response
+    response, schema = _shaped(node, outputs)
+    if response is not None:
+        call_template["response"] = response
     return ConvertedTool(
         source_key=operation.source_key,
         name=name,
         description=description,
         inputs=inputs,
-        outputs=outputs.schema,
+        outputs=schema,
         tags=tags.of(node.get("tags")),
         deprecated=node.get("deprecated") is True,
         call_template=call_template,
         security=security.alternatives,
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _shaped(node: Json, outputs: Outputs) -> tuple[Json | None, Json]:
+    """Return what the call template says of responses, and the output schema.
+
+    An operation with `x-utcp-output` shapes its result: its `output` is then in the call template, its
+    `schema` is the output schema.
+    """
+    extension = node.get(OUTPUT_EXTENSION)
+    if extension is None:
+        return outputs.response, outputs.schema
+    if not isinstance(extension, dict) or not isinstance(extension.get("output"), dict):
+        raise OperationProblem(f"has an extension {OUTPUT_EXTENSION} without an `output`")
+    schema = extension.get("schema")
+    return {"output": extension["output"]}, schema if isinstance(schema, dict) else {}
 
 
 def _body(

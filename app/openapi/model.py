@@ -2,10 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 """A JSON object whose members are not ours: a part of an OpenAPI document, a JSON Schema, a call template."""
+OUTPUT_EXTENSION: Final = "x-utcp-output"
+"""The extension of an operation with `output`, the shape of its result (`http_requests.output_spec`), and
+`schema`, the JSON Schema of what comes of it.
+"""
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 """The methods that have a field of their own in the Path Item Object of every 3.x; 3.2 adds `query`."""

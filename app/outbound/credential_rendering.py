@@ -206,7 +206,7 @@ class CredentialRenderer:
         value = open_variable(variable, vault=self._vault) if variable is not None else None
         if variable is None or value is None:
             raise UnsetVariable(
-                f"The variable {name}, which a stored credential names, has no value.",
+                f"{name} not configured: a stored credential names this variable, which has no value.",
                 extra={"variables": [name]},
             )
         if variable.secret:

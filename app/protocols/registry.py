@@ -14,10 +14,12 @@ from typing import Any, Final
 from app.protocols.base import Adapter, AdapterContext
 from app.protocols.cli.record import PROTOCOL as CLI
 from app.protocols.file.record import PROTOCOL as FILE
+from app.protocols.filesystem.record import PROTOCOL as FILESYSTEM
 from app.protocols.graphql.record import PROTOCOL as GRAPHQL
 from app.protocols.grpc.record import PROTOCOL as GRPC
 from app.protocols.http.record import PROTOCOL as HTTP
 from app.protocols.mcp.record import PROTOCOL as MCP
+from app.protocols.postgres.record import PROTOCOL as POSTGRES
 from app.protocols.record import ClientConfiguration, ProtocolRecord
 from app.protocols.sse.record import PROTOCOL as SSE
 from app.protocols.streamable_http.record import PROTOCOL as STREAMABLE_HTTP
@@ -30,9 +32,10 @@ from app.protocols.websocket.record import PROTOCOL as WEBSOCKET
 
 BUILT_IN: Final = (
     HTTP, SSE, STREAMABLE_HTTP, TEXT, FILE, TCP, UDP, CLI, MCP, WEBSOCKET, GRPC, GRAPHQL, WEBRTC,
-    UBP,
+    UBP, FILESYSTEM, POSTGRES,
 )  # fmt: skip
-"""The twelve of UTCP 0.x in 1.x spelling, `file`, which 1.1 split off from `text`, and `ubp`, our own."""
+"""The twelve of UTCP 0.x in 1.x spelling, `file`, which 1.1 split off from `text`, and our own: `ubp`,
+`filesystem` and `postgres`."""
 DEFAULT: Final = HTTP.name
 """The protocol of a template that names none."""
 ENTRY_POINTS: Final = "utcp_gateway.protocols"

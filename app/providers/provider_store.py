@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlmodel import col
 
-from app.approvals.records import replace_changes
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import EGRESS_SLOT
 from app.credentials.permissions import RegistrationPermissions, permissions_of
@@ -110,11 +107,7 @@ class ProviderStore:
         async with registry.database.transaction() as session:
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
-            if await holds_secrets(session, provider):
-                permissions_of(principal).require_deletion(provider.name)
-            await replace_changes(session, provider.id)
-            await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
-            await registry.record_action(session, provider, "deleted", actor=principal.key_id)
+            await registry.delete(session, provider, principal=principal)
         await registry.feed.catch_up()
 
     async def _write_egress(self, session: AsyncSession, provider: Provider, given: OptionsInput) -> None:

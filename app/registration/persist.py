@@ -48,7 +48,9 @@ from app.uuid7 import uuid7
 
 DEFINITION_OPTION = "definition"
 """The member of a provider's options that says which registration it came from; never shown."""
-HIDDEN_OPTIONS = frozenset({DEFINITION_OPTION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
+PLUGIN_OPTION = "plugin"
+"""The member of a provider's options with the plugin that made it (`app.plugins.enabled`); never shown."""
+HIDDEN_OPTIONS = frozenset({DEFINITION_OPTION, PLUGIN_OPTION, UNCONFIRMED_ORIGINS, CONFIRMED_BASE_URL})
 """The members of a provider's options that are the registry's own."""
 
 

@@ -13,12 +13,14 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
 
 from app.access.events import record_event
 from app.approvals.kinds import ApprovalCounts, ApprovalKind
-from app.approvals.records import add_changes
+from app.approvals.records import add_changes, replace_changes
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import sealed_credential
 from app.credentials.model import EGRESS_SLOT, Json
@@ -31,6 +33,7 @@ from app.openapi.report import SourceWarning
 from app.outbound.egress import build_egress_settings
 from app.registration.blocked_destinations import blocked_destination_warnings
 from app.registration.context import ImportContext
+from app.registration.destinations import holds_secrets
 from app.registration.diff import change_kind
 from app.registration.egress_check import reject_unusable_egress
 from app.registration.from_manual import joined
@@ -96,8 +99,18 @@ class StoredManual:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationUnit:
+    """What else is written in the transaction of a registration: `before` the provider is stored, e.g. by
+    deleting one of its name, and `after` that. Where either raises, nothing is stored.
+    """
+
+    before: Callable[[AsyncSession], Awaitable[None]]
+    after: Callable[[AsyncSession, RegistrationResult], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
 class RegistrationService:
-    """Registers, previews and refreshes providers."""
+    """Registers, previews, refreshes and deletes providers."""
 
     settings: Settings
     database: Database
@@ -116,20 +129,24 @@ class RegistrationService:
         """Return the writer of the history of tools for changes by this principal."""
         return ToolHistoryWriter(principal.key_id, self.settings.tool_history_max)
 
-    async def register(self, request: RegistrationRequest, *, principal: Principal) -> RegistrationResult:
-        """Store a new provider.
+    async def register(
+        self, request: RegistrationRequest, *, principal: Principal, unit: RegistrationUnit | None = None
+    ) -> RegistrationResult:
+        """Store a new provider, and what a unit has to write with it.
 
         Raises Conflict where the name is taken, Forbidden where it lies outside the limits of the API key,
-        and what reading the source raises; then nothing is stored.
+        and what the unit and reading the source raise; then nothing is stored.
         """
         self.require_permission(request, principal=principal)
         async with self.database.read_session() as session:
-            if await provider_named(session, request.name) is not None:
+            if unit is None and await provider_named(session, request.name) is not None:
                 raise name_taken(request.name)
         context, plan = await self.plan(request, principal=principal)
         definition = await definition_of(request, vault=self.vault)
         async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored(request, context, plan, definition=definition, principal=principal)
+            result = await self._stored(
+                request, context, plan, definition=definition, principal=principal, unit=unit
+            )
             return replace(result, report=result.report.with_warnings(*await warnings))
 
     async def _stored(
@@ -140,11 +157,14 @@ class RegistrationService:
         *,
         definition: str,
         principal: Principal,
+        unit: RegistrationUnit | None,
     ) -> RegistrationResult:
         """Store a planned provider in one transaction; raise Conflict where the name is taken."""
         try:
             async with self.database.transaction() as session:
                 await lock_names(session)
+                if unit is not None:
+                    await unit.before(session)
                 if await provider_named(session, request.name) is not None:
                     raise name_taken(request.name)
                 result = await write_provider(
@@ -158,6 +178,8 @@ class RegistrationService:
                 )
                 provider = result.provider
                 credentials = await credentials_of(session, [provider.id])
+                if unit is not None:
+                    await unit.after(session, result)
                 detail = {"kind": provider.kind, "tools": len(result.names), "origins": provider.origins}
                 await self.record_action(session, provider, "created", actor=principal.key_id, detail=detail)
         except IntegrityError:
@@ -363,6 +385,18 @@ class RegistrationService:
         if provider is None or not principal.may_use(provider.name, provider.tags):
             raise not_found(_no_provider(name), await similar_providers(session, name, principal=principal))
         return provider
+
+    async def delete(self, session: AsyncSession, provider: Provider, *, principal: Principal) -> None:
+        """Delete a provider, which is locked, with all its rows, except for the records of calls and events.
+
+        Raise Forbidden where this would delete secrets that the key may not delete one by one: anybody could
+        register the next provider of this name.
+        """
+        if await holds_secrets(session, provider):
+            permissions_of(principal).require_deletion(provider.name)
+        await replace_changes(session, provider.id)
+        await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
+        await self.record_action(session, provider, "deleted", actor=principal.key_id)
 
     async def record_action(
         self,

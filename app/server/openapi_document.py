@@ -155,6 +155,7 @@ TAGS = [
         "name": "recordings",
         "description": "Recorded calls, which keys and toolsets replay in place of the upstreams.",
     },
+    {"name": "plugins", "description": "Ready providers, off until they are enabled."},
     {
         "name": "executors",
         "description": "Programs that connect and execute commands, and those that send them (UBP).",

@@ -15,6 +15,16 @@ class OutboundSettings(BaseSettings):
     file_folders: WordList = Field(
         (), description="Folders whose files providers and tools of protocol file may read; unset: none."
     )
+    filesystem_folders: WordList = Field(
+        (),
+        description="Folders in which, and below which, tools of protocol filesystem (the plugin filesystem)"
+        " may read and write files; unset: none.",
+    )
+    plugin_folders: WordList = Field(
+        (),
+        description="Folders with further entries of the plugin catalogue, NAME.yaml each; one replaces the"
+        " shipped entry of its name.",
+    )
 
     # Outgoing calls
     allow_networks: WordList = Field(

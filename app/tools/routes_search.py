@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import orjson
 from fastapi import APIRouter, Depends, Path, Response
 
 from app.access import requires
@@ -18,6 +19,7 @@ from app.tools.availability import availability_of_agent_tools, hit_availability
 from app.tools.schemas_search import (
     ExportFormat,
     ExportStrict,
+    PluginHit,
     ProviderFilter,
     SearchLimit,
     SearchTexts,
@@ -70,13 +72,20 @@ async def search_tools(
     """Search the tools that this key may call, best match first.
 
     With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
-    has them exported for a model, too, as by `GET /tools/export`.
+    has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers,
+    `plugins` has those that are off and fit the words better than the matches.
     """
     filters = Filters(provider, tag)
     hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     is_available = await hit_availability(hits, services.commands, principal=principal)
     body = hits_json(hits, is_available=is_available)
+    plugins = await services.plugins.suggestions(
+        [q] if isinstance(q, str) else list(q), hits, principal=principal
+    )
+    if plugins:
+        found_plugins = [PluginHit.of(one).model_dump() for one in plugins]
+        body = b'%s,"plugins":%s}' % (body[:-1], orjson.dumps(found_plugins))
     if export is not None:
         found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
         body = await _with_export(body, found, export, services)

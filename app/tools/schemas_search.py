@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Self
 from fastapi import Query
 from pydantic import BaseModel, Field, WithJsonSchema
 
+from app.plugins import PluginEntry
 from app.resource_names import PROVIDER_NAME
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.tool_schemas.dialects import Format, Strict
@@ -41,6 +42,24 @@ ExportFormat = Annotated[
 ExportStrict = Annotated[
     Strict, Query(description="With `format`: whether tools are exported for constrained decoding.")
 ]
+
+
+class PluginHit(BaseModel):
+    """A plugin that is off, and fits a search better than the tools that it has found."""
+
+    name: str = Field(examples=["github"])
+    title: str
+    description: str
+    url: str = Field(
+        description="Its path: GET says what it needs, PUT enables it.", examples=["/plugins/github"]
+    )
+
+    @classmethod
+    def of(cls, entry: PluginEntry) -> Self:
+        """Return the view of an entry of the catalogue."""
+        return cls(
+            name=entry.name, title=entry.title, description=entry.description, url=f"/plugins/{entry.name}"
+        )
 
 
 class ToolsetHit(BaseModel):
@@ -90,6 +109,12 @@ class _SearchExport(BaseModel):
 
 class ToolHitsExport(_SearchExport, ToolHits):
     """Matches of a search; with `format` also their export, whose members `ToolExport` describes."""
+
+    plugins: list[PluginHit] | None = Field(
+        None,
+        description="Plugins that are off and fit the words better than the matches; only where there are "
+        "some, and for keys with `providers:read` and without restrictions.",
+    )
 
 
 class ToolsetHitsExport(_SearchExport, ToolsetHits):

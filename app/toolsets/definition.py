@@ -134,6 +134,8 @@ class StoredDefinition(ToolsetDefinition):
 
     former_names: dict[AgentName, ShortText] = Field(default_factory=dict)
     """The canonical names of tools by the names that they had in this toolset before."""
+    plugin: str = ""
+    """The plugin that made the toolset, and deletes it; "" for none."""
 
 
 def with_former_names(before: StoredDefinition | None, after: ToolsetDefinition) -> StoredDefinition:
@@ -149,7 +151,7 @@ def with_former_names(before: StoredDefinition | None, after: ToolsetDefinition)
             former[change.name] = tool
     used = {change.name for change in after.changes.values()}
     kept = [(name, tool) for name, tool in former.items() if name not in used]
-    return stored.model_copy(update={"former_names": dict(kept[-MAX_FORMER_NAMES:])})
+    return stored.model_copy(update={"former_names": dict(kept[-MAX_FORMER_NAMES:]), "plugin": before.plugin})
 
 
 def _texts(value: Any) -> Iterator[str]:

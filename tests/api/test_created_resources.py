@@ -44,6 +44,7 @@ CREATING = {
     ("putToolset", "201"): ("PUT", "/toolsets/shelf", {"definition": {}}, "/toolsets/shelf"),
     ("createRecording", "201"): ("POST", "/recordings", {"name": "tape"}, "/recordings/tape"),
     ("putRecording", "201"): ("PUT", "/recordings/other", {}, "/recordings/other"),
+    ("enablePlugin", "201"): ("PUT", "/plugins/github", {"credentials": {"token": "t" * 20}}, "/plugins/github"),
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),

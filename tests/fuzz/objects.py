@@ -147,6 +147,11 @@ class FuzzObjects:
         found = self.send("GET", f"/recordings/{name}/interactions").json()["items"][0]
         return {"name": name, "id": found["id"]}
 
+    def plugin(self) -> PathValues:
+        """Enable a plugin, which is then a provider and a toolset."""
+        self.send("PUT", "/plugins/github", json={"credentials": {"token": "a-token-of-the-fuzz"}})
+        return {"name": "github"}
+
     def call(self) -> PathValues:
         """Call a tool, and wait for its record."""
         tool = self.tool()["name"]
@@ -253,6 +258,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/tools/{name}": FuzzObjects.tool,
     "/toolsets/{name}": FuzzObjects.toolset,
     "/recordings/{name}": FuzzObjects.recording,
+    "/plugins/{name}": FuzzObjects.plugin,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/agent-tests/{id}": FuzzObjects.agent_test,

@@ -39,7 +39,7 @@ HOSTILE = [
     "$(id)", "`id`", "| id", "--help", "-rf", "' OR 1=1 --", '"}, {"x": "', "{{7*7}}", "%0d%0aX: 1", "é\u202e\u0000",
     "a" * 5000, "\u2028", "&x=1", "#", "?", "{word}", "\\x00", "\n",
 ]  # fmt: skip
-WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file", "ubp"}
+WITHOUT_LINK = {"udp", "cli", "webrtc", "text", "file", "ubp", "filesystem"}
 SEVERAL = pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.protocol)
 # The protocols with an exchange of their own, before any tool is called.
 CHECKED = pytest.mark.parametrize(

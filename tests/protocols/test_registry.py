@@ -140,6 +140,8 @@ OTHER_MEANINGS = {
     ("server/middleware.py", "websocket"): "a type of scopes of ASGI",
     ("server/metrics_collectors.py", "websocket"): "how an executor is connected",
     ("server/metrics_collectors.py", "grpc"): "how an executor is connected",
+    ("database/dsn.py", "postgres"): "the scheme of a DSN",
+    ("embedded/postgres.py", "postgres"): "the name of a folder",
     ("cli/server.py", "ubp"): "a member of the state of requests",
     ("main.py", "ubp"): "a member of the state of requests",
 }

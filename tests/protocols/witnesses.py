@@ -10,7 +10,9 @@ import email.parser
 import email.policy
 import json
 import shlex
+import shutil
 import sys
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -25,10 +27,12 @@ from app.ubp.model import Command, Message
 from app.ubp.values import value_of
 from tests.protocols.kits.base import Template, Upstream
 from tests.protocols.kits.grpc import GrpcKit
+from tests.protocols.kits.local import ROOT, PostgresKit
 from tests.protocols.kits.streams import FOLDER
 from tests.protocols.kits.ubp import COMMANDS, EXECUTOR, KitExecutor
 from tests.protocols.kits.webrtc import WebrtcKit
 from tests.protocols.mcp_lines import CALLS, rpc_answer
+from tests.protocols.peers.postgres import postgres_port
 from tests.protocols.peers.tcp import tcp_server
 from tests.protocols.peers.udp import udp_server
 from tests.protocols.peers.websocket import websocket_server
@@ -306,6 +310,52 @@ class FileWitness(TextWitness):
         yield
 
 
+class FilesystemWitness(Witness):
+    """Notes the files that there are: one, whatever its content is."""
+
+    protocol = "filesystem"
+
+    @contextlib.asynccontextmanager
+    async def serve(self, folder: Path) -> AsyncIterator[None]:
+        self._folder = Path(tempfile.mkdtemp(dir=ROOT))
+        template = {"call_template_type": "filesystem", "operation": "write", "root": str(self._folder)}
+        self.places = [Place(template, lambda word: {"path": "file", "content": word})]
+        yield
+        shutil.rmtree(self._folder)
+
+    async def noted(self) -> list[Any]:
+        self.notes.append(sorted(one.name for one in self._folder.rglob("*")))
+        return await super().noted()
+
+
+class PostgresWitness(Witness):
+    """Notes the types of the messages on each connection, by their lengths."""
+
+    protocol = "postgres"
+
+    @contextlib.asynccontextmanager
+    async def serve(self, folder: Path) -> AsyncIterator[None]:
+        kit = PostgresKit()
+        async with kit.serve() as upstream:
+
+            def note(sent: bytes) -> None:
+                self.notes.append(message_types(sent))
+
+            async with postgres_port(kit.dsn, note=note) as port:
+                template = {**kit.template(upstream, "echo"), "port": port}
+                self.places = [Place(template, lambda word: {"query": f"SELECT answer(), $q${word}$q$"})]
+                yield
+
+
+def message_types(sent: bytes) -> str:
+    """The types of the messages of a client of PostgreSQL after its first one, which has none."""
+    at, types = int.from_bytes(sent[:4], "big"), ""
+    while at < len(sent):
+        types += chr(sent[at])
+        at += 1 + int.from_bytes(sent[at + 1 : at + 5], "big")
+    return types
+
+
 MESSAGES = ("GET UTCP_ARG_word_UTCP_ARG now", "UTCP_ARG_word_UTCP_ARG", None, '{"word": "UTCP_ARG_word_UTCP_ARG"}',
             '{"w": UTCP_ARG_word_UTCP_ARG}', "A\rUTCP_ARG_word_UTCP_ARG\nB\r\nUTCP_ARG_other_UTCP_ARG")  # fmt: skip
 
@@ -554,6 +604,7 @@ WITNESSES: dict[str, type[Witness]] = {
     witness.protocol: witness
     for witness in (
         HttpWitness, SseWitness, StreamableHttpWitness, GraphqlWitness, McpWitness, TextWitness, FileWitness, TcpWitness,
-        UdpWitness, WebsocketWitness, CliWitness, GrpcWitness, WebrtcWitness, UbpWitness,
+        UdpWitness, WebsocketWitness, CliWitness, GrpcWitness, WebrtcWitness, UbpWitness, FilesystemWitness,
+        PostgresWitness,
     )
 }  # fmt: skip

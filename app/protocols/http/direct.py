@@ -29,9 +29,13 @@ def without_unsendable(
 
 
 def native(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template; raise NotDirect for a method that UTCP does not have, and where parameters do not
-    go where UTCP would put them.
+    """Return the template; raise NotDirect for a method that UTCP does not have, where parameters do not go
+    where UTCP would put them, and for what the gateway does with arguments and results.
     """
+    if (fields.get("response") or {}).get("output") is not None:
+        raise NotDirect("The gateway shapes its result.")
+    if fields.get("defaults"):
+        raise NotDirect("The gateway sends arguments that the call does not give.")
     method = fields.get("http_method", "GET")
     if method not in _METHODS:
         raise NotDirect(f"UTCP has no http_method {method}.")

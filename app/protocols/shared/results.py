@@ -126,5 +126,10 @@ async def _closing_after(
         close()
 
 
+def single_event(body: bytes) -> AsyncGenerator[StreamEvent, None]:
+    """Return a JSON body as the only event of a response."""
+    return _single_event(StreamEvent(body, "json"))
+
+
 async def _single_event(event: StreamEvent) -> AsyncGenerator[StreamEvent, None]:
     yield event

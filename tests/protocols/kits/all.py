@@ -8,6 +8,7 @@ from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.graphql import GraphqlKit
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.http import HttpKit
+from tests.protocols.kits.local import ROOT, FilesystemKit, PostgresKit
 from tests.protocols.kits.mcp import McpKit
 from tests.protocols.kits.sockets import TcpKit, UdpKit
 from tests.protocols.kits.streams import FOLDER, FileKit, SseKit, StreamableHttpKit, TextKit
@@ -30,9 +31,16 @@ KITS: tuple[Kit, ...] = (
     WebrtcKit(),
     GraphqlKit(),
     UbpKit(),
+    FilesystemKit(),
+    PostgresKit(),
 )
 
 
 def settings() -> Settings:
     """What an operator allows for these tests."""
-    return Settings(_env_file=None, programs=(sys.executable, MISSING), file_folders=(str(FOLDER),))
+    return Settings(
+        _env_file=None,
+        programs=(sys.executable, MISSING),
+        file_folders=(str(FOLDER),),
+        filesystem_folders=(str(ROOT),),
+    )
