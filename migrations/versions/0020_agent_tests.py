@@ -1,14 +1,14 @@
 """Add agent tests: their state, and their sealed results.
 
-Revision: 0022, after: 0018
+Revision: 0020, after: 0019
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0022"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 branch_labels = None
 depends_on = None
 
