@@ -19,6 +19,7 @@ from app import exact_json
 from app.access import authorise
 from app.call_api.budgeted import can_be_budgeted, respond_within
 from app.call_api.content_negotiation import parse_accept
+from app.call_api.envelope import envelope_response
 from app.call_api.event_stream import EventStreamResponse
 from app.call_api.query import read_query
 from app.call_api.responses import StreamedResponse, respond
@@ -37,6 +38,7 @@ from app.security.principal import Principal, RepairMode
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
+from app.tool_results import ResultBudget
 from app.toolsets import CallTarget
 from app.utcp.render import INTERFACE_HEADER
 
@@ -102,22 +104,22 @@ async def _call(
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
-    wanted = None
-    if b"prefer" in head:
-        prefer = head[b"prefer"].decode("latin-1")
-        call.preferences = parse_preferences(prefer)
-        call.repair_preference = parse_repair_preference(prefer)
-        wanted = parse_result_preferences(prefer)
+    call.wants_envelope = accept.only_envelope
+    wanted = _add_preferences(call, head)
     if head.get(_INTERFACE) == b"utcp":
         call.interface = "utcp"
     if scope["query_string"]:
-        dry_run, call.text_arguments = read_query(scope["query_string"])
-        if dry_run:
+        query = read_query(scope["query_string"])
+        call.text_arguments = query.arguments
+        if query.dry_run:
             _check_preview(call)
             return await _describe(call, services)
+        call.wants_envelope = call.wants_envelope or query.envelope
     outcome = await execute(call, services.calls)
     if outcome.approval is not None:
         return _accepted(outcome, outcome.approval, root_path=scope.get("root_path", ""))
+    if outcome.evidence is not None and (accept.envelope or call.wants_envelope):
+        return _with_rate_limits(await envelope_response(outcome, outcome.evidence), outcome)
     if outcome.result is None:
         return _raise_failure(request, outcome, outcome.error or GatewayError())
     result = outcome.result
@@ -138,6 +140,10 @@ async def _call(
         response = await making
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
         return _raise_failure(request, outcome, error)
+    return _with_rate_limits(response, outcome)
+
+
+def _with_rate_limits(response: Response, outcome: CallOutcome) -> Response:
     if outcome.rate_limit_state is not None:
         _add_rate_limits(response.headers, outcome.rate_limit_state)
     return response
@@ -154,6 +160,16 @@ TOOLSET_CALL_ROUTE = Route(
     methods=["POST"],
     name="callToolsetTool",
 )
+
+
+def _add_preferences(call: CallRequest, head: Mapping[bytes, bytes]) -> tuple[ResultBudget, str] | None:
+    """Set what the header Prefer says of arguments and response; return the budget of the result, if any."""
+    if b"prefer" not in head:
+        return None
+    prefer = head[b"prefer"].decode("latin-1")
+    call.preferences = parse_preferences(prefer)
+    call.repair_preference = parse_repair_preference(prefer)
+    return parse_result_preferences(prefer)
 
 
 def _check_preview(call: CallRequest) -> None:

@@ -25,6 +25,7 @@ from app.calls.argument_masking import secret_values
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
+from app.calls.evidence import evidenced
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
 from app.calls.presets import applicable_presets, with_presets, without_preset_hints, without_presets
@@ -43,8 +44,10 @@ from app.errors import (
     CallLogUnavailable,
     CredentialMissing,
     DeadlineExceeded,
+    FieldError,
     GatewayError,
     InvalidArguments,
+    InvalidInput,
     NotFound,
     UpstreamError,
     UpstreamUnauthorized,
@@ -141,7 +144,8 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
             elif request.idempotency_key is not None:
                 outcome.result = await _perform_once(context, services, request.idempotency_key)
             else:
-                result = outcome.result = await _perform(context, services, events=request.accepts_events)
+                events = request.accepts_events and context.plan.contract is None
+                result = outcome.result = await _perform(context, services, events=events)
                 recorder.begin_result(result.media_type)
                 if result.stream is None and result.events is None:
                     whole = result.body or b""
@@ -201,6 +205,11 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     plan = await _find_plan(request.tool, principal, services)
     recorder = context.recorder
     context.plan = recorder.plan = plan
+    if request.wants_envelope and plan.contract is None:
+        raise InvalidInput(
+            "The tool has no evidence envelope.",
+            errors=[FieldError("#/header/accept", "Only tools of ToolClad manifests have one.")],
+        )
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan, recorder)
     if request.presets:
@@ -233,7 +242,7 @@ async def _repair(context: CallContext) -> bool:
     """Return whether arguments that were not valid could be repaired; if so, they are set and recorded."""
     request, recorder = context.request, context.recorder
     mode = repair_mode(request)
-    if mode == "off":
+    if mode == "off" and not context.plan.clamped:
         return False
     if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
         repaired = await asyncio.to_thread(repaired_arguments, context.plan, request.arguments, mode)
@@ -371,6 +380,8 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
     # A cached response may be that of a client that may read what is a secret preset here.
     is_cached = plan.cache_rule is not None and not events and context.preset_masker is None
     sending = _cached(context, services) if is_cached else _send(context, services)
+    if plan.contract is not None:
+        return evidenced(sending, context, plan.contract, resolver=services.resolver)
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
     return checked_response(sending, context)

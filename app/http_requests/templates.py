@@ -1,6 +1,6 @@
 """The models of call templates that become one HTTP request."""
 
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -138,6 +138,8 @@ class RequestTemplate(HttpBasedTemplate):
     header, for calls whose client asks for nothing else.
     """
 
+    sealed: ClassVar[tuple[str, ...]] = ("/secrets/*",)
+
     call_template_type: str = ""
     parameters: list[ParameterSpec] | None = None
     http_method: str = Field(default="GET", max_length=64)
@@ -145,6 +147,8 @@ class RequestTemplate(HttpBasedTemplate):
     body_field: str | None = "body"
     body: BodySpec | None = None
     response: ResponseSpec | None = None
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    """The secrets of a ToolClad manifest's request, by name: each is a variable."""
     accept: str | None = Field(default=None, pattern=r"^[\x21-\x7e][\x20-\x7e]{0,1999}$")
 
     @field_validator("http_method", mode="before")

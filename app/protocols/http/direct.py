@@ -33,6 +33,8 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
     go where UTCP would put them.
     """
     method = fields.get("http_method", "GET")
+    if "toolclad" in fields:
+        raise NotDirect("UTCP cannot send the request of a ToolClad manifest.")
     if method not in _METHODS:
         raise NotDirect(f"UTCP has no http_method {method}.")
     if "parameters" not in fields:
