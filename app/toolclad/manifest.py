@@ -46,7 +46,7 @@ _INTERACTIVE: Final = {
     "session": "A session is interactive, and a call of a tool is not: give the tool [command].",
     "browser": "A browser is interactive, and a call of a tool is not: give the tool [http] or [command].",
 }
-_PLACE: Final = re.compile(r"line [0-9]+, column [0-9]+")
+_PLACE: Final = re.compile(r"line [0-9]+, column [0-9]+|end of document")
 _BACKENDS: Final = ("http", "command", "mcp")
 
 
