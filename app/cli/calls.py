@@ -166,8 +166,8 @@ def show_call(
 
 @commands.command("envelope", cls=GatewayCommand)
 def envelope(ctx: SessionContext, *, call_id: Annotated[str, typer.Argument(help="The X-Call-Id.")]) -> None:
-    """Write the evidence envelope of a call of a ToolClad tool, made of its record (scope calls:bodies; creates
-    an event): the bytes that the call responded with.
+    """Write the evidence envelope of a call of a ToolClad tool, made of its record: the same bytes as in its
+    response (scope calls:bodies; creates an event).
     """
     session = ctx.obj
     session.output.raw(session.gateway.get(url_path("calls", call_id, "envelope")).body)

@@ -97,11 +97,12 @@ def add(
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
-    """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, the configuration of an MCP client
-    (`mcpServers`), or ToolClad manifests; the gateway detects which.
+    """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, the configuration of an MCP
+    client (`mcpServers`), or ToolClad manifests; the gateway detects which.
 
     The source is a URL that the gateway fetches, or a file that is sent unchanged; a zip archive may hold a
-    document of several files. The ToolClad manifests of a folder are sent as such an archive. Operations that cannot become tools are listed; the others are registered.
+    document of several files, or several manifests. Those of a folder are sent as such an archive. Operations
+    that cannot become tools are listed; the others are registered.
     """
     session = ctx.obj
     reading = ReadOptions(overlay, root, follow_references)

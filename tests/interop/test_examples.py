@@ -19,7 +19,8 @@ from aiohttp import web
 
 from app.cli.sample import sample_api
 from tests.harness.beside import beside, web_server
-from tests.harness.gateway import PROGRAM, RunningGateway
+from tests.harness.gateway import PROGRAM, RunningGateway, serve
+from tests.harness.servers import Pair
 from tests.interop.environments import install_client_library, required
 from tests.protocols.kits.base import free_port
 
@@ -68,7 +69,7 @@ class Example:
         self._folder = folder
         target = folder / "examples" / name
         shutil.copytree(ROOT / "examples" / name, target, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in target.iterdir():
+        for file in (one for one in target.rglob("*") if one.is_file()):
             text = file.read_text()
             for before, after in replaced.items():
                 text = text.replace(before, after)
@@ -266,3 +267,16 @@ def test_plugins(environment: dict[str, str], tmp_path: Path) -> None:
     names = ["library_getBook", "library_getOpeningHours", "library_searchBooks"]
     assert sorted(each["name"] for each in claude["tools"]) == names
     assert sorted(each["function"]["name"] for each in gpt["tools"]) == names
+
+
+def test_toolclad(
+    servers: Pair, environment: dict[str, str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    settings = {"PROGRAMS": "/usr/bin/seq,/usr/bin/factor", "CALL_LOG_BODIES": "all"}
+    if os.geteuid() == 0:
+        settings["PROGRAM_USER"] = "nobody"
+    folder = tmp_path_factory.mktemp("gateway")
+    with sample_api(tmp_path, port=0) as registration, serve(servers, folder, **settings) as own:
+        variables = environment | {"UTCP_GATEWAY_URL": own.url, "UTCP_GATEWAY_KEY": own.key}
+        books = registration["source"]["url"].removesuffix("/openapi.json")
+        Example("toolclad", tmp_path, variables, **{"http://127.0.0.1:8001": books}).run()
