@@ -18,6 +18,28 @@ from app.toolclad.outputs import parse_output
 
 MEDIA_TYPE: Final = "application/vnd.toolclad.envelope+json"
 Status = Literal["success", "error", "timeout", "client_error", "server_error"]
+_HASH: Final = r"^sha256:[0-9a-f]{64}$"
+ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "status": {"enum": ["success", "error", "timeout", "client_error", "server_error"]},
+        "scan_id": {"type": "string", "description": "`<unix seconds>-<5 hex>`."},
+        "tool": {"type": "string", "description": "The name in the manifest."},
+        "command": {"type": "string", "description": "What was executed, secrets masked."},
+        "duration_ms": {"type": "number"},
+        "timestamp": {"type": "string", "format": "date-time"},
+        "exit_code": {"type": "integer", "description": "-1 for a timeout and other failures."},
+        "stderr": {"type": "string"},
+        "output_file": {"type": "string"},
+        "output_hash": {"type": "string", "pattern": _HASH, "description": "Of the output before parsing."},
+        "results": {"description": "As `[output.schema]` of the manifest describes them; or the error."},
+    },
+    "required": [
+        "status", "scan_id", "tool", "command", "duration_ms", "timestamp", "exit_code", "stderr",
+        "output_file", "output_hash", "results",
+    ],
+}  # fmt: skip
+"""The JSON Schema of the envelope."""
 _FORM: Final = 1
 """The version of the stored form."""
 _EXTENSIONS: Final = {"text": "txt"}

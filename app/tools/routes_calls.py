@@ -11,9 +11,9 @@ from app.call_log.queries import list_calls
 from app.dependencies import UsesDatabase, UsesPageLinks, UsesVault
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
-from app.toolclad.envelope import MEDIA_TYPE
+from app.toolclad.envelope import ENVELOPE_SCHEMA, MEDIA_TYPE
 from app.tools import call_records
-from app.tools.schemas_calls import ENVELOPE_SCHEMA, CallBodies, CallPage, CallQuery, CallView
+from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
 
 router = APIRouter(tags=["tools"])
 

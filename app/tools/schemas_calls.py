@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
@@ -18,28 +18,6 @@ from app.toolsets.definition import TOOLSET_NAME
 
 _EARLIEST = datetime(1, 1, 2, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
-
-_HASH = r"^sha256:[0-9a-f]{64}$"
-ENVELOPE_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "status": {"enum": ["success", "error", "timeout", "client_error", "server_error"]},
-        "scan_id": {"type": "string", "description": "`<unix seconds>-<5 hex>`."},
-        "tool": {"type": "string", "description": "The name in the manifest."},
-        "command": {"type": "string", "description": "What was executed, secrets masked."},
-        "duration_ms": {"type": "integer"},
-        "timestamp": {"type": "string", "format": "date-time"},
-        "exit_code": {"type": "integer", "description": "-1 for a timeout and other failures."},
-        "stderr": {"type": "string"},
-        "output_file": {"type": "string"},
-        "output_hash": {"type": "string", "pattern": _HASH, "description": "Of the output before parsing."},
-        "results": {"description": "As `[output.schema]` of the manifest describes them; or the error."},
-    },
-    "required": [
-        "status", "scan_id", "tool", "command", "duration_ms", "timestamp", "exit_code", "stderr",
-        "output_file", "output_hash", "results",
-    ],
-}  # fmt: skip
 
 FilterText = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\u0000-\u001F\u007F]+$")]
 

@@ -73,7 +73,7 @@ ARGUMENTS = '[args.a]\n[args.p]\ntype = "enum"\nallowed = ["x", "y"]\ndefault = 
 FLAGS = '[command.mappings.p]\nx = "-T4 -F"\ny = ""\n[command.conditionals.c]\nwhen = "a != \'\'"\ntemplate = "-a {a}"\n'
 COMMANDS: list[tuple[str, dict[str, str], str | None]] = [
     ('exec = ["echo", "{a}", "x{p}"]', {"a": "b c"}, None),
-    ('template = "echo {a} \'x {p}\'"', {"a": "b"}, None),
+    ("template = \"echo {a} 'x {p}'\"", {"a": "b"}, None),
     ('template = "echo {a} {p}"', {"a": "b c"}, SPLIT),
     (f'template = "echo {{_p_flags}} {{_c}} end"\n{FLAGS}', {"a": "b"}, None),
     (f'template = "echo {{_p_flags}} {{_c}} end"\n{FLAGS}', {"p": "y"}, None),
@@ -82,7 +82,7 @@ COMMANDS: list[tuple[str, dict[str, str], str | None]] = [
     ('exec = ["echo", "{n}"]\n[command.defaults]\nn = 5\n', {}, None),
 ]
 
-CALLBACK = "a manifest with `dispatch = \"callback\"` and no backend"
+CALLBACK = 'a manifest with `dispatch = "callback"` and no backend'
 INTERACTIVE = "`[session]` and `[browser]`"
 UNKNOWN = "a member that is not known"
 NO_SCHEMA = "a manifest without `[output.schema]`"
@@ -132,7 +132,9 @@ def command(text: str) -> str:
 
 
 def printed(kind: str, text: str) -> str:
-    return f"{HEAD}[command]\nexec = ['printf', '''{text}''']\n[output]\nformat = \"{kind}\"\n[output.schema]\n"
+    return (
+        f"{HEAD}[command]\nexec = ['printf', '''{text}''']\n[output]\nformat = \"{kind}\"\n[output.schema]\n"
+    )
 
 
 def is_read(text: str) -> bool:
@@ -176,7 +178,9 @@ def test_manifests_are_read_or_rejected_alike(released: dict[str, Any]) -> None:
 
 
 def test_values_are_accepted_or_rejected_alike(released: dict[str, Any]) -> None:
-    for (kind, constraints, text, difference), (by_package, _) in zip(VALUES, released["values"], strict=True):
+    for (kind, constraints, text, difference), (by_package, _) in zip(
+        VALUES, released["values"], strict=True
+    ):
         is_same = is_valid(kind, constraints, text) is by_package
         assert is_same is (difference is None), (kind, constraints, text)
 

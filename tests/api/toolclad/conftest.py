@@ -19,7 +19,15 @@ from tests.harness.beside import web_server
 
 PYTHON = os.path.realpath("/usr/bin/python3") if Path("/usr/bin/python3").exists() else sys.executable
 SECRET = "canary-toolclad-secret-91"
-REGISTRAR = ("providers:read", "providers:write", "credentials:write", "tools:read", "tools:call", "calls:read", "calls:bodies")
+REGISTRAR = (
+    "providers:read",
+    "providers:write",
+    "credentials:write",
+    "tools:read",
+    "tools:call",
+    "calls:read",
+    "calls:bodies",
+)
 
 
 @dataclass
@@ -85,14 +93,19 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import json, os\nprint(json.dumps({k: v for k, v in os.environ.items() if k.startswith('TOOLCLAD_')}))",
     )
     executable(folder / "say", "import sys\nsys.stdout.write(sys.argv[1].encode().decode('unicode_escape'))")
-    executable(folder / "fail", "import sys\nprint('partial')\nprint('went wrong', file=sys.stderr)\nsys.exit(3)")
+    executable(
+        folder / "fail", "import sys\nprint('partial')\nprint('went wrong', file=sys.stderr)\nsys.exit(3)"
+    )
     executable(
         folder / "hang",
         "import os, subprocess, sys, time\n"
         "child = subprocess.Popen([sys.executable, '-IS', '-c', 'import time; time.sleep(600)'])\n"
         "open(sys.argv[1], 'w').write(str(child.pid))\ntime.sleep(600)",
     )
-    executable(folder / "report", "import sys\nopen(sys.argv[1], 'w').write(sys.argv[2])\nprint('to standard output')")
+    executable(
+        folder / "report",
+        "import sys\nopen(sys.argv[1], 'w').write(sys.argv[2])\nprint('to standard output')",
+    )
     executable(
         folder / "parse",
         "import json, sys\nprint(json.dumps({'lines': open(sys.argv[1]).read().split()}))",
@@ -106,6 +119,7 @@ async def running(database_url: str, redis_url: str, programs: Path) -> AsyncIte
     work = programs / "work"
     work.mkdir(mode=0o777)
     work.chmod(0o777)
+    allowed = tuple(str(one) for one in programs.iterdir() if one.is_file())  # noqa: ASYNC240 - before it runs.
     settings = Settings(
         _env_file=None,
         database_url=database_url,
@@ -116,7 +130,7 @@ async def running(database_url: str, redis_url: str, programs: Path) -> AsyncIte
         log_level="error",
         call_log_bodies="all",
         call_log_max_body_bytes=64 << 10,
-        programs=tuple(str(one) for one in programs.iterdir() if one.is_file()),
+        programs=allowed,
         program_folders=(str(work),),
         program_user="nobody" if os.geteuid() == 0 else None,
     )

@@ -40,7 +40,11 @@ async def test_a_server_is_named_by_its_url(clad, peer) -> None:
     response = await clad.envelope("m.count", {"number": 70})
     assert response.status_code == 200, response.text
     envelope = response.json()
-    assert (envelope["mcp_server"], envelope["mcp_tool"], envelope["mcp_args"]) == ("127.0.0.1", "structured", {"n": 9})
+    assert (envelope["mcp_server"], envelope["mcp_tool"], envelope["mcp_args"]) == (
+        "127.0.0.1",
+        "structured",
+        {"n": 9},
+    )
     assert envelope["command"] == "mcp://127.0.0.1/structured"
     assert "9" in str(envelope["results"])
     default = await clad.envelope("m.count", {})
@@ -51,7 +55,9 @@ async def test_servers_of_an_archive_are_those_of_its_configuration(clad, peer) 
     manifests = {
         "count.clad.toml": MANIFEST.replace("SERVER", "numbers"),
         "other.clad.toml": MANIFEST.replace("SERVER", "letters").replace('"count"', '"other"'),
-        "mcp.json": {"mcpServers": {"numbers": {"type": "http", "url": peer.place, "headers": {"X-Key": "${KEY}"}}}},
+        "mcp.json": {
+            "mcpServers": {"numbers": {"type": "http", "url": peer.place, "headers": {"X-Key": "${KEY}"}}}
+        },
     }
     body = {"name": "m", "source": {"manifests": manifests}, "variables": {"KEY": {"value": "canary-mcp-77"}}}
     made = await clad.client.post("/providers", json=body)

@@ -27,7 +27,10 @@ def test_the_smallest_manifest_has_the_defaults_of_the_format() -> None:
 
 
 def test_policy_and_evidence_are_read() -> None:
-    text = TOOL + '[tool.cedar]\nresource = "R"\naction = "a"\n[tool.evidence]\noutput_dir = "{evidence_dir}/x"\n'
+    text = (
+        TOOL
+        + '[tool.cedar]\nresource = "R"\naction = "a"\n[tool.evidence]\noutput_dir = "{evidence_dir}/x"\n'
+    )
     contract = read_manifest((text + HTTP + OUTPUT).encode(), {}).contract
     assert (contract.cedar.resource, contract.cedar.action) == ("R", "a")
     assert contract.evidence.output_dir == "{evidence_dir}/x"
@@ -47,7 +50,11 @@ def test_policy_and_evidence_are_read() -> None:
         (TOOL + HTTP + OUTPUT + "[surprise]\nx = 1\n", "/surprise", "not know"),
         (TOOL.replace("[tool]\n", "[tool]\nsudo = true\n") + HTTP + OUTPUT, "/tool/sudo", "not know"),
         (TOOL.replace('"d"', '"d"\ntimeout_seconds = 0') + HTTP + OUTPUT, "/tool/timeout_seconds", "greater"),
-        (TOOL.replace('"d"', '"d"\nhuman_approval = "yes"') + HTTP + OUTPUT, "/tool/human_approval", "boolean"),
+        (
+            TOOL.replace('"d"', '"d"\nhuman_approval = "yes"') + HTTP + OUTPUT,
+            "/tool/human_approval",
+            "boolean",
+        ),
         (TOOL.replace('"d"', '"d"\nrisk_tier = "extreme"') + HTTP + OUTPUT, "/tool/risk_tier", "low"),
         ('[tool]\nname = "t"\n' + HTTP + OUTPUT, "/tool/description", "required"),
         (HTTP + OUTPUT, "/tool", "required"),
@@ -55,10 +62,18 @@ def test_policy_and_evidence_are_read() -> None:
         (TOOL + HTTP.replace("https://api", "https://{_secret:h}.api") + OUTPUT, "/http/url", "host"),
         (TOOL + HTTP.replace(".com/", ".com/{x}") + OUTPUT, "/http/url", "{x}"),
         (TOOL + HTTP.replace(".com/", ".com/{x}") + "[args.x]\n" + OUTPUT, "/args/x", "path"),
-        (TOOL + HTTP + OUTPUT.replace("format", 'parser = "builtin:yaml"\nformat'), "/output/parser", "built-in"),
+        (
+            TOOL + HTTP + OUTPUT.replace("format", 'parser = "builtin:yaml"\nformat'),
+            "/output/parser",
+            "built-in",
+        ),
         (TOOL + HTTP + OUTPUT.replace("format", 'parser = "x.py"\nformat'), "/output/parser", "[command]"),
         (TOOL + HTTP + OUTPUT + '[args.f]\ntype = "credential_file"\n', "/args/f/type", "[command]"),
-        (TOOL + '[mcp]\nserver = "s"\ntool = "t"\nfield_map = {q = "x"}\n' + OUTPUT, "/mcp/field_map/q", "no such"),
+        (
+            TOOL + '[mcp]\nserver = "s"\ntool = "t"\nfield_map = {q = "x"}\n' + OUTPUT,
+            "/mcp/field_map/q",
+            "no such",
+        ),
         (TOOL + HTTP + OUTPUT + "[args._x]\n", "/args/_x/[key]", "match"),
     ],
 )
@@ -141,7 +156,7 @@ def test_a_hostile_archive_is_rejected(files) -> None:
         ("a!='' and b==2", {"a": "1", "b": "2"}, True),
         ("a == 'x and y'", {"a": "x and y"}, True),
         ("a == 'x' and b == 'and'", {"a": "x", "b": "and"}, True),
-        ("a == \"it's\"", {"a": "it's"}, True),
+        ('a == "it\'s"', {"a": "it's"}, True),
         ("a == '='", {"a": "="}, True),
     ],
 )
