@@ -29,16 +29,16 @@ An argument may be a query parameter instead: one with the name of an input, at 
 text is coerced by the schema of the input: integers, numbers and booleans as in JSON, `null` where the input
 may be null, a list by repeating the parameter or as JSON, an object as JSON; it stays a string where the
 input may be one. `dry_run` and `envelope` are the parameters below; `stream` and `format` are reserved: give
-arguments of these four names in the body. A name that is also in the body, or is not an input, is 422. The gateway
-does not log query strings, but proxies in front of it may: give secrets in the body.
+arguments of these four names in the body. A name that is also in the body, or is not an input, is 422. The
+gateway does not log query strings, but proxies in front of it may: give secrets in the body.
 
 The response has the upstream's own body and media type. A client that accepts only `application/json` always
 gets JSON: text as a string, binary as an object with `media_type` and `base64`, an empty response as null
 (JSON of more than 64 KiB is passed on as it arrives, unchecked). With `Accept: text/event-stream` or
 `application/x-ndjson` the response consists of events, each sent as soon as the upstream sends it; the last
 one says how the call ended. `application/x-ndjson;form=values` gives the data of the upstream's events alone.
-With `Accept: application/vnd.toolclad.envelope+json` or `?envelope=true`, a tool of a ToolClad manifest responds
-with its evidence envelope, also where it fails: then with the status of the problem.
+With `Accept: application/vnd.toolclad.envelope+json` or `?envelope=true`, a tool of a ToolClad manifest
+responds with its evidence envelope, also where it fails: then with the status of the problem.
 
 A 4xx of the upstream is passed on with its status; problems caused by the upstream have
 `X-Error-Source: upstream`.

@@ -147,7 +147,7 @@ class RequestTemplate(HttpBasedTemplate):
     body_field: str | None = "body"
     body: BodySpec | None = None
     response: ResponseSpec | None = None
-    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    secrets: dict[str, str] | None = Field(default=None, repr=False)
     """The secrets of a ToolClad manifest's request, by name: each is a variable."""
     accept: str | None = Field(default=None, pattern=r"^[\x21-\x7e][\x20-\x7e]{0,1999}$")
 

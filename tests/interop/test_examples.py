@@ -272,7 +272,7 @@ def test_plugins(environment: dict[str, str], tmp_path: Path) -> None:
 def test_toolclad(
     servers: Pair, environment: dict[str, str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    settings = {"PROGRAMS": "/usr/bin/seq,/usr/bin/factor", "CALL_LOG_BODIES": "all"}
+    settings: dict[str, Any] = {"PROGRAMS": "/usr/bin/seq,/usr/bin/factor", "CALL_LOG_BODIES": "all"}
     if os.geteuid() == 0:
         settings["PROGRAM_USER"] = "nobody"
     folder = tmp_path_factory.mktemp("gateway")
