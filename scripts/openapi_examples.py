@@ -476,6 +476,14 @@ def _record_evidence(recorder: Recorder) -> None:
     call = {"call_id": called.headers["x-call-id"]}
     _until("the call is recorded", lambda: recorder.is_found(f"/calls/{call['call_id']}/envelope"))
     recorder.send("getCallEnvelope", 200, path=call)
+    member = {"name": "reading", "tool": "catalogue.findBooks"}
+    definition = {"tools": [member["tool"]]}
+    recorder.send(
+        "putToolset", 201, path={"name": "reading"}, body={"definition": definition}, is_example=False
+    )
+    envelope = {"Accept": ENVELOPE}
+    recorder.send("callToolsetTool", 200, path=member, body={"words": "sea"}, headers=envelope)
+    recorder.send("deleteToolset", 204, path={"name": "reading"}, is_example=False)
     recorder.send("deleteProvider", 204, path={"name": "catalogue"}, is_example=False)
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from app.resource_names import TOOL_NAME
 from app.schemas import Problem, location_header, problem_responses
-from app.toolclad.envelope import ENVELOPE_SCHEMA, MEDIA_TYPE
+from app.toolclad.envelope import ENVELOPE_REFERENCE, ENVELOPE_SCHEMA, MEDIA_TYPE
 from app.toolsets.definition import TOOLSET_NAME
 
 OPERATION_ID: Final = "callTool"
@@ -287,7 +287,8 @@ class JsonLinesBody(RootModel[str]):
 
 def call_components() -> dict[str, dict[str, Any]]:
     """Return the component schemas that the operation refers to, besides Problem, by name."""
-    return {model.__name__: _schema(model) for model in _COMPONENTS} | {_WAITING: _WAITING_SCHEMA}
+    models = {model.__name__: _schema(model) for model in _COMPONENTS}
+    return models | {_WAITING: _WAITING_SCHEMA, ENVELOPE_SCHEMA["title"]: ENVELOPE_SCHEMA}
 
 
 def toolset_call_operation() -> dict[str, Any]:
@@ -332,7 +333,7 @@ def call_operation() -> dict[str, Any]:
                     "application/json": {"schema": _reference(JsonResult)},
                     "text/event-stream": {"schema": _reference(EventStreamBody)},
                     "application/x-ndjson": {"schema": _reference(JsonLinesBody)},
-                    MEDIA_TYPE: {"schema": ENVELOPE_SCHEMA},
+                    MEDIA_TYPE: {"schema": ENVELOPE_REFERENCE},
                     "*/*": {"schema": {}},
                 },
             },

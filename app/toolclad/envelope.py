@@ -18,8 +18,9 @@ from app.toolclad.outputs import parse_output
 
 MEDIA_TYPE: Final = "application/vnd.toolclad.envelope+json"
 Status = Literal["success", "error", "timeout", "client_error", "server_error"]
-_HASH: Final = r"^sha256:[0-9a-f]{64}$"
 ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
+    "title": "EvidenceEnvelope",
+    "description": "The evidence of a call of a ToolClad tool; HTTP and MCP add members of their own.",
     "type": "object",
     "properties": {
         "status": {"enum": ["success", "error", "timeout", "client_error", "server_error"]},
@@ -31,7 +32,9 @@ ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
         "exit_code": {"type": "integer", "description": "-1 for a timeout and other failures."},
         "stderr": {"type": "string"},
         "output_file": {"type": "string"},
-        "output_hash": {"type": "string", "pattern": _HASH, "description": "Of the output before parsing."},
+        "output_hash": {
+            "type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "Of the unparsed output.",
+        },
         "results": {"description": "As `[output.schema]` of the manifest describes them; or the error."},
     },
     "required": [
@@ -39,7 +42,8 @@ ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
         "output_file", "output_hash", "results",
     ],
 }  # fmt: skip
-"""The JSON Schema of the envelope."""
+"""The JSON Schema of the envelope, a component of the contract."""
+ENVELOPE_REFERENCE: Final = {"$ref": "#/components/schemas/EvidenceEnvelope"}
 _FORM: Final = 1
 """The version of the stored form."""
 _EXTENSIONS: Final = {"text": "txt"}

@@ -11,7 +11,7 @@ from app.call_log.queries import list_calls
 from app.dependencies import UsesDatabase, UsesPageLinks, UsesVault
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
-from app.toolclad.envelope import ENVELOPE_SCHEMA, MEDIA_TYPE
+from app.toolclad.envelope import ENVELOPE_REFERENCE, MEDIA_TYPE
 from app.tools import call_records
 from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
 
@@ -78,7 +78,7 @@ async def get_call_bodies(
     summary="Get the evidence envelope of a call",
     response_class=Response,
     responses={
-        200: {"description": "The envelope.", "content": {MEDIA_TYPE: {"schema": ENVELOPE_SCHEMA}}},
+        200: {"description": "The envelope.", "content": {MEDIA_TYPE: {"schema": ENVELOPE_REFERENCE}}},
         **problem_responses(404),
     },
 )
