@@ -22,6 +22,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from app.cli.sample import sample_api
 from app.errors import PROBLEM_TYPE
+from app.toolclad.envelope import MEDIA_TYPE as ENVELOPE
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.model_peers import ModelServer, Turn
 from tests.harness.servers import Pair, pair
@@ -157,7 +158,7 @@ class Recorder:
             recorded.setdefault("request", {}).setdefault(media_type, body)
         if response.content:
             by_type = recorded["responses"].setdefault(str(status), {})
-            is_json = found_type == "application/json"
+            is_json = found_type in ("application/json", ENVELOPE)
             by_type.setdefault(found_type, response.json() if is_json else response.text)
         return response
 
@@ -173,6 +174,7 @@ class Recorder:
 
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(Z|\+00:00)")
+_SCAN_ID = re.compile(r"\b\d{10}-[0-9a-f]{5}\b")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 _DURATION = re.compile(r'(\\?"(?:duration_ms|milliseconds)\\?": ?)[\d.]+')
 _MILLISECONDS = re.compile(r'("durationMs": )\d+')
@@ -194,6 +196,7 @@ def fixed(text: str, replacements: dict[str, str]) -> Recording:
     text = _RETRY_AFTER.sub(r"\g<1>3600", text)
     text = _CURSOR.sub(r"\g<1>WyJuYW1lIiwiLi4uIl0", text)
     text = _LAST_USED.sub(r"\1null", text)
+    text = _SCAN_ID.sub("1795338000-0a1b2", text)
     text = _TIME.sub(r"2026-11-22T09:00:00\1", text)
     text = _UUID.sub(
         lambda match: identifiers.setdefault(match[0], f"019a0000-0000-7000-8000-{len(identifiers) + 1:012}"),
@@ -544,6 +547,47 @@ def _record_plugins(recorder: Recorder) -> None:
     recorder.send("disablePlugin", 204, path=path)
 
 
+MANIFEST = """
+[tool]
+name = "findBooks"
+description = "Find books by words in their title or author."
+
+[args.words]
+type = "string"
+required = true
+
+[http]
+url = "URL/books?q={words}&limit=1"
+
+[output]
+format = "json"
+
+[output.schema]
+type = "object"
+"""
+
+
+def _record_evidence(recorder: Recorder) -> None:
+    with recorder.gateway.client() as client:
+        url = client.get("/tools/library.searchBooks").json()["call_template"]["url"].removesuffix("/books")
+    body = {"name": "catalogue", "source": {"document": MANIFEST.replace("URL", url)}}
+    recorder.send("registerProvider", 201, body=body, is_example=False)
+    path = {"name": "catalogue.findBooks"}
+    called = recorder.send("callTool", 200, path=path, body={"words": "sea"}, headers={"Accept": ENVELOPE})
+    call = {"call_id": called.headers["x-call-id"]}
+    _until("the call is recorded", lambda: recorder.is_found(f"/calls/{call['call_id']}/envelope"))
+    recorder.send("getCallEnvelope", 200, path=call)
+    member = {"name": "reading", "tool": "catalogue.findBooks"}
+    definition = {"tools": [member["tool"]]}
+    recorder.send(
+        "putToolset", 201, path={"name": "reading"}, body={"definition": definition}, is_example=False
+    )
+    envelope = {"Accept": ENVELOPE}
+    recorder.send("callToolsetTool", 200, path=member, body={"words": "sea"}, headers=envelope)
+    recorder.send("deleteToolset", 204, path={"name": "reading"}, is_example=False)
+    recorder.send("deleteProvider", 204, path={"name": "catalogue"}, is_example=False)
+
+
 def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> None:
     path = {"name": "library.searchBooks"}
     body = {"q": "sea", "limit": 1}
@@ -554,6 +598,7 @@ def _record_calls(recorder: Recorder, credentials: dict[str, Any], key: str) -> 
     _until("the call is recorded", lambda: recorder.is_found(f"/calls/{call['call_id']}/bodies"))
     recorder.send("getCall", 200, path=call)
     recorder.send("getCallBodies", 200, path=call)
+    _record_evidence(recorder)
     recorder.send("listCalls", 200, query=call)
     recorder.send("listEvents", 200, query={"object_type": "key", "limit": 1})
     recorder.send("callTool", 422, path=path, body={"limit": 0})

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from app.outbound.framing import EVENT_MEDIA_TYPES, JSON_LINES_MEDIA_TYPES, SSE_MEDIA_TYPE
+from app.toolclad.envelope import MEDIA_TYPE as ENVELOPE
 
 _EVENT_FORMATS: Final = JSON_LINES_MEDIA_TYPES | {SSE_MEDIA_TYPE}
 _JSON: Final = "application/json"
@@ -23,6 +24,16 @@ class AcceptedTypes:
     ranges: frozenset[str]
     events: str
     only_values: bool = False
+
+    @property
+    def envelope(self) -> bool:
+        """Whether the client lists the evidence envelope of a ToolClad tool."""
+        return ENVELOPE in self.ranges
+
+    @property
+    def only_envelope(self) -> bool:
+        """Whether the client accepts the envelope, and no other form of a response."""
+        return self.ranges == {ENVELOPE}
 
     def only_json(self, media: str) -> bool:
         """Return whether the client accepts JSON, but not a response of this media type unless it is JSON.

@@ -19,6 +19,7 @@ from app import exact_json
 from app.access import authorise
 from app.call_api.budgeted import can_be_budgeted, respond_within
 from app.call_api.content_negotiation import parse_accept
+from app.call_api.envelope import envelope_response
 from app.call_api.event_stream import EventStreamResponse
 from app.call_api.query import read_query
 from app.call_api.responses import StreamedResponse, respond
@@ -99,15 +100,20 @@ async def _call(
         read=partial(_read, request, head, services),
         disconnected=partial(until_disconnected, request.receive),
     )
+    call.wants_envelope = accept.only_envelope
     wanted = _set_options(call, head, collection)
     if scope["query_string"]:
-        dry_run, call.text_arguments = read_query(scope["query_string"])
-        if dry_run:
+        query = read_query(scope["query_string"])
+        call.text_arguments = query.arguments
+        if query.dry_run:
             _check_preview(call)
             return await _describe(call, services)
+        call.wants_envelope = call.wants_envelope or query.envelope
     outcome = await execute(call, services.calls)
     if outcome.approval is not None:
         return _accepted(outcome, outcome.approval, root_path=scope.get("root_path", ""))
+    if outcome.evidence is not None and (accept.envelope or call.wants_envelope):
+        return _with_rate_limits(await envelope_response(outcome, outcome.evidence), outcome)
     if outcome.result is None:
         return _raise_failure(request, outcome, outcome.error or GatewayError())
     result = outcome.result
@@ -128,6 +134,10 @@ async def _call(
         response = await making
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
         return _raise_failure(request, outcome, error)
+    return _with_rate_limits(response, outcome)
+
+
+def _with_rate_limits(response: Response, outcome: CallOutcome) -> Response:
     if outcome.rate_limit_state is not None:
         _add_rate_limits(response.headers, outcome.rate_limit_state)
     return response

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, RootModel
 from app.calls.recording_runs import RUN_PATTERN
 from app.resource_names import TOOL_NAME
 from app.schemas import Problem, location_header, problem_responses
+from app.toolclad.envelope import ENVELOPE_REFERENCE, ENVELOPE_SCHEMA, MEDIA_TYPE
 from app.toolsets.definition import TOOLSET_NAME
 
 OPERATION_ID: Final = "callTool"
@@ -28,15 +29,17 @@ means `{}`.
 An argument may be a query parameter instead: one with the name of an input, at the top level of `inputs`. Its
 text is coerced by the schema of the input: integers, numbers and booleans as in JSON, `null` where the input
 may be null, a list by repeating the parameter or as JSON, an object as JSON; it stays a string where the
-input may be one. `dry_run` is the parameter below; `stream`, `format` and `envelope` are reserved: give
-arguments of these names in the body. A name that is also in the body, or is not an input, is 422. The gateway
-does not log query strings, but proxies in front of it may: give secrets in the body.
+input may be one. `dry_run` and `envelope` are the parameters below; `stream` and `format` are reserved: give
+arguments of these four names in the body. A name that is also in the body, or is not an input, is 422. The
+gateway does not log query strings, but proxies in front of it may: give secrets in the body.
 
 The response has the upstream's own body and media type. A client that accepts only `application/json` always
 gets JSON: text as a string, binary as an object with `media_type` and `base64`, an empty response as null
 (JSON of more than 64 KiB is passed on as it arrives, unchecked). With `Accept: text/event-stream` or
 `application/x-ndjson` the response consists of events, each sent as soon as the upstream sends it; the last
 one says how the call ended. `application/x-ndjson;form=values` gives the data of the upstream's events alone.
+With `Accept: application/vnd.toolclad.envelope+json` or `?envelope=true`, a tool of a ToolClad manifest
+responds with its evidence envelope, also where it fails: then with the status of the problem.
 
 A 4xx of the upstream is passed on with its status; problems caused by the upstream have
 `X-Error-Source: upstream`.
@@ -82,6 +85,9 @@ class CallQueryParameters(BaseModel):
     dry_run: bool = Field(
         False,
         description="Respond with the exact upstream request, secrets masked, and send nothing.",
+    )
+    envelope: bool = Field(
+        False, description="Respond with the evidence envelope; only for tools of ToolClad manifests."
     )
 
 
@@ -198,7 +204,7 @@ class CallResponseHeaders(RateLimitHeaders[str]):
     repairs: str = Field(
         alias="X-Argument-Repairs",
         description="The arguments that were repaired before the call, as URI fragments, and how: `type`, "
-        "`list`, `json`, `name`, `enum` or `date`.",
+        "`list`, `json`, `name`, `enum`, `date` or `clamp`.",
         examples=['"#/limit";kind=type'],
     )
     continuation: str = Field(
@@ -304,7 +310,8 @@ class JsonLinesBody(RootModel[str]):
 
 def call_components() -> dict[str, dict[str, Any]]:
     """Return the component schemas that the operation refers to, besides Problem, by name."""
-    return {model.__name__: _schema(model) for model in _COMPONENTS} | {_WAITING: _WAITING_SCHEMA}
+    models = {model.__name__: _schema(model) for model in _COMPONENTS}
+    return models | {_WAITING: _WAITING_SCHEMA, ENVELOPE_SCHEMA["title"]: ENVELOPE_SCHEMA}
 
 
 def toolset_call_operation() -> dict[str, Any]:
@@ -349,6 +356,7 @@ def call_operation() -> dict[str, Any]:
                     "application/json": {"schema": _reference(JsonResult)},
                     "text/event-stream": {"schema": _reference(EventStreamBody)},
                     "application/x-ndjson": {"schema": _reference(JsonLinesBody)},
+                    MEDIA_TYPE: {"schema": ENVELOPE_REFERENCE},
                     "*/*": {"schema": {}},
                 },
             },

@@ -171,10 +171,9 @@ def result_headers(result: Result, outcome: CallOutcome) -> Headers:
         timing = b"gateway;dur=%.2f, upstream;dur=%.2f" % (max(total - upstream, 0.0), upstream)
         headers.append((b"server-timing", timing))
     if outcome.repairs:
-        headers += [
-            (b"x-argument-repairs", _repairs(outcome.repairs)),
-            (b"preference-applied", b"repair=" + outcome.repair_mode.encode()),
-        ]
+        headers.append((b"x-argument-repairs", _repairs(outcome.repairs)))
+        if outcome.repair_mode != "off":
+            headers.append((b"preference-applied", b"repair=" + outcome.repair_mode.encode()))
     headers += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in result.headers]
     return headers
 

@@ -15,8 +15,10 @@ from app.call_log.entries import CallLogEntry
 from app.security.vault import Vault
 
 BodyPolicy = Literal["errors", "all"]
-BodyField = Literal["arguments", "result"]
+BodyField = Literal["arguments", "result", "evidence"]
 _JSON: Final = "application/json"
+_EVIDENCE_OVERHEAD: Final = 64 << 10
+"""Bytes of evidence besides the output: the command, the end of the error output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class BodyRecorder:
         self._vault = vault
         self._policy = policy
         self._max_bytes = max_bytes
+        # Its output is base64, and the envelope has members beside it.
+        self._max_evidence = max_bytes * 4 // 3 + _EVIDENCE_OVERHEAD
 
     def new_bodies(self) -> "BodyBuffers":
         """Return empty buffers for the bodies of one call."""
@@ -57,6 +61,11 @@ class BodyRecorder:
         entry.arguments = self._sealed(arguments, entry, "arguments")
         if bodies.result.size:
             entry.result = self._sealed(bodies.result.as_body(), entry, "result")
+        if bodies.evidence is not None:
+            # A part of it would give other bytes and another hash.
+            whole = bodies.evidence if len(bodies.evidence) <= self._max_evidence else b"null"
+            context = _context(entry.tenant_id, entry.id, "evidence")
+            entry.evidence = self._vault.seal(whole, context=context)
 
     def _sealed(self, body: CapturedBody, entry: CallLogEntry, field: BodyField) -> bytes:
         context = _context(entry.tenant_id, entry.id, field)
@@ -102,12 +111,13 @@ class BodyBuffer:
 class BodyBuffers:
     """The buffers for the bodies of one call."""
 
-    __slots__ = ("arguments", "presets", "result")
+    __slots__ = ("arguments", "evidence", "presets", "result")
 
     def __init__(self, max_bytes: int) -> None:
         self.arguments = BodyBuffer(max_bytes)
         self.presets = BodyBuffer(max_bytes)
         self.result = BodyBuffer(max_bytes)
+        self.evidence: bytes | None = None
 
 
 def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: BodyField) -> CapturedBody:
@@ -117,6 +127,14 @@ def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: 
     found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
     presets = found.pop("presets", None)
     return CapturedBody(**found, presets=None if presets is None else CapturedBody(**presets))
+
+
+def open_evidence(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID) -> dict[str, Any] | None:
+    """Return recorded evidence, None where it was too long to be recorded; raise SealBroken."""
+    opened: dict[str, Any] | None = orjson.loads(
+        vault.open(blob, context=_context(tenant, call_id, "evidence"))
+    )
+    return opened
 
 
 def _context(tenant: UUID, call_id: UUID, field: BodyField) -> tuple[str, ...]:

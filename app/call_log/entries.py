@@ -27,8 +27,8 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     no further effect. `outcome` is `ok`, the slug of the error, or `running`; `duration_ms` is in
     milliseconds, `at` is aware UTC. `toolset` is the name of the toolset by whose address the call came, ""
     without one; `source` is what the response came from. `deadline`, aware UTC, is set where the call is
-    recorded before it is made: in a durable mode, for a call with effects (`safe` is False). `arguments` and
-    `result` are sealed.
+    recorded before it is made: in a durable mode, for a call with effects (`safe` is False). `arguments`,
+    `result` and `evidence` are sealed.
     """
 
     id: UUID
@@ -51,6 +51,7 @@ class CallLogEntry:  # made at each call; a frozen one costs twice as much
     deadline: datetime | None = None
     arguments: bytes | None = None
     result: bytes | None = None
+    evidence: bytes | None = None
 
 
 class CallLog(Protocol):

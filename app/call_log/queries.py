@@ -153,9 +153,10 @@ def outcome_of(row: CallRecord) -> str:
     return UNKNOWN if is_overdue else row.outcome
 
 
-def _without_bodies() -> tuple[Any, Any]:
+def _without_bodies() -> tuple[Any, Any, Any]:
     """Return the options of a query without sealed bodies, which may be long and are not part of lists."""
-    return defer(CallRecord.arguments), defer(CallRecord.result)  # type: ignore[arg-type]
+    bodies: tuple[Any, Any, Any] = (CallRecord.arguments, CallRecord.result, CallRecord.evidence)
+    return defer(bodies[0]), defer(bodies[1]), defer(bodies[2])
 
 
 def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:

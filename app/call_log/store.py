@@ -32,7 +32,7 @@ _COLUMNS: Final = {
     "toolset": "text", "source": "text", "provider": "text",
     "tool": "text", "outcome": "text", "status": "int", "upstream_status": "int", "duration_ms": "float8",
     "request_bytes": "int", "response_bytes": "int", "attempts": "int", "safe": "bool",
-    "deadline": "timestamptz", "arguments": "bytea", "result": "bytea",
+    "deadline": "timestamptz", "arguments": "bytea", "result": "bytea", "evidence": "bytea",
 }  # fmt: skip
 # The same in the record of the beginning and that of the end.
 _IMMUTABLE_COLUMNS: Final = frozenset({"id", "at", "tenant_id"})

@@ -15,6 +15,7 @@ from app.resilience import classify_error
 from app.security.principal import Principal, RepairMode
 from app.security.response_masking import ResponseMasker
 from app.security.upstream_mode import CallSource, effective_mode
+from app.toolclad.envelope import Evidence
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""
@@ -38,7 +39,8 @@ class CallContext:
     says that the outcome is the stored one of an earlier call. `has_violations` says that the response was
     validated, and does not fit the output schema of the tool. `repairs` are those of the arguments.
     `upstream` is its upstream mode, None for live calls. `response_masker` has masked the response of the
-    upstream; None where nothing is masked.
+    upstream; None where nothing is masked. `evidence` is that of a call of a ToolClad tool, once it has been
+    made.
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class CallContext:
         "deadline",
         "detached",
         "events_deadline",
+        "evidence",
         "has_violations",
         "headers",
         "is_repeatable",
@@ -84,6 +87,7 @@ class CallContext:
         if self.upstream is not None:
             recorder.source = self.upstream.source
         self.response_masker: ResponseMasker | None = None
+        self.evidence: Evidence | None = None
 
     def set_deadlines(self, now: float, *, events: bool) -> None:
         """Set the deadlines: the earlier of the tool's limits, counted from `now` (`loop.time()`), and the
@@ -152,6 +156,8 @@ class CallContext:
         recorder = self.recorder
         if recorder.ended:
             return
+        if self.evidence is not None and not self.replayed:
+            recorder.add_evidence(self.evidence)
         recorder.end(outcome, status, upstream_status, response_bytes)
         if self.permit:
             self.plan.upstream.release(self.permit)
@@ -193,6 +199,11 @@ class CallOutcome:
     def repairs(self) -> tuple[Repair, ...]:
         """How the arguments were repaired before the call; pointers are those of the arguments as sent."""
         return self._context.repairs
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The evidence of a call of a ToolClad tool; None for other tools, and where nothing was executed."""
+        return self._context.evidence
 
     @property
     def repair_mode(self) -> RepairMode:

@@ -25,6 +25,7 @@ from app.calls.argument_masking import secret_values
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
+from app.calls.evidence import evidenced
 from app.calls.idempotency_store import IdempotencyStore
 from app.calls.idempotent_call import IdempotentCall
 from app.calls.presets import check_presets, with_presets, without_preset_hints, without_presets
@@ -46,8 +47,10 @@ from app.errors import (
     CallLogUnavailable,
     CredentialMissing,
     DeadlineExceeded,
+    FieldError,
     GatewayError,
     InvalidArguments,
+    InvalidInput,
     NotFound,
     UpstreamError,
     UpstreamUnauthorized,
@@ -145,7 +148,8 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
             elif request.idempotency_key is not None:
                 outcome.result = await _perform_once(context, services, request.idempotency_key)
             else:
-                result = outcome.result = await _perform(context, services, events=request.accepts_events)
+                events = request.accepts_events and context.plan.contract is None
+                result = outcome.result = await _perform(context, services, events=events)
                 recorder.begin_result(result.media_type)
                 if result.stream is None and result.events is None:
                     whole = result.body or b""
@@ -205,6 +209,16 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     plan = await _find_plan(request.tool, principal, services)
     recorder = context.recorder
     context.plan = recorder.plan = plan
+    if request.wants_envelope and plan.contract is None:
+        raise InvalidInput(
+            "The tool has no evidence envelope.",
+            errors=[FieldError("#/header/accept", "Only tools of ToolClad manifests have one.")],
+        )
+    if request.wants_envelope and context.upstream is not None and context.upstream.is_offline:
+        raise InvalidInput(
+            "A response that is replayed or mocked has no evidence envelope: nothing was executed.",
+            errors=[FieldError("#/header/accept", "Accept application/json.")],
+        )
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan, recorder)
     if request.presets:
@@ -237,7 +251,7 @@ async def _repair(context: CallContext) -> bool:
     """Return whether arguments that were not valid could be repaired; if so, they are set and recorded."""
     request, recorder = context.request, context.recorder
     mode = repair_mode(request)
-    if mode == "off":
+    if mode == "off" and not context.plan.clamped:
         return False
     if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
         repaired = await asyncio.to_thread(repaired_arguments, context.plan, request.arguments, mode)
@@ -367,30 +381,42 @@ async def unknown_tool(name: str, principal: Principal, services: CallServices) 
 
 
 def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
-    """Return the result of an admitted call from the cache or the upstream, within its deadlines.
+    """Return the result of an admitted call within its deadlines: from the cache, the upstream, or what its
+    upstream mode has in place of that.
 
-    These also bound waiting for a permit, for a token and between retries. The response gets the shape that
-    the tool gives it, and is decoded and validated where the call asks for it.
+    The deadlines also bound waiting for a permit, for a token and between retries. The response is decoded
+    and validated where the call asks for it.
     """
     plan, mode = context.plan, context.upstream
-    # What is made of the output schema has the shape already.
-    shape = None if mode is not None and mode.mode == "mock" else plan.output_shape
-    context.set_deadlines(services.clock.loop.time(), events=events and shape is None)
-    # A cached response may be that of a client that may read what is a secret preset here.
-    is_cached = plan.cache_rule is not None and not events and context.preset_masker is None
-    if shape is not None and shape.decodes:
-        # What is decoded is masked with what the call has sent.
-        is_cached = False
-    sending: Awaitable[Result]
-    if mode is not None:
-        sending = call_in_mode(mode, context, services.recordings, partial(_send, context, services))
-    else:
-        sending = _cached(context, services) if is_cached else _send(context, services)
-    if shape is not None:
-        sending = shaped_response(sending, context, shape, events=events)
+    context.set_deadlines(services.clock.loop.time(), events=events and plan.output_shape is None)
+    live = partial(_perform_live, context, services, events=events)
+    sending = live() if mode is None else call_in_mode(mode, context, services.recordings, live)
+    if plan.contract is not None:
+        # Its results have been compared with the schema of its own manifest.
+        return sending
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
     return checked_response(sending, context)
+
+
+def _perform_live(context: CallContext, services: CallServices, *, events: bool) -> Awaitable[Result]:
+    """Return the result from the cache or the upstream, in the shape that the tool gives it."""
+    plan, shape = context.plan, context.plan.output_shape
+    # A cached response may be that of a client that may read what is a secret preset here; and what is decoded
+    # is masked with what the call has sent.
+    is_cached = (
+        plan.cache_rule is not None
+        and context.upstream is None
+        and not events
+        and context.preset_masker is None
+        and not (shape is not None and shape.decodes)
+    )
+    sending: Awaitable[Result] = _cached(context, services) if is_cached else _send(context, services)
+    if shape is not None:
+        sending = shaped_response(sending, context, shape, events=events)
+    if plan.contract is not None:
+        sending = evidenced(sending, context, plan.contract, resolver=services.resolver)
+    return sending
 
 
 async def _perform_once(context: CallContext, services: CallServices, key: str) -> Result:

@@ -25,6 +25,7 @@ from app.catalog.plan import Plan
 from app.errors import FieldError, GatewayError, IdempotencyNotStored, UpstreamError
 from app.protocols.base import Result
 from app.security.upstream_mode import UpstreamMode
+from app.toolclad.envelope import Evidence
 
 _UNPROCESSED_STATUSES: Final = frozenset({401, 429})
 
@@ -135,7 +136,10 @@ class IdempotentCall:
                 raise
         except GatewayError as error:
             context.fail(error)
-            await self._end(lease, _serialise_error(error) if _may_be_processed(error, context) else None)
+            await self._end(
+                lease,
+                _serialise_error(error, context.evidence) if _may_be_processed(error, context) else None,
+            )
             raise
         except BaseException as error:
             context.fail(error)
@@ -149,7 +153,7 @@ class IdempotentCall:
             context.complete(upstream_status=result.status, response_bytes=len(body))
             await recorder.wait_recorded()
         if whole:
-            await self._end(lease, _serialise_result(result))
+            await self._end(lease, _serialise_result(result, context.evidence))
             recorder.stop_deferring()
         return result
 
@@ -199,19 +203,24 @@ def _serialise(head: Mapping[str, Any], body: bytes = b"") -> bytes:
     return orjson.dumps(head) + b"\n" + body
 
 
-def _serialise_result(result: Result) -> bytes:
-    head = {
+def _serialise_result(result: Result, evidence: Evidence | None) -> bytes:
+    head: dict[str, Any] = {
         "kind": "result",
         "status": result.status,
         "headers": result.headers,
         "media_type": result.media_type,
         "masked": result.is_masked,
         "content_blocks": result.has_content_blocks,
+        **_evidence_member(evidence),
     }
     return _serialise(head, result.body or b"")
 
 
-def _serialise_error(error: GatewayError) -> bytes:
+def _evidence_member(evidence: Evidence | None) -> dict[str, Any]:
+    return {} if evidence is None else {"evidence": evidence.to_json()}
+
+
+def _serialise_error(error: GatewayError, evidence: Evidence | None) -> bytes:
     head: dict[str, Any] = {
         "kind": "error",
         "status": error.status,
@@ -221,6 +230,7 @@ def _serialise_error(error: GatewayError) -> bytes:
         "headers": error.headers,
         "errors": [(one.pointer, one.detail, one.expected) for one in error.errors],
         "extra": error.extra,
+        **_evidence_member(evidence),
     }
     try:
         return _serialise(head)
@@ -234,6 +244,8 @@ def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
     head, _, body = stored.outcome.partition(b"\n")
     outcome = orjson.loads(head)
     context.recorder.call_id = str(stored.call_id)
+    if "evidence" in outcome:
+        context.evidence = Evidence.from_json(outcome["evidence"])
     if outcome["kind"] == "result":
         context.replay(200, response_bytes=len(body))
         return Result(

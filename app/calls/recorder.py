@@ -18,6 +18,7 @@ from app.security.upstream_mode import CallSource
 from app.telemetry.context import CALL_ID
 from app.telemetry.metrics import OTHER, Metrics
 from app.telemetry.traces import CallTrace, Tracer
+from app.toolclad.envelope import Evidence
 from app.uuid7 import uuid7
 
 CANCELLED: Final = "cancelled"
@@ -142,6 +143,11 @@ class CallRecorder:
         """Record the media type of the response, where bodies are recorded."""
         if self.bodies is not None:
             self.bodies.result.media_type = media_type
+
+    def add_evidence(self, evidence: Evidence) -> None:
+        """Record the evidence of the call, where bodies are recorded."""
+        if self.bodies is not None:
+            self.bodies.evidence = orjson.dumps(evidence.to_json(), default=str)
 
     def add_error_response(self, response: UpstreamErrorResponse) -> None:
         """Record the body of the upstream's error response as the result, where bodies are recorded."""

@@ -76,5 +76,7 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """Gets the progress that the upstream reports while the response is awaited, secrets masked."""
     on_command_event: Callable[[Event], None] | None = None
     """Called with each event that an executor sends while it executes the command; it must not block."""
+    wants_envelope: bool = False
+    """Whether the client takes nothing but the evidence envelope, which only ToolClad tools have."""
     disconnected: Callable[[], Awaitable[None]] | None = None
     """Returns once the client has disconnected; it is first awaited 0.1 s after `read`."""

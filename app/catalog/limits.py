@@ -6,15 +6,24 @@ from typing import Any
 from app.outbound.limits import Limits
 from app.resilience import OriginPolicy
 from app.settings import Settings
+from app.toolclad.contract import Contract
 
 
-def limits_of(overrides: Mapping[str, Any], settings: Settings) -> Limits:
-    """Return the time and size limits of a call: the gateway's, overridden by the provider's `limits`."""
+def limits_of(
+    overrides: Mapping[str, Any], settings: Settings, *, contract: Contract | None = None
+) -> Limits:
+    """Return the time and size limits of a call: the gateway's, overridden by the provider's `limits`.
+
+    `timeout_seconds` of a contract takes the place of the gateway's times; the provider's may shorten it.
+    """
+    first_byte, total, idle = settings.first_byte_timeout, settings.total_timeout, settings.idle_timeout
+    if contract is not None:
+        first_byte = total = idle = float(contract.timeout_seconds)
     return Limits(
         connect=float(overrides.get("connect") or settings.connect_timeout),
-        first_byte=float(overrides.get("first_byte") or settings.first_byte_timeout),
-        total=float(overrides.get("total") or settings.total_timeout),
-        idle=float(overrides.get("idle") or settings.idle_timeout),
+        first_byte=float(overrides.get("first_byte") or first_byte),
+        total=min(float(overrides.get("total") or total), total if contract is not None else float("inf")),
+        idle=float(overrides.get("idle") or idle),
         response_bytes=int(overrides.get("response_bytes") or settings.max_response_bytes),
         stream=float(overrides.get("stream") or settings.stream_timeout),
         event_bytes=settings.stream_event_bytes,

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
@@ -34,6 +35,7 @@ from app.security.response_masking import ResponseMasker
 from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
+from app.toolclad.contract import Contract, risk_tier_of
 from app.utcp.variables import candidates
 
 EGRESS_SLOT = "egress"
@@ -146,6 +148,7 @@ class PlanLoader:
         origin, safe = adapter.origin(target), adapter.is_safe(target)
         if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
             egress = without_client_certificate(egress)
+        contract = _contract_of(tool.call_template)
         retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.is_idempotent(target)
         upstream = self.origins.get(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
@@ -172,7 +175,7 @@ class PlanLoader:
             inputs=tool.inputs,
             needs=tool.security,
             credentials=sealed,
-            limits=limits_of(stored.limits, self.settings),
+            limits=limits_of(stored.limits, self.settings, contract=contract),
             egress=egress,
             scope=connection_scope(TENANT, tool.provider_id, sealed.values()),
             reuse=stored.options.get("reuse") is not False,
@@ -186,6 +189,7 @@ class PlanLoader:
             response_options=ResponseOptions.of(tool.response_options, safe=safe),
             mask_responses=stored.options.get("mask_responses") is not False,
             masker=_masker_of(adapter, target),
+            contract=contract,
             fingerprint=self._fingerprint(tool, template, origin),
         )
 
@@ -202,7 +206,20 @@ class PlanLoader:
 
 def _read_only(tool: ToolView, *, safe: bool) -> bool:
     stated = (tool.annotations or {}).get("read_only")
-    return safe if stated is None else stated is True
+    if stated is None:
+        return safe and risk_tier_of(tool.call_template) != "high"
+    return stated is True
+
+
+def _contract_of(template: Mapping[str, Any]) -> Contract | None:
+    """Return the contract of a stored template; raise InvalidInput for one of another release."""
+    stored = template.get("toolclad")
+    if stored is None:
+        return None
+    try:
+        return Contract.model_validate(stored)
+    except ValidationError:
+        raise InvalidInput("The contract of the tool is not valid: import its manifest again.") from None
 
 
 def _masker_of(adapter: Adapter[Any], target: Any) -> ResponseMasker | None:

@@ -12,7 +12,7 @@ from app.decoding.rule import ResponseRule
 from app.errors import GatewayError
 from app.http_requests.output_spec import OutputSpec
 from app.http_requests.templates import ResponseSpec
-from app.json_schema.repair import Repaired
+from app.json_schema.repair import Repaired, RepairScope
 from app.json_schema.validator import ArgumentValidator
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
@@ -22,6 +22,8 @@ from app.security.credentials import SealedCredential
 from app.security.rate_limit import RateLimit
 from app.security.requirements import SecurityRequirements
 from app.security.response_masking import ResponseMasker
+from app.toolclad.contract import Contract
+from app.toolclad.formats import CHECKERS
 
 
 class PlanError(Exception):
@@ -91,6 +93,8 @@ class Plan:
     """Whether it changes nothing: by what an operator has set, else because it is safe."""
     response_options: ResponseOptions | None = None
     """Whether all pages of a list are read, and operations are polled; None for neither."""
+    contract: Contract | None = field(default=None, repr=False)
+    """The contract of the ToolClad manifest that the tool comes from."""
     _validator: ArgumentValidator | None = field(default=None, repr=False)
     _response_reader: ResponseReader | None = field(default=None, repr=False)
 
@@ -100,9 +104,14 @@ class Plan:
         """
         (self._validator or self._compiled()).check(arguments)
 
-    def repair(self, arguments: Any, *, only_types: bool) -> Repaired | None:
+    def repair(self, arguments: Any, *, scope: RepairScope) -> Repaired | None:
         """Return arguments that are not valid, repaired; None where that is not possible."""
-        return self._compiled().repair(arguments, only_types=only_types)
+        return self._compiled().repair(arguments, scope=scope, clamped=self.clamped)
+
+    @property
+    def clamped(self) -> frozenset[str]:
+        """The names of the inputs that are pulled into their range."""
+        return frozenset() if self.contract is None else self.contract.clamped
 
     def is_valid_input(self, name: str, value: Any) -> bool:
         """Return whether the value is valid for the input `name`; True where its schema cannot be found."""
@@ -123,5 +132,6 @@ class Plan:
     def _compiled(self) -> ArgumentValidator:
         validator = self._validator
         if validator is None:
-            validator = self._validator = ArgumentValidator(self.inputs)
+            formats = None if self.contract is None else CHECKERS
+            validator = self._validator = ArgumentValidator(self.inputs, formats=formats)
         return validator

@@ -104,6 +104,14 @@ def is_enabled() -> ColumnElement[bool]:
     return and_(col(Provider.enabled), func.coalesce(col(Override.enabled), true()))
 
 
+def requires_approval() -> ColumnElement[bool]:
+    """Return whether calls of a tool require approval: what an operator has set, else its manifest's
+    `human_approval`. For statements of `tool_select()`.
+    """
+    stated = col(Tool.call_template)[("toolclad", "human_approval")].as_boolean()
+    return func.coalesce(col(Override.requires_approval), stated, false())
+
+
 def is_disabled() -> ColumnElement[bool]:
     """Return the opposite of `is_enabled()`, in a form that reads no more than the disabled tools."""
     tool, provider = aliased(Tool), aliased(Provider)
@@ -142,7 +150,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         col(Provider.enabled).label("provider_enabled"),
         col(Tool.deprecated).label("deprecated"),
         is_custom().label("custom"),
-        func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
+        requires_approval().label("requires_approval"),
         col(Override.annotations).label("annotations"),
         col(Override.response_options).label("response_options"),
         func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),

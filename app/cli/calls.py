@@ -174,6 +174,15 @@ def show_call(
     session.output.document(session.gateway.get(path).json())
 
 
+@commands.command("envelope", cls=GatewayCommand)
+def envelope(ctx: SessionContext, *, call_id: Annotated[str, typer.Argument(help="The X-Call-Id.")]) -> None:
+    """Write the evidence envelope of a call of a ToolClad tool, made of its record: the same bytes as in its
+    response (scope calls:bodies; creates an event).
+    """
+    session = ctx.obj
+    session.output.raw(session.gateway.get(url_path("calls", call_id, "envelope")).body)
+
+
 _COLUMNS = ("TIME", "TOOL", "CALLER", "INTERFACE", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")
 
 

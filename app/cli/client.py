@@ -15,10 +15,11 @@ from typing import Any, Self
 import httpx2
 import orjson
 
-from app.cli.errors import GatewayUnreachable, InputError, ProblemResponse
+from app.cli.errors import EnvelopeResponse, GatewayUnreachable, InputError, ProblemResponse
 from app.cli.values import Files
 
 _CONNECT_SECONDS = 5.0
+ENVELOPE_TYPE = "application/vnd.toolclad.envelope+json"
 #: Longer than the gateway's own limit for one conversion, in case it does not respond to imports with 202.
 _RESPONSE_SECONDS = 180.0
 
@@ -207,7 +208,7 @@ def _transport_errors(url: str) -> Iterator[None]:
         raise GatewayUnreachable(f"{url} closed the connection.") from None
 
 
-def _error_of(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable:
+def _error_of(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable | EnvelopeResponse:
     """Return the error of a response with a status of 300 or more."""
     if 300 <= response.status < 400:
         target = response.headers.get("location", "elsewhere")
@@ -220,6 +221,8 @@ def _error_of(response: GatewayResponse) -> ProblemResponse | GatewayUnreachable
         problem = None
     if isinstance(problem, dict) and "title" in problem:
         return ProblemResponse(problem, status=response.status)
+    if response.headers.get("content-type", "") == ENVELOPE_TYPE:
+        return EnvelopeResponse(response.body)
     detail = f"HTTP {response.status} without problem details: is this the address of a gateway?"
     return ProblemResponse(
         {"title": "The response is not from a gateway", "detail": detail}, status=response.status

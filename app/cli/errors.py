@@ -51,6 +51,14 @@ class ProblemResponse(CommandFailed):
         return str(self.problem.get("type", "")).replace("/", ":").rsplit(":", 1)[-1]
 
 
+class EnvelopeResponse(CommandFailed):
+    """The call of a ToolClad tool failed; `envelope` is its evidence."""
+
+    def __init__(self, envelope: bytes) -> None:
+        super().__init__({"title": "The tool failed", "detail": "The envelope says how."})
+        self.envelope = envelope
+
+
 class GatewayUnreachable(CommandFailed):
     """No response came from the address, or none that a gateway sends."""
 

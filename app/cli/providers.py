@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -11,6 +12,7 @@ import typer
 from app.cli import provider_changes, provider_checks
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.imports import send_import
+from app.cli.manifests import packed_manifests
 from app.cli.output import shortened
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -45,6 +47,7 @@ NameArgument = Annotated[str, typer.Argument(help="The provider.")]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 4 if an operation was skipped, too.")]
 YAML_TYPE, JSON_TYPE, ZIP_TYPE = "application/yaml", "application/json", "application/zip"
+TOML_TYPE = "application/toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ class ReadOptions:
 def add(
     ctx: SessionContext,
     *,
-    source: Annotated[str, typer.Argument(help="A URL, a file, or '-' for standard input.")],
+    source: Annotated[
+        str, typer.Argument(help="A URL, a file, a folder of ToolClad manifests, or '-' for standard input.")
+    ],
     name: Annotated[str | None, typer.Option("--name", "-n", help="Its tools are called NAME.tool.")] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", help="The API's address, if its document has no full one.")
@@ -92,11 +97,12 @@ def add(
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
-    """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, or the configuration of an MCP
-    client (`mcpServers`); the gateway detects which.
+    """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, the configuration of an MCP
+    client (`mcpServers`), or ToolClad manifests; the gateway detects which.
 
     The source is a URL that the gateway fetches, or a file that is sent unchanged; a zip archive may hold a
-    document of several files. Operations that cannot become tools are listed; the others are registered.
+    document of several files, or several manifests. Those of a folder are sent as such an archive. Operations
+    that cannot become tools are listed; the others are registered.
     """
     session = ctx.obj
     reading = ReadOptions(overlay, root, follow_references)
@@ -110,7 +116,7 @@ def add(
             body = {**settings, "name": name, "source": {"url": source, **reading.for_url()}}
             result = send_import(session, path, activity=activity, json=body)
         else:
-            content = read_bytes(source)
+            content = packed_manifests(source) if Path(source).is_dir() else read_bytes(source)
             media_type = _media_type(source, content)
             parts = [*_json_parts(settings), *_text_parts(reading.for_file())]
             upload: dict[str, Any] = {"content": content, "media_type": media_type}
@@ -291,6 +297,8 @@ def _media_type(source: str, content: bytes) -> str:
         return ZIP_TYPE
     if source.endswith((".yaml", ".yml")):
         return YAML_TYPE
+    if source.endswith(".toml"):
+        return TOML_TYPE
     return JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else YAML_TYPE
 
 

@@ -8,7 +8,8 @@ import orjson
 import typer
 
 from app.cli import tool_changes
-from app.cli.errors import InputError, ProblemResponse
+from app.cli.client import ENVELOPE_TYPE
+from app.cli.errors import EnvelopeResponse, ExitCode, InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
 from app.cli.output import OutputFormat, shortened
 from app.cli.pagination import (
@@ -185,6 +186,9 @@ def call(
     validate: Annotated[
         bool, typer.Option("--validate", help="Warn of values that do not fit the tool's output schema.")
     ] = False,
+    envelope: Annotated[
+        bool, typer.Option("--envelope", help="The evidence envelope of a ToolClad tool as the response.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="The call's id, status and timing on standard error.")
     ] = False,
@@ -201,6 +205,8 @@ def call(
     if stream and dry_run:
         raise InputError("Give --stream or --dry-run, not both.")
     as_json = session.output.is_structured or dry_run
+    if envelope and (stream or dry_run):
+        raise InputError("Give --envelope without --stream and --dry-run.")
     headers = {"Accept": ACCEPT if stream else "application/json" if as_json else "*/*"}
     preferences = [name for name, given in (("decode", decode), ("validate", validate)) if given]
     if preferences:
@@ -213,7 +219,12 @@ def call(
                 session.gateway.send("POST", path, query=query, json=body, headers=headers).json()
             )
             return
+        if envelope:
+            headers["Accept"] = ENVELOPE_TYPE
         _stream(session, path, body, headers=headers, verbose=verbose)
+    except EnvelopeResponse as failed:
+        session.output.raw(failed.envelope + b"\n")
+        raise typer.Exit(ExitCode.FAILED) from None
     except ProblemResponse as error:
         if error.slug == "invalid-arguments" and any(":=" not in item for item in items or []):
             error.hint = "name=value passes text; for numbers, true, lists and objects write name:=value."

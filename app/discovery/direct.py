@@ -13,16 +13,23 @@ from typing import Any, Final
 from uuid import UUID
 
 import structlog
-from sqlalchemy import or_, select
+from sqlalchemy import not_, or_, select
 from sqlmodel import col
 
 from app.catalog.loader import VariableFinder
-from app.catalog.tools import ToolView, is_enabled, principal_filter, tool_select, tool_view
+from app.catalog.tools import (
+    ToolView,
+    is_enabled,
+    principal_filter,
+    requires_approval,
+    tool_select,
+    tool_view,
+)
 from app.database import Database
 from app.discovery.direct_templates import DirectSlot, DirectTool, render_direct
 from app.discovery.provider_manuals import ManualSelection, Representation
 from app.errors import Forbidden, GatewayError
-from app.models import TENANT, Credential, Override, Provider, Tool, Variable
+from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.protocols.call_templates import protocol_of
 from app.protocols.record import NotDirect
 from app.protocols.variables import variables_of, with_variables
@@ -95,7 +102,7 @@ class DirectManuals:
         Forbidden where the selection is a single provider that may not be called directly, and Unavailable.
         """
         # Without the gateway, nobody would approve a call.
-        unapproved = col(Override.requires_approval).is_not(True)
+        unapproved = not_(requires_approval())
         rules = [is_enabled(), unapproved, principal_filter(principal), col(Tool.tenant_id) == TENANT]
         if selection.provider is not None:
             rules.append(col(Provider.name) == selection.provider)

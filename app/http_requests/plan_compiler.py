@@ -34,7 +34,7 @@ from app.utcp.percent import escape, scalar
 __all__ = ["ArgumentPlan", "PreparedRequest", "compile_plan", "compile_plan_without_body"]
 
 # The methods that the IANA HTTP Method Registry lists as safe and that the gateway sends.
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY", "PROPFIND", "REPORT", "SEARCH"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "QUERY", "PROPFIND", "REPORT", "SEARCH"})
 _BODILESS_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 # OAS Parameter Object: header parameters of these names "SHALL be ignored".
 _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
@@ -102,7 +102,7 @@ def _utcp_plan(http: RequestTemplate, url: UrlTemplate) -> ArgumentPlan:
     return ArgumentPlan(
         method=http.http_method,
         origin=url.origin,
-        safe=http.http_method in _SAFE_METHODS,
+        safe=http.http_method in SAFE_METHODS,
         accept=None,
         _head=url.head,
         _placeholders=_placeholders(url, inputs),
@@ -156,7 +156,7 @@ def _openapi_plan(http: RequestTemplate, parameters: list[ParameterSpec], url: U
     return ArgumentPlan(
         method=http.http_method,
         origin=url.origin,
-        safe=http.http_method in _SAFE_METHODS,
+        safe=http.http_method in SAFE_METHODS,
         accept=None if any(name.lower() == "accept" for name in http.headers) else http.accept,
         _head=url.head,
         _placeholders=_placeholders(url, by_name),

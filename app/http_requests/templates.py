@@ -1,6 +1,6 @@
 """The models of call templates that become one HTTP request."""
 
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -142,6 +142,8 @@ class RequestTemplate(HttpBasedTemplate):
     give them.
     """
 
+    sealed: ClassVar[tuple[str, ...]] = ("/secrets/*",)
+
     call_template_type: str = ""
     parameters: list[ParameterSpec] | None = None
     http_method: str = Field(default="GET", max_length=64)
@@ -150,6 +152,8 @@ class RequestTemplate(HttpBasedTemplate):
     body: BodySpec | None = None
     response: ResponseSpec | None = None
     defaults: dict[str, Any] | None = None
+    secrets: dict[str, str] | None = Field(default=None, repr=False)
+    """The secrets of a ToolClad manifest's request, by name: each is a variable."""
     accept: str | None = Field(default=None, pattern=r"^[\x21-\x7e][\x20-\x7e]{0,1999}$")
 
     @field_validator("http_method", mode="before")

@@ -6,6 +6,9 @@ Only what does not validate is changed, and only where the schema leaves one cho
     names       a property in another case, or with other separators (`_`, `-`, `.`)
     enum values in another case
     dates       ISO 8601 forms that RFC 3339 does not have: `20260131`, a blank or small `t` and `z`
+
+A number outside of its range is pulled into it only where the tool says so: then it is the tool's own rule,
+and holds whatever repairs a call allows.
 """
 
 import json
@@ -13,7 +16,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from decimal import Decimal
+from typing import Any, Final, Literal, NoReturn
 
 import orjson
 
@@ -22,6 +26,7 @@ from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.examples import type_name
 from app.text import pointer
 
+RepairScope = Literal["all", "types", "clamp"]
 _MAX_DEPTH: Final = 50
 _MAX_REPAIRS: Final = 100
 _MAX_JSON_TEXT: Final = 64 << 10
@@ -45,7 +50,7 @@ class Repair:
 
     pointer: str
     kind: str
-    """type, list, json, name, enum or date."""
+    """type, list, json, name, enum, date or clamp."""
     detail: str
 
 
@@ -58,16 +63,25 @@ class Repaired:
 
 
 def repair(
-    search: ErrorSearch, value: Any, *, only_types: bool = False, seconds: float = MAX_SECONDS
+    search: ErrorSearch,
+    value: Any,
+    *,
+    scope: RepairScope = "all",
+    clamped: frozenset[str] = frozenset(),
+    seconds: float = MAX_SECONDS,
 ) -> Repaired | None:
     """Return a value that is not valid for the schema of `search`, repaired; None where that is impossible.
 
-    `value` is not changed. `only_types` leaves names, enum values and dates as they are. It gives up after
-    `seconds` of CPU time.
+    `value` is not changed. The scope `types` leaves names, enum values and dates as they are; `clamp` repairs
+    only the properties `clamped`, whose numbers are pulled into their range. It gives up after `seconds` of
+    CPU time.
     """
-    run = _Run(search, only_types, time.thread_time() + seconds)
+    run = _Run(search, scope == "types", time.thread_time() + seconds)
     try:
-        repaired, repairs = run.repaired("", search.schema, value, "", 0)
+        repaired, repairs = _clamped(value, search.schema, clamped, takes_text=scope != "clamp")
+        if scope != "clamp":
+            repaired, more = run.repaired("", search.schema, repaired, "", 0)
+            repairs += more
         if not repairs or not search.valid("", repaired):
             return None
         # JSON in a text may be nested more deeply than can be written.
@@ -75,6 +89,43 @@ def repair(
     except (_GaveUp, LookupError, ValueError, RecursionError, orjson.JSONEncodeError):
         return None
     return Repaired(repaired, tuple(repairs))
+
+
+def _clamped(
+    value: Any, schema: Mapping[str, Any], names: frozenset[str], *, takes_text: bool
+) -> tuple[Any, list[Repair]]:
+    """Return an object with these properties within their ranges, and the repairs.
+
+    With `takes_text`, the text of a number outside of its range is taken as a number, too.
+    """
+    properties = _mapping(schema, "properties")
+    changes: dict[str, Any] = {}
+    repairs: list[Repair] = []
+    for name in sorted(names & value.keys()) if isinstance(value, dict) else ():
+        at, one = pointer("", name), value[name]
+        own = _mapping(properties, name)
+        candidates = _of_text(one, _types(own), at) if isinstance(one, str) and takes_text else ()
+        number, converted = next(iter(candidates), (one, None))
+        if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+            continue
+        if "integer" in _types(own) and not _is_whole(number):
+            continue
+        low, high = own.get("minimum"), own.get("maximum")
+        limit = (
+            low if low is not None and number < low else high if high is not None and number > high else None
+        )
+        if limit is None:
+            continue
+        changes[name] = limit
+        repairs += [] if converted is None else [converted]
+        repairs.append(Repair(at, "clamp", f"The number was pulled into its range: {limit}."))
+    return ({**value, **changes}, repairs) if changes else (value, [])
+
+
+def _is_whole(number: float | Decimal) -> bool:
+    if isinstance(number, Decimal):
+        return number == number.to_integral_value()
+    return float(number).is_integer() if isinstance(number, float) else True
 
 
 class _GaveUp(Exception):

@@ -5,8 +5,9 @@ fetched (every JSON Schema library fetches remote ones by default). An error nev
 arguments, which may be a secret.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final, NoReturn
 
@@ -17,25 +18,35 @@ from app.json_schema.error_messages import MAX_ERRORS, arguments_error
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.examples import example_of, schema_at, type_name
 from app.json_schema.references import MAPS, VALUES
-from app.json_schema.repair import Repaired, repair
+from app.json_schema.repair import Repaired, RepairScope, repair
 from app.text import pointer
 
 _MAX_DESCRIBED: Final = 10
 """How many errors of one check get an example, which takes about 0.1 ms each."""
+FormatChecker = Callable[[str], bool]
+"""Returns whether a text is of a format."""
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 
 
 class ArgumentValidator:
     """A compiled schema of the arguments object. Compiling takes about 0.1 ms, a check about 2 us."""
 
-    __slots__ = ("_schema", "_search", "_seconds", "_validator")
+    __slots__ = ("_compile", "_schema", "_search", "_seconds", "_validator")
 
-    def __init__(self, schema: Mapping[str, Any], seconds: float = MAX_SECONDS) -> None:
+    def __init__(
+        self,
+        schema: Mapping[str, Any],
+        seconds: float = MAX_SECONDS,
+        *,
+        formats: Mapping[str, FormatChecker] | None = None,
+    ) -> None:
         """Compile a schema; raise InvalidInput where that fails, e.g. for a dangling or remote `$ref`.
 
-        `seconds` is the CPU time after which the search for errors in large arguments gives up.
+        `seconds` is the CPU time after which the search for errors in large arguments gives up. `formats`
+        are checked where they are given; without it, a `format` is a comment, as JSON Schema has it.
         """
-        self._validator, self._schema = _compiled(dict(schema))
+        self._compile = partial(_validator, formats=formats)
+        self._validator, self._schema = _compiled(dict(schema), self._compile)
         self._search: ErrorSearch | None = None
         self._seconds = seconds
 
@@ -48,13 +59,15 @@ class ArgumentValidator:
         if not self._validator.is_valid(arguments):
             self._raise_errors(arguments)
 
-    def repair(self, arguments: Any, *, only_types: bool) -> Repaired | None:
+    def repair(
+        self, arguments: Any, *, scope: RepairScope, clamped: frozenset[str] = frozenset()
+    ) -> Repaired | None:
         """Return arguments that are not valid, repaired (`json_schema.repair`); None where that is not
         possible.
         """
         if not isinstance(arguments, dict):
             return None
-        return repair(self._errors(), arguments, only_types=only_types, seconds=self._seconds)
+        return repair(self._errors(), arguments, scope=scope, clamped=clamped, seconds=self._seconds)
 
     def is_valid_property(self, name: str, value: Any) -> bool:
         """Return whether the value is valid for the property `name`; True where the root has none of it."""
@@ -65,7 +78,7 @@ class ArgumentValidator:
 
     def _errors(self) -> ErrorSearch:
         if self._search is None:
-            self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
+            self._search = ErrorSearch(self._schema, self._validator, self._compile, self._seconds)
         return self._search
 
     def _raise_errors(self, arguments: dict[str, Any]) -> NoReturn:
@@ -170,24 +183,37 @@ def _declared_pointer(at: str, value: Any, names: frozenset[str]) -> str:
     return "".join(f"/{token}" for token in tokens)
 
 
-def _compiled(schema: dict[str, Any]) -> tuple[Draft202012Validator, dict[str, Any]]:
+def _compiled(
+    schema: dict[str, Any], compile_schema: Callable[[dict[str, Any]], Draft202012Validator] | None = None
+) -> tuple[Draft202012Validator, dict[str, Any]]:
     """Return the validator of a schema, and the schema that it enforces."""
+    compile_schema = compile_schema or _validator
     try:
-        return _validator(schema), schema
+        return compile_schema(schema), schema
     except ValueError:
         pass
     # A pattern that needs look-around has no linear-time form: enforcing it is left to the upstream.
     try:
         usable = _without_unusable_patterns(schema)
-        return _validator(usable), usable
+        return compile_schema(usable), usable
     except ValueError:
         error = FieldError("/inputs", "The schema is not valid, or refers to something outside of it.")
         raise InvalidInput("The tool's input schema cannot be used.", errors=[error]) from None
 
 
-def _validator(schema: dict[str, Any] | bool, registry: Registry | None = None) -> Draft202012Validator:
+def _validator(
+    schema: dict[str, Any] | bool,
+    registry: Registry | None = None,
+    *,
+    formats: Mapping[str, FormatChecker] | None = None,
+) -> Draft202012Validator:
     return Draft202012Validator(
-        schema, registry=registry, retriever=_reject_reference, pattern_options=_LINEAR
+        schema,
+        formats=None if formats is None else dict(formats),
+        validate_formats=formats is not None,
+        registry=registry,
+        retriever=_reject_reference,
+        pattern_options=_LINEAR,
     )
 
 

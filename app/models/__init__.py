@@ -609,6 +609,8 @@ class CallRecord(SQLModel, table=True):
     """When a call that was recorded before it was made must have ended."""
     arguments: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     result: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    evidence: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The evidence of a call of a ToolClad tool (`app.toolclad.envelope`), sealed as the bodies are."""
     replaced_outcome: str | None = None
     """The outcome that this record has replaced: running or unknown; null where it is the first one."""
     stored_at: datetime | None = Field(

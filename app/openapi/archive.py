@@ -40,6 +40,18 @@ def is_archive(document: bytes) -> bool:
     return document[:4] in _ARCHIVES[:2]
 
 
+def names_in(archive: bytes) -> tuple[str, ...]:
+    """Return the paths of the files of a zip archive; none where it is damaged or has too many."""
+    try:
+        _check_directory(archive)
+        with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+            return tuple(entry.filename for entry in opened.infolist() if not _NOISE.search(entry.filename))
+    except (InvalidDocument, TooLarge, zipfile.BadZipFile, NotImplementedError, struct.error, OSError):
+        return ()
+    except ValueError:
+        return ()
+
+
 def unpack(archive: bytes, *, limits: DocumentLimits) -> dict[str, bytes]:
     """Return the files of a zip archive by path, in the archive's order.
 

@@ -92,6 +92,18 @@ class Call(Generic[Target]):  # made at each call; a frozen one costs twice as m
     """Called with each event that an executor sends while it executes the command."""
 
 
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """How a program ended: its exit code, the end of its error output as text, secrets masked.
+
+    `parsed` is what the program that parses its output has written, as a JSON value; None without one.
+    """
+
+    exit_code: int
+    stderr: str = field(repr=False)
+    parsed: Any = field(default=None, repr=False)
+
+
 @dataclass(slots=True)
 class Result:
     """A successful response: `body` where it has arrived, else `stream`, which must be read or closed.
@@ -119,6 +131,8 @@ class Result:
     """Whether the body (of events: the last one) is a block of MCP, or a list of them."""
     command_result: CommandResult | None = field(default=None, repr=False)
     """The response of UBP that the body was made of."""
+    execution: Execution | None = field(default=None, repr=False)
+    """How the program of a ToolClad manifest ended."""
     _close: Callable[[], None] | None = field(default=None, repr=False)
 
     async def read(self) -> bytes:
@@ -289,6 +303,14 @@ class DescribesResponses(ABC):
     @abstractmethod
     def response_spec(self, target: Any) -> ResponseSpec | None:
         """Return what the template of a compiled target says of responses; None where it says nothing."""
+
+
+class GivesEvidence(ABC):
+    """An adapter that calls tools of ToolClad manifests."""
+
+    @abstractmethod
+    def evidence(self, call: Call[Any]) -> dict[str, Any]:
+        """Return the member `command` of the call's evidence, and those of the protocol; secrets masked."""
 
 
 class FollowsLinks(ABC):

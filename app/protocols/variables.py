@@ -2,16 +2,19 @@
 
 A template with `parameters` came from OpenAPI and has none (`/$count` is a path). In a GraphQL document
 `$name` is a variable of GraphQL, and in a text that is the response itself `$schema` is content, so that only
-`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is the output of an earlier command.
+`${NAME}` is a variable there. In a command, `$CMD_0_OUTPUT` is the output of an earlier command. The contract
+of a ToolClad manifest (`toolclad`) has placeholders of its own, and a `$` there is text.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
 from app.utcp.call_template import CallTemplate, replace_strings, strings_at
 from app.utcp.variables import BRACED, Lookup, find_variables, substitute
+
+_CONTRACT: Final = "toolclad"
 
 
 def variables_of(value: Any) -> list[str]:
@@ -20,6 +23,7 @@ def variables_of(value: Any) -> list[str]:
         return find_variables(value)
     if "parameters" in value:
         return []
+    value = _without_contract(value)
     texts = _own_texts(value)
     names = find_variables(replace_strings(value, dict.fromkeys(texts, "")))
     names = [name for name in names if not _has_meaning(name, value)]
@@ -33,6 +37,7 @@ def locations_of(value: Any) -> Iterator[tuple[str, str]]:
     is_template = _is_template(value)
     if is_template and "parameters" in value:
         return
+    value = _without_contract(value) if is_template else value
     own = _own_texts(value) if is_template else {}
     for at, text in strings_at(value, ("/**",)):
         for name in BRACED.findall(text) if at in own else find_variables(text):
@@ -46,6 +51,8 @@ def with_variables(value: Any, lookup: Lookup) -> Any:
         return substitute(value, lookup)
     if "parameters" in value:
         return value
+    if _CONTRACT in value:
+        return with_variables(_without_contract(value), lookup) | {_CONTRACT: value[_CONTRACT]}
     texts = _own_texts(value)
     find = lookup.get if isinstance(lookup, Mapping) else lookup
 
@@ -61,6 +68,10 @@ def with_variables(value: Any, lookup: Lookup) -> Any:
 def _braced(text: str, find: Callable[[str], str | None]) -> str:
     # A missing value is no error: `${` may be part of a string of the protocol's own language.
     return BRACED.sub(lambda found: found[0] if (value := find(found[1])) is None else value, text)
+
+
+def _without_contract(value: dict[str, Any]) -> dict[str, Any]:
+    return {key: member for key, member in value.items() if key != _CONTRACT}
 
 
 def _is_template(value: Any) -> bool:

@@ -167,6 +167,7 @@ _SOURCES: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     ),
     "document": ("DocumentSource", "An OpenAPI document: an object, or its text as JSON or YAML.", _READING),
     "manual": ("ManualSource", "A UTCP manual.", ()),
+    "manifests": ("ManifestsSource", "ToolClad manifests, by the names of their files.", ()),
     "call_template": (
         "CallTemplateSource",
         "A UTCP call template of any protocol, from which the tools are discovered.",
@@ -188,6 +189,7 @@ def registration_body() -> dict[str, Any]:
             "schema": {"oneOf": [_reference(_REGISTRATION), _reference(ProviderListBody.__name__)]}
         },
         "application/zip": {"schema": {"type": "string", "format": "binary"}},
+        "application/toml": {"schema": {"type": "string"}},
         "multipart/form-data": {"schema": _reference(UploadForm.__name__)},
     })  # fmt: skip
 

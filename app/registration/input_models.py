@@ -255,8 +255,8 @@ class DocumentOptionsInput(StrictModel):
 
 
 class SourceInput(StrictModel):
-    """Exactly one of url, document, manual and call_template; `headers` and `auth` go with a url, `root`,
-    `overlay` and `follow_references` with an OpenAPI document.
+    """Exactly one of url, document, manual, call_template and manifests; `headers` and `auth` go with a url,
+    `root`, `overlay` and `follow_references` with an OpenAPI document.
     """
 
     url: Annotated[str, Field(min_length=1, max_length=8192)] | None = None
@@ -266,6 +266,20 @@ class SourceInput(StrictModel):
     document: dict[str, Any] | str | None = None
     manual: dict[str, Any] | None = None
     call_template: dict[str, Any] | None = None
+    manifests: (
+        Annotated[
+            dict[
+                Annotated[str, Field(max_length=200)],
+                dict[str, Any] | Annotated[str, Field(max_length=262_144)],
+            ],
+            Field(min_length=1, max_length=1000, json_schema_extra=dict(NO_OTHER_KEYS)),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="ToolClad manifests (`NAME.clad.toml`) as texts by the names of their files; beside them "
+        "`toolclad.toml`, and `mcp.json` as text or object.",
+    )
     root: Annotated[ShortText, Field(min_length=1)] | None = Field(
         default=None, description="Path of the document in a zip archive that holds several."
     )

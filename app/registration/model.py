@@ -29,7 +29,7 @@ from app.openapi.slim import SlimmedTool
 from app.protocols.registry import DEFAULT
 
 SourceKind = Literal["document", "manual", "template", "tools"]
-SourceFormat = Literal["openapi", "manual", "export"]
+SourceFormat = Literal["openapi", "manual", "export", "toolclad"]
 ProviderKind = Literal["openapi", "manual", "custom"]
 
 BREAKING: Final = "breaking"

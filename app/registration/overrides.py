@@ -14,7 +14,7 @@ from sqlmodel import col
 
 from app.access.events import record_event, record_events
 from app.catalog.feed import record_change
-from app.catalog.tools import OVERRIDDEN, is_custom, tool_select
+from app.catalog.tools import OVERRIDDEN, is_custom, requires_approval, tool_select
 from app.errors import FieldError, scopes_missing
 from app.models import Override, Tool, now
 from app.pagination import version_etag
@@ -72,7 +72,7 @@ def overridable_select() -> Select[Any]:
         ).label("description"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         func.coalesce(col(Override.enabled), true()).label("enabled"),
-        func.coalesce(col(Override.requires_approval), false()).label("requires_approval"),
+        requires_approval().label("requires_approval"),
         col(Override.annotations).label("annotations"),
         col(Override.response_options).label("response_options"),
         func.coalesce(col(Override.publish_output_schema), false()).label("publish_output_schema"),

@@ -20,7 +20,7 @@ from app.credentials.model import VariableDraft
 from app.credentials.origins import origin_of
 from app.credentials.validation_errors import validated
 from app.errors import BadRequest, FieldError, InvalidInput, TooLarge, UnsupportedMediaType
-from app.openapi.archive import is_archive
+from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.load import decoded, is_convertible, sniff
 from app.protocols.manuals import detect_kind
 from app.protocols.record import ClientConfiguration
@@ -53,6 +53,15 @@ from app.registration.model import (
 )
 from app.resource_names import PROVIDER_NAME
 from app.text import pointer
+from app.toolclad.sources import (
+    MAX_MANIFESTS,
+    PROJECT_FILE,
+    SERVER_FILES,
+    SUFFIX,
+    is_manifest,
+    is_manifest_source,
+)
+from app.toolclad.sources import MEDIA_TYPES as TOML_TYPES
 from app.utcp.names import legal_name
 from app.utcp.variables import candidates, find_variables
 
@@ -65,8 +74,10 @@ _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml",
                           "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip
 _GZIP: Final = frozenset({"application/gzip", "application/x-gzip"})
 _ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
+_OTHERS: Final = _YAML | _ZIP | _GZIP | TOML_TYPES
 _FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "limits", "description")
 _READING: Final = ("root", "overlay")
+_SOURCE_KINDS: Final = ("url", "document", "manual", "call_template", "manifests")
 _TEXT_FIELDS: Final = frozenset({"name", "description"})
 # The first key of a canonical body; no OpenAPI document begins with one of these.
 _CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
@@ -82,15 +93,17 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     if essence == "multipart/form-data":
         return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
     is_json = essence == "application/json" or essence.endswith("+json")
-    if not is_json and essence not in _YAML | _ZIP | _GZIP and not essence.endswith("+yaml"):
+    if not is_json and essence not in _OTHERS and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
-            f"Send JSON, YAML, a zip archive or multipart/form-data, not {essence[:100]!r}."
+            f"Send JSON, YAML, TOML, a zip archive or multipart/form-data, not {essence[:100]!r}."
         )
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
     if essence in _ZIP or is_archive(body):
         return _single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
+    if essence in TOML_TYPES or (not is_json and is_manifest(body)):
+        return _single(name, RegistrationSource("document", body, media_type))
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
         return _single(name, RegistrationSource("document", body, media_type))
     try:
@@ -156,7 +169,7 @@ async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> R
             headers={"Accept-Encoding": "identity"},
         )
     try:
-        form = await request.form(max_files=2, max_fields=200, max_part_size=1 << 20)
+        form = await request.form(max_files=MAX_MANIFESTS + 2, max_fields=200, max_part_size=1 << 20)
     except MultiPartException:
         raise BadRequest("The multipart body cannot be read.") from None
     try:
@@ -166,6 +179,9 @@ async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> R
 
 
 async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    files = form.getlist("file")
+    if len(files) > 1:
+        return await _from_files(form, files, name=name, max_bytes=max_bytes)
     file = form.get("file")
     if not isinstance(file, UploadFile):
         raise InvalidInput(
@@ -187,7 +203,9 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
     source = RegistrationSource(
         "document", body, media_type, at="/file", options=await _document_options(form)
     )
-    if source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
+    if source.options == PLAIN and is_manifest_source(body):
+        pass
+    elif source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
         value = await parse_manual(body, media_type=media_type, at="/file")
         source = RegistrationSource("manual", value=value, at="/file")
         configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
@@ -197,6 +215,43 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
                 own or name or _name_of(configuration),
             )
     return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+
+
+async def _from_files(
+    form: FormData, files: list[Any], *, name: str | None, max_bytes: int
+) -> RegistrationRequest:
+    """Read several files, which are ToolClad manifests and what belongs to them, as one archive."""
+    contents: dict[str, bytes] = {}
+    size = 0
+    for file in files:
+        if not isinstance(file, UploadFile):
+            raise InvalidInput("A file is text.", errors=[FieldError("/file", "Give each as a file part.")])
+        body = await file.read()
+        size += len(body)
+        if size > max_bytes:
+            raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
+        contents[_member_name(file.filename or "", contents, at="/file")] = body
+    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    unknown = sorted(set(form) - {"file", *_FIELDS})
+    if unknown:
+        problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
+        raise InvalidInput("The form has unknown fields.", errors=problems)
+    own = fields.pop("name", None)
+    source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
+    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+
+
+def _member_name(name: str, present: Mapping[str, bytes], *, at: str) -> str:
+    """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
+    is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
+    if not is_known or "/" in name or not may_be_packed(name, b""):
+        detail = (
+            f"Several files are ToolClad manifests: name each `*{SUFFIX}`, `{PROJECT_FILE}` or `mcp.json`."
+        )
+        raise InvalidInput("A file does not belong here.", errors=[FieldError(at, detail)])
+    if name in present:
+        raise InvalidInput("Two files have one name.", errors=[FieldError(at, "Name each file once.")])
+    return name
 
 
 async def _document_options(form: FormData) -> DocumentOptions:
@@ -418,9 +473,9 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
 
 
 def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
-    kinds = [key for key in ("url", "document", "manual", "call_template") if key in given]
+    kinds = [key for key in _SOURCE_KINDS if key in given]
     if len(kinds) != 1:
-        problem = FieldError(at, "Give exactly one of url, document, manual and call_template.")
+        problem = FieldError(at, "Give exactly one of url, document, manual, call_template and manifests.")
         raise InvalidInput("The source is not clear.", errors=[problem])
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
@@ -435,6 +490,8 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
         return RegistrationSource("template", value=given[kind], at=pointer(at, kind))
     if kind == "manual":
         return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
+    if kind == "manifests":
+        return _manifests(given[kind], at=pointer(at, kind))
     document = given[kind]
     if isinstance(document, str):
         return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
@@ -446,6 +503,15 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     return RegistrationSource(
         "document", body=orjson.dumps(document), media_type="application/json", at=pointer(at, kind)
     )
+
+
+def _manifests(given: Mapping[str, Any], *, at: str) -> RegistrationSource:
+    """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
+    contents: dict[str, bytes] = {}
+    for name, member in given.items():
+        text = member if isinstance(member, str) else orjson.dumps(member).decode()
+        contents[_member_name(name, contents, at=pointer(at, name))] = text.encode("utf-8", "replace")
+    return RegistrationSource("document", pack(contents), "application/zip", at=at)
 
 
 def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:

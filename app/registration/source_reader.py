@@ -36,6 +36,7 @@ from app.registration.fetch import SINGLE_TOOLS, Fetcher
 from app.registration.from_export import from_export, open_fields
 from app.registration.from_manual import ManualRules, from_manual
 from app.registration.from_openapi import from_conversion, with_auth_tools
+from app.registration.from_toolclad import from_manifests, located, read_manifests
 from app.registration.html_pages import (
     configuration_script,
     document_urls,
@@ -52,6 +53,7 @@ from app.security.loop_detection import gateway_identity
 from app.security.vault import Vault
 from app.settings import Settings
 from app.text import pointer
+from app.toolclad.sources import is_manifest_source
 from app.utcp.auth import Auth
 from app.utcp.call_template import InlineDocument
 
@@ -324,6 +326,8 @@ class SourceReader:
         if _HTML.match(source.body[:_HTML_BEGIN]):
             detail = "This is an HTML page, not an OpenAPI document or a UTCP manual."
             raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_DOCUMENT_URL)
+        if is_manifest_source(source.body):
+            return await self._manifests(source, origin, context)
         if await looks_like_openapi(source.body, media_type=source.media_type):
             return await self._openapi(source, origin, context)
         try:
@@ -418,6 +422,18 @@ class SourceReader:
 
         # Pure Python over a document of up to 128 MiB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
+
+    async def _manifests(
+        self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
+    ) -> ParsedSource:
+        """Read ToolClad manifests, the bytes of which are those of `source`."""
+        found = await asyncio.to_thread(read_manifests, source)
+        try:
+            read = await self._manual(found.raw, source, origin, context)
+        except InvalidInput as error:
+            error.errors = tuple(located(one, found, at=source.at) for one in error.errors)
+            raise
+        return from_manifests(read, found)
 
     # Exports
 

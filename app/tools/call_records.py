@@ -1,15 +1,17 @@
 """Reads records of calls, within what the principal's key may see."""
 
+import asyncio
 from uuid import UUID
 
 from app.access.events import record_event
-from app.call_log.bodies import BodyField, CapturedBody, open_body
+from app.call_log.bodies import BodyField, CapturedBody, open_body, open_evidence
 from app.call_log.queries import CallFilters, get_call
 from app.database import Database
 from app.errors import NotFound
 from app.models import CallRecord
 from app.security.principal import Principal
 from app.security.vault import Vault
+from app.toolclad.envelope import Evidence
 from app.tools.service import visible_tool_names
 
 
@@ -25,6 +27,28 @@ async def get(call_id: UUID, *, principal: Principal, database: Database) -> Cal
     if row is None:
         raise NotFound(f"There is no record of a call {call_id}.")
     return row
+
+
+async def read_envelope(call_id: UUID, *, principal: Principal, database: Database, vault: Vault) -> bytes:
+    """Return the evidence envelope of a call, made of its record: the bytes that its client could get.
+
+    An audit event with the reader is committed before this returns. Raises NotFound as `get` does, and where
+    no evidence was recorded, or it was too long.
+    """
+    row = await get(call_id, principal=principal, database=database)
+    if row.evidence is None:
+        raise NotFound(
+            "The evidence of this call was not recorded. Calls of ToolClad tools have evidence, and it is "
+            "recorded with their arguments and results: CALL_LOG_BODIES selects which."
+        )
+    form = open_evidence(vault, row.evidence, tenant=row.tenant_id, call_id=row.id)
+    if form is None:
+        raise NotFound(
+            "The evidence of this call was not recorded: its output was longer than CALL_LOG_MAX_BODY_BYTES."
+        )
+    envelope = await asyncio.to_thread(Evidence.from_json(form).envelope)
+    await _record_read(row, principal=principal, database=database)
+    return envelope
 
 
 async def read_bodies(
@@ -47,14 +71,18 @@ async def read_bodies(
         return open_body(vault, blob, tenant=row.tenant_id, call_id=row.id, field=field)
 
     bodies = opened(row.arguments, "arguments"), opened(row.result, "result")
+    await _record_read(row, principal=principal, database=database)
+    return bodies
+
+
+async def _record_read(row: CallRecord, *, principal: Principal, database: Database) -> None:
     async with database.transaction() as session:
         await record_event(
             session,
             actor=principal.key_id,
             action="read",
             object_type="call",
-            object_name=str(call_id),
+            object_name=str(row.id),
             detail={"tool": row.tool, "key_id": row.key_id},
             tenant=principal.tenant_id,
         )
-    return bodies

@@ -3,7 +3,7 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from app.access import requires
 from app.access.repository import key_names
@@ -11,6 +11,7 @@ from app.call_log.queries import list_calls
 from app.dependencies import UsesDatabase, UsesPageLinks, UsesVault
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.toolclad.envelope import ENVELOPE_REFERENCE, MEDIA_TYPE
 from app.tools import call_records
 from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
 
@@ -69,3 +70,23 @@ async def get_call_bodies(
     return CallBodies.model_validate(
         {"id": call_id, "arguments": arguments, "presets": presets, "result": result}, from_attributes=True
     )
+
+
+@router.get(
+    "/calls/{call_id}/envelope",
+    operation_id="getCallEnvelope",
+    summary="Get the evidence envelope of a call",
+    response_class=Response,
+    responses={
+        200: {"description": "The envelope.", "content": {MEDIA_TYPE: {"schema": ENVELOPE_REFERENCE}}},
+        **problem_responses(404),
+    },
+)
+async def get_call_envelope(
+    call_id: CallId, principal: ReadsBodies, database: UsesDatabase, vault: UsesVault
+) -> Response:
+    """Return the evidence envelope of a call of a ToolClad tool, made of its record (CALL_LOG_BODIES): the
+    same bytes as in the response of the call. Each read is an event.
+    """
+    envelope = await call_records.read_envelope(call_id, principal=principal, database=database, vault=vault)
+    return Response(envelope, media_type=MEDIA_TYPE)

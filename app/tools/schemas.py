@@ -10,6 +10,7 @@ from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
 from app.schemas import AnnotationsInput, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
+from app.toolclad.contract import risk_tier_of
 from app.toolsets.agent_tool import Annotations, header_inputs_of
 
 
@@ -23,6 +24,9 @@ class ToolAnnotations(BaseModel):
     header_inputs: dict[str, str] = Field(
         default_factory=dict,
         description="Inputs that clients of MCP repeat in the header `Mcp-Param-<token>`, with the tokens.",
+    )
+    risk_tier: Literal["low", "medium", "high"] | None = Field(
+        None, description="What the ToolClad manifest of the tool states; null for other tools."
     )
 
 
@@ -199,6 +203,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
             idempotent=known.idempotent,
             open_world=known.open_world,
             header_inputs=dict(header_inputs_of(tool.annotations)),
+            risk_tier=risk_tier_of(tool.call_template),
         ),
         "publish_output_schema": tool.publish_output_schema,
         "response_options": tool.response_options,

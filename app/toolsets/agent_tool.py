@@ -14,6 +14,7 @@ from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
+from app.toolclad.contract import risk_tier_of
 from app.utcp.render import GATEWAYS
 
 TITLE_LIMIT: Final = 80
@@ -47,7 +48,10 @@ class Annotations:
     def of_template(cls, template: Mapping[str, Any]) -> Self:
         """Return what a stored call template tells."""
         record = PROTOCOLS.get(protocol_of(template))
-        return cls.of_method(None if record is None else record.http_method(template))
+        known = cls.of_method(None if record is None else record.http_method(template))
+        tier = risk_tier_of(template)
+        # A manifest states what may happen; of a tool of high risk, the worst is assumed.
+        return replace(known, read_only=False, destructive=True) if tier == "high" else known
 
     def overridden(self, given: Mapping[str, Any] | None) -> "Annotations":
         """Return them with what an operator has set; members that are None are not set, and those that are no
@@ -98,6 +102,8 @@ class AgentTool:
     outputs_withdrawn_at: datetime | None = None
     """When the gateway withdrew the published schema of the responses; None where it did not."""
     requires_approval: bool = False
+    risk_tier: str | None = None
+    """That of the ToolClad manifest which the tool comes from."""
     deprecated: bool = False
     presets: Mapping[str, Any] = field(default_factory=lambda: _NO_PRESETS, repr=False)
     is_renamed: bool = False
@@ -152,6 +158,7 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         publishes_outputs=view.publish_output_schema,
         outputs_withdrawn_at=None if view.publish_output_schema else view.output_schema_withdrawn_at,
         requires_approval=view.requires_approval,
+        risk_tier=risk_tier_of(view.call_template),
         deprecated=view.deprecated,
         gateways=tuple(view.call_template.get(GATEWAYS) or ()),
         registrar_tags=view.registrar_tags,

@@ -28,4 +28,6 @@ def mcp_tool(
         described["_meta"] = {f"{META_PREFIX}name": tool.tool, f"{META_PREFIX}provider": tool.provider}
         if tool.requires_approval:
             described["_meta"][f"{META_PREFIX}requiresApproval"] = True
+        if tool.risk_tier is not None:
+            described["_meta"][f"{META_PREFIX}riskTier"] = tool.risk_tier
     return described

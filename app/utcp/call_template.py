@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import InvalidInput
 from app.text import pointer
+from app.toolclad.contract import Contract
 from app.utcp.auth import Auth, field_errors, read_auth
 
 Model = TypeVar("Model", bound="CallTemplate")
@@ -51,6 +52,8 @@ class CallTemplate(BaseModel):
     call_template_type: str
     auth: Auth | None = Field(default=None, repr=False)
     allowed_communication_protocols: list[str] | None = None
+    toolclad: Contract | None = None
+    """The manifest that the tool comes from. Nothing in it is a variable."""
 
     @property
     def is_local(self) -> bool:

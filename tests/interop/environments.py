@@ -44,6 +44,8 @@ PACKAGES = {
     "mcp1": ("mcp==1.30.0",),
     "fastmcp": ("fastmcp==4.1.2",),
     "langchain-mcp": ("langchain-mcp-adapters==0.3.2",),
+    # The reader of ToolClad manifests: tests/interop/test_toolclad.py.
+    "toolclad": ("toolclad==0.6.1",),
     # An agent framework: tests/interop/test_agent_snippets.py.
     "openai-agents": ("openai-agents==0.24.0",),
     # A Node.js for the conformance suite, the Inspector and the SDKs of model providers, which need version 22 or later.

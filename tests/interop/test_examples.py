@@ -52,7 +52,7 @@ class Example:
         self._folder = folder
         target = folder / "examples" / name
         shutil.copytree(ROOT / "examples" / name, target, ignore=shutil.ignore_patterns("__pycache__"))
-        for file in target.iterdir():
+        for file in (one for one in target.rglob("*") if one.is_file()):
             text = file.read_text()
             for before, after in replaced.items():
                 text = text.replace(before, after)
@@ -310,3 +310,16 @@ def test_agent_tests(servers: Pair, tmp_path: Path) -> None:
     assert "opening hours with gpt-5:\n  not_contains: The response contains" in example.errors
     assert "Plugin 'calendar' not found: it was skipped." in example.errors
     assert (tmp_path / "results.xml").read_text().count("<testcase ") == 4
+
+
+def test_toolclad(
+    servers: Pair, environment: dict[str, str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    settings: dict[str, Any] = {"PROGRAMS": "/usr/bin/seq,/usr/bin/factor", "CALL_LOG_BODIES": "all"}
+    if os.geteuid() == 0:
+        settings["PROGRAM_USER"] = "nobody"
+    folder = tmp_path_factory.mktemp("gateway")
+    with sample_api(tmp_path, port=0) as registration, serve(servers, folder, **settings) as own:
+        variables = environment | {"UTCP_GATEWAY_URL": own.url, "UTCP_GATEWAY_KEY": own.key}
+        books = registration["source"]["url"].removesuffix("/openapi.json")
+        Example("toolclad", tmp_path, variables, **{"http://127.0.0.1:8001": books}).run()

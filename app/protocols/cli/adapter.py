@@ -2,27 +2,44 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import orjson
 
-from app.errors import InvalidInput, UpstreamTimeout
+from app.errors import InvalidInput, UpstreamMalformed, UpstreamTimeout
 from app.outbound.credential_rendering import is_secret
 from app.outbound.framing import StreamEvent, parse_events
-from app.protocols.base import AdapterContext, Call, Discovered, PassesOwnSecrets, Result
+from app.protocols.base import (
+    AdapterContext,
+    Call,
+    Discovered,
+    Execution,
+    GivesEvidence,
+    PassesOwnSecrets,
+    Result,
+)
 from app.protocols.cli.command_words import fill_words, option_words
-from app.protocols.cli.compiling import CliTarget, compile_cli
+from app.protocols.cli.compiling import CliTarget, Step, compile_cli
+from app.protocols.cli.manifest_run import (
+    EvidenceFolder,
+    ManifestCommand,
+    check_paths,
+    command_text,
+    injected,
+    make_folder,
+)
 from app.protocols.cli.runs import Run
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.programs import ProgramRules
-from app.protocols.shared.results import JSON, TEXT, body_result, time_limit
+from app.protocols.shared.results import BYTES, JSON, TEXT, body_result, time_limit
 from app.protocols.shared.sealed_fields import field_values
 from app.security.masking import MASK
 
 _LINES = "application/x-ndjson"
 
 
-class CliAdapter(UnknownEffects, PassesOwnSecrets):
+class CliAdapter(UnknownEffects, PassesOwnSecrets, GivesEvidence):
     """The adapter that runs programs of the operator's list PROGRAMS."""
 
     name: ClassVar[str] = "cli"
@@ -58,6 +75,8 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
         Where the call takes events, each line of output is an event. Raise what `Run.pieces` raises, and
         UpstreamTimeout.
         """
+        if call.target.manifest is not None:
+            return await self._call_manifest(call, call.target.manifest)
         run = await self._start_run(call)
         if call.stream_deadline is not None:
             return await _stream(run, call)
@@ -71,6 +90,51 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
                 return body_result(output, JSON, call)
         return body_result(output.decode("utf-8", "replace").encode(), TEXT, call)
 
+    async def _call_manifest(self, call: Call[CliTarget], manifest: ManifestCommand) -> Result:
+        """Run the command of a ToolClad manifest and return its output as it is; raise what `call` raises."""
+        check_paths(manifest, call.arguments, self._rules)
+        folder = await asyncio.to_thread(make_folder, manifest, call.call_id, self._rules)
+        run: Run | None = None
+        try:
+            run = await self._start_run(replace(call, target=manifest_target(call, manifest, folder)))
+            output = await _collect(run, call)
+            if folder is not None:
+                written = await asyncio.to_thread(folder.read_output, call.limits.response_bytes)
+                output = output if written is None else written
+            parsed = None
+            if manifest.parser is not None and folder is not None:
+                parsed = await self._parsed(call, manifest, folder, output)
+            result = body_result(output, BYTES, call)
+            result.execution = Execution(0, run.stderr_text(), parsed)
+            return result
+        finally:
+            if folder is not None:
+                if run is not None:
+                    # A program that is still being killed could write into the folder.
+                    await run.wait_ended()
+                await asyncio.to_thread(folder.remove)
+
+    async def _parsed(
+        self, call: Call[CliTarget], manifest: ManifestCommand, folder: EvidenceFolder, output: bytes
+    ) -> Any:
+        """Return what the program that parses the output prints, as a JSON value; raise UpstreamMalformed."""
+        await asyncio.to_thread(folder.write_output, output, self._rules)
+        words = ((folder.output,),)
+        step = Step(manifest.parser or "", words, is_shown=True, is_referenced=False)
+        target = replace(call.target, steps=(step,))
+        printed = await _collect(await self._start_run(replace(call, target=target)), call)
+        try:
+            return orjson.loads(printed)
+        except orjson.JSONDecodeError:
+            raise UpstreamMalformed("The program that parses the output printed no JSON.") from None
+
+    def evidence(self, call: Call[CliTarget]) -> dict[str, Any]:
+        """Return the words of the command as one text."""
+        manifest = call.target.manifest
+        if manifest is None:
+            return {"command": call.target.origin}
+        return {"command": command_text(manifest, call)}
+
     async def discover(self, call: Call[CliTarget]) -> Discovered:
         """Return the output of the commands, which is to be a manual; raise what `call` raises."""
         run = await self._start_run(call)
@@ -80,6 +144,8 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
     def describe(self, call: Call[CliTarget]) -> dict[str, Any]:
         """Return the words of each command, the environment with secrets masked, and the folder."""
         target = call.target
+        if target.manifest is not None:
+            target = manifest_target(call, target.manifest, None)
         sealed = _sealed(call, masked=True)
         environment = {
             name: MASK if name in target.inherited else sealed.get(name, value)
@@ -134,6 +200,20 @@ class CliAdapter(UnknownEffects, PassesOwnSecrets):
         if run in self._runs:
             self._runs.discard(run)
             self._slots.release()
+
+
+def manifest_target(
+    call: Call[CliTarget], manifest: ManifestCommand, folder: EvidenceFolder | None
+) -> CliTarget:
+    """Return the target of one call of a manifest: its words, which are literal, and its environment.
+
+    Raise InvalidArguments for arguments that cannot be words.
+    """
+    values = injected(manifest, call.call_id, folder)
+    words = manifest.command.arguments(call.arguments, values)
+    step = Step(manifest.program, tuple((word,) for word in words), is_shown=True, is_referenced=False)
+    environment = manifest.command.environment(call.arguments, values)
+    return replace(call.target, steps=(step,), environment=environment)
 
 
 async def _collect(run: Run, call: Call[CliTarget]) -> bytes:

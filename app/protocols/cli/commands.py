@@ -6,6 +6,7 @@ from typing import Any
 
 from app.errors import FieldError, InvalidInput
 from app.text import pointer
+from app.toolclad.command import program_of
 
 
 def split_command(command: str, *, at: str) -> list[str]:
@@ -25,6 +26,9 @@ def split_command(command: str, *, at: str) -> list[str]:
 
 def programs_of(fields: Mapping[str, Any]) -> list[str]:
     """Return the programs that a template starts, each once; raise InvalidInput as `split_command`."""
+    contract = fields.get("toolclad")
+    if isinstance(contract, Mapping) and contract.get("command"):
+        return [program_of(contract)]
     steps: list[dict[str, Any]] = fields.get("commands") or []
     commands = [(step["command"], pointer("/commands", n, "command")) for n, step in enumerate(steps)]
     if fields.get("command_name"):

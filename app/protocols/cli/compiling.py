@@ -7,6 +7,7 @@ from typing import Any
 from app.errors import FieldError, InvalidInput
 from app.protocols.cli.command_words import Argument, OutputReference, Word, parse_command
 from app.protocols.cli.commands import split_command
+from app.protocols.cli.manifest_run import ManifestCommand, compile_manifest_command
 from app.protocols.cli.record import origin_of
 from app.protocols.cli.template import CliTemplate
 from app.protocols.shared.programs import ProgramRules
@@ -38,12 +39,18 @@ class CliTarget:
     environment: Mapping[str, str] = field(repr=False)
     inherited: frozenset[str]
     folder: str
+    manifest: ManifestCommand | None = None
+    """The command of a ToolClad manifest, which has no `steps` until a call is made."""
 
 
 def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
     """Return a compiled template; raise InvalidInput, with pointers into it, for what may not be run."""
     model = compile_template(template, CliTemplate)
     origin = origin_of(template)
+    if model.toolclad is not None and model.toolclad.command is not None:
+        manifest = compile_manifest_command(model.toolclad, rules)
+        rules.account()
+        return CliTarget(origin, (), False, {}, frozenset(), manifest.folder, manifest)
     steps = _v0_step(model.command_name, rules) if model.command_name else _steps(model, rules)
     rules.check_names(model.env_vars, at="/env_vars")
     rules.account()

@@ -38,6 +38,8 @@ class Run:
         self._on_end = on_end
         self._running: RunningProgram | None = None
         self._closed = False
+        self.stderr = b""
+        """The end of what the last program wrote to standard error."""
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Run the commands and yield the output of those that are part of the response.
@@ -65,6 +67,7 @@ class Run:
                         yield b"\n" + piece if fresh and open_line else piece
                         fresh, open_line = False, not piece.endswith(b"\n")
                 await running.ended.wait()
+                self.stderr = await running.final_tail() if self._call.target.manifest else b""
                 self._check(running, tail, first=number == 0)
                 outputs[number] = referenced_output.decode("utf-8", "replace").rstrip("\n")
         finally:
@@ -117,6 +120,11 @@ class Run:
             raise UpstreamMalformed(detail, response=UpstreamErrorResponse(status=500, body=body))
         error_response = UpstreamErrorResponse(status=422, body=body)
         raise UpstreamRejected(f"The program ended with exit code {code}.", response=error_response)
+
+    def stderr_text(self) -> str:
+        """Return the end of standard error as text, known secrets masked."""
+        text = self._tail(self.stderr)
+        return text if isinstance(text, str) else ""
 
     def _tail(self, raw: bytes) -> Any:
         text = sanitize_error_body(

@@ -19,7 +19,7 @@ class CliCommand(BaseModel):
 
 class CliTemplate(CallTemplate):
     """UTCP's `cli`: `command_name` of 0.x, whose arguments follow as `--key value`, or `commands` of 1.x,
-    with `UTCP_ARG_name_UTCP_ARG` in them.
+    with `UTCP_ARG_name_UTCP_ARG` in them. The contract of a ToolClad manifest has a command of its own.
     """
 
     sealed: ClassVar[tuple[str, ...]] = ("/env_vars/*",)
@@ -40,6 +40,8 @@ class CliTemplate(CallTemplate):
 
     @model_validator(mode="after")
     def _require_command(self) -> Self:
+        if self.toolclad is not None and self.toolclad.command is not None:
+            return self
         if self.command_name is None and not self.commands:
             raise ValueError("Give commands (1.x) or command_name (0.x)")
         return self

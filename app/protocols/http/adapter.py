@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import orjson
 from yarl import URL
 
+from app.http_requests.manifest_request import ManifestPlan, manifest_plan
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
 from app.http_requests.templates import ResponseSpec
 from app.outbound.framing import parse_events
@@ -18,9 +19,12 @@ from app.protocols.base import (
     DescribesResponses,
     Discovered,
     FollowsLinks,
+    GivesEvidence,
     Result,
 )
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
+from app.protocols.shared.sealed_fields import field_values
+from app.text import pointer_parts
 
 _SMALL_BODY = 64 * 1024
 _MAX_LINK = 8 * 1024
@@ -45,7 +49,10 @@ _UNDESCRIBED_HEADERS = frozenset(
 _ACCEPT = ("Accept", "application/json, application/yaml;q=0.9, text/yaml;q=0.8, */*;q=0.5")
 
 
-class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
+RequestPlan: TypeAlias = ArgumentPlan | ManifestPlan
+
+
+class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvidence):
     """The adapter for calls over HTTP(S)."""
 
     name: ClassVar[str] = "http"
@@ -55,33 +62,32 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
         super().__init__(context)
         self._pass_undecodable = context.settings.undecodable_responses == "pass"
 
-    def prepare(self, template: Mapping[str, Any]) -> ArgumentPlan:
+    def prepare(self, template: Mapping[str, Any]) -> RequestPlan:
         """Compile a template of `call_template_type` http; raise InvalidInput."""
-        return compile_plan(template)
+        return manifest_plan(template) or compile_plan(template)
 
-    def origin(self, target: ArgumentPlan) -> str:
+    def origin(self, target: RequestPlan) -> str:
         """Return the scheme, host and port of the template's URL, which no argument can change."""
         return target.origin
 
-    def response_spec(self, target: ArgumentPlan) -> ResponseSpec | None:
+    def response_spec(self, target: RequestPlan) -> ResponseSpec | None:
         """Return what an OpenAPI document says of the response beyond the output schema of the tool."""
         return target.response
 
-    def is_safe(self, target: ArgumentPlan) -> bool:
+    def is_safe(self, target: RequestPlan) -> bool:
         """Return whether the method is a safe one, such as GET, HEAD, OPTIONS or QUERY."""
         return target.safe
 
-    def is_idempotent(self, target: ArgumentPlan) -> bool:
+    def is_idempotent(self, target: RequestPlan) -> bool:
         """Return whether the method is a safe one, PUT or DELETE."""
         return target.safe or target.method in ("PUT", "DELETE")
 
-    def request_identity(self, call: Call[ArgumentPlan]) -> bytes | None:
+    def request_identity(self, call: Call[RequestPlan]) -> bytes | None:
         """Return the method, URL, headers and body of a GET, HEAD or QUERY; None for other methods.
 
         None as well for conditional and range requests (RFC 9110 sections 13 and 14).
         """
-        plan: ArgumentPlan = call.target
-        prepared = plan.prepare(call.arguments)
+        prepared = _prepared(call)
         if prepared.method not in ("GET", "HEAD", "QUERY"):
             return None
         pieces = [prepared.method, prepared.url]
@@ -92,11 +98,11 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
             pieces += (lowered, value)
         return join_length_prefixed([*(piece.encode() for piece in pieces), prepared.body or b""])
 
-    def method(self, target: ArgumentPlan) -> str:
+    def method(self, target: RequestPlan) -> str:
         """Return the HTTP method."""
         return target.method
 
-    async def call(self, call: Call[ArgumentPlan]) -> Result:
+    async def call(self, call: Call[RequestPlan]) -> Result:
         """Send the request and return the response; its body is read at once up to 64 KiB, else streamed.
 
         A response to HEAD, and one to OPTIONS without a body, is `{"status", "headers"}` as JSON.
@@ -104,21 +110,16 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
         Raise UpstreamUnauthorized for 401, UpstreamRejected for other statuses than 2xx and 304, and what the
         engine raises.
         """
-        plan: ArgumentPlan = call.target
-        prepared = (
-            await asyncio.to_thread(plan.prepare, call.arguments)
-            if call.has_large_arguments
-            else plan.prepare(call.arguments)
-        )
+        prepared = await asyncio.to_thread(_prepared, call) if call.has_large_arguments else _prepared(call)
         _add_accept(prepared, call)
         return await self._received(prepared, call)
 
-    def resolve_link(self, call: Call[ArgumentPlan], link: str, base: str | None) -> str | None:
+    def resolve_link(self, call: Call[RequestPlan], link: str, base: str | None) -> str | None:
         """Return the URL of a link, None where it is not at the origin of the tool."""
         if len(link) > _MAX_LINK or not link.isascii() or not link.isprintable():
             return None
         try:
-            begin = call.target.prepare(call.arguments).url if base is None else base
+            begin = _prepared(call).url if base is None else base
             url = URL(begin).join(URL(link))
             own = URL(call.target.origin).origin()
             is_own = url.origin() == own and url.user is None and url.password is None
@@ -126,23 +127,23 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
             return None
         return str(url.with_fragment(None)) if is_own else None
 
-    async def follow(self, call: Call[ArgumentPlan], url: str) -> Result:
+    async def follow(self, call: Call[RequestPlan], url: str) -> Result:
         """Send a GET of a URL at the tool's origin with its headers and credentials; return the response.
 
         Raise what `call` raises.
         """
-        prepared = call.target.prepare(call.arguments)
+        prepared = _prepared(call)
         headers = [pair for pair in prepared.headers if not pair[0].lower().startswith("content-")]
         request = prepared._replace(method="GET", url=url, headers=headers, body=None)
         _add_accept(request, call)
         return await self._received(request, call)
 
-    async def _received(self, prepared: PreparedRequest, call: Call[ArgumentPlan]) -> Result:
+    async def _received(self, prepared: PreparedRequest, call: Call[RequestPlan]) -> Result:
         """Send a request, and return its response."""
         method = prepared.method
         response = await self.send(prepared, call)
         status = response.status
-        if not (200 <= status < 300 or status == 304):
+        if not _is_success(call.target, status):
             raise await self.rejection(response, call)
         limit = call.limits.response_bytes
         if method == "HEAD" and status != 304:
@@ -199,21 +200,43 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks):
             upstream_headers=response.headers,
         )
 
-    async def discover(self, call: Call[ArgumentPlan]) -> Discovered:
+    async def discover(self, call: Call[RequestPlan]) -> Discovered:
         """Return the document at the template's URL, requested with its method, auth and headers."""
-        plan: ArgumentPlan = call.target
         document_call = replace(call, headers=(_ACCEPT,))
-        return await self.fetch_document(plan.prepare(call.arguments), document_call)
+        return await self.fetch_document(_prepared(call), document_call)
 
-    def describe(self, call: Call[ArgumentPlan]) -> dict[str, Any]:
+    def describe(self, call: Call[RequestPlan]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`."""
-        plan: ArgumentPlan = call.target
-        prepared = plan.prepare(call.arguments)
+        prepared = _prepared(call, masked=True)
         _add_accept(prepared, call)
         return self.describe_request(prepared, call)
 
+    def evidence(self, call: Call[RequestPlan]) -> dict[str, Any]:
+        """Return the method and the URL, secrets masked, as the command; and the method."""
+        described = self.describe(call)
+        return {
+            "command": f"{described['method']} {described['url']}",
+            "http_method": described["method"],
+        }
 
-def _add_accept(prepared: PreparedRequest, call: Call[ArgumentPlan]) -> None:
+
+def _prepared(call: Call[RequestPlan], *, masked: bool = False) -> PreparedRequest:
+    """Return the request of a call; with the secrets of a manifest, which are `***` with `masked`."""
+    plan = call.target
+    if not isinstance(plan, ManifestPlan):
+        return plan.prepare(call.arguments)
+    values = field_values(call.credentials, masked=masked)
+    secrets = {pointer_parts(at)[-1]: value for at, value in values.items()}
+    return plan.prepare(call.arguments, secrets)
+
+
+def _is_success(plan: RequestPlan, status: int) -> bool:
+    if isinstance(plan, ManifestPlan):
+        return plan.is_success(status) or status == 304
+    return 200 <= status < 300 or status == 304
+
+
+def _add_accept(prepared: PreparedRequest, call: Call[RequestPlan]) -> None:
     """Add the tool's Accept header, unless the call has one: that of a client that asks for events."""
     accept = call.target.accept
     if accept is not None and not any(name.lower() == "accept" for name, _ in call.headers):

@@ -37,6 +37,8 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields.get("defaults"):
         raise NotDirect("The gateway sends arguments that the call does not give.")
     method = fields.get("http_method", "GET")
+    if "toolclad" in fields:
+        raise NotDirect("UTCP cannot send the request of a ToolClad manifest.")
     if method not in _METHODS:
         raise NotDirect(f"UTCP has no http_method {method}.")
     if "parameters" not in fields:

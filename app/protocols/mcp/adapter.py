@@ -17,9 +17,9 @@ from app.errors import (
 )
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
-from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
+from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, GivesEvidence, Result
 from app.protocols.mcp.calls import McpCall, send_request
-from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server
+from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server, server_arguments
 from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
 from app.protocols.mcp.results import (
     has_content_blocks,
@@ -39,7 +39,7 @@ _ERROR_BODY: Final = 64 * 1024
 _MAX_NAMED: Final = 20
 
 
-class McpAdapter(ChecksUpstream):
+class McpAdapter(ChecksUpstream, GivesEvidence):
     """The adapter for MCP servers; sessions are pooled."""
 
     name: ClassVar[str] = "mcp"
@@ -92,11 +92,11 @@ class McpAdapter(ChecksUpstream):
             uri = _resource_uri(target.uri, call.arguments)
             pending = self._request(sent, lambda session: session.read(uri, sent.attempt))
         else:
-            tool = _tool_name(target)
+            tool, arguments = _tool_name(target), server_arguments(target, call.arguments)
             wants_progress = call.stream_deadline is not None or call.on_progress is not None
             on_progress = sent.on_progress if wants_progress else None
             pending = self._request(
-                sent, lambda session: session.call(tool, call.arguments, sent.attempt, on_progress)
+                sent, lambda session: session.call(tool, arguments, sent.attempt, on_progress)
             )
         if call.stream_deadline is None:
             return self._result(await pending, sent, call)
@@ -130,7 +130,7 @@ class McpAdapter(ChecksUpstream):
         if target.uri is not None:
             params: dict[str, Any] = {"uri": _resource_uri(target.uri, call.arguments)}
         else:
-            params = {"name": _tool_name(target), "arguments": call.arguments}
+            params = {"name": _tool_name(target), "arguments": server_arguments(target, call.arguments)}
         server = describe_server(call)
         body = {"method": self.method(target), "params": params}
         settings = {key: value for key, value in server.items() if key not in ("url", "headers")}
@@ -139,6 +139,17 @@ class McpAdapter(ChecksUpstream):
             "url": server["url"],
             "headers": server["headers"],
             "body": {**body, **settings},
+        }
+
+    def evidence(self, call: Call[McpTarget]) -> dict[str, Any]:
+        """Return the server and the tool as the command, and these with the tool's arguments."""
+        target = call.target
+        tool = target.tool or target.uri or ""
+        return {
+            "command": f"mcp://{target.name}/{tool}",
+            "mcp_server": target.name,
+            "mcp_tool": tool,
+            "mcp_args": server_arguments(target, call.arguments),
         }
 
     async def aclose(self) -> None:

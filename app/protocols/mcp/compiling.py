@@ -18,6 +18,7 @@ from app.protocols.shared.programs import ProgramCommand, ProgramRules
 from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.security.masking import MASK
 from app.text import pointer
+from app.toolclad.contract import Contract
 from app.utcp.call_template import compile_template
 
 
@@ -33,6 +34,7 @@ class McpTarget:
     tool: str | None
     uri: str | None
     resources: bool
+    contract: Contract | None
     fields: Mapping[str, Any] = field(repr=False)
 
 
@@ -60,6 +62,7 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
         tool=model.tool_name,
         uri=model.resource_uri,
         resources=model.register_resources_as_tools,
+        contract=model.toolclad if model.toolclad is not None and model.toolclad.mcp is not None else None,
         fields=model.stored(),
     )
 
@@ -100,6 +103,15 @@ def server_of(call: Call[McpTarget], *, masked: bool = False) -> McpServerSettin
         terminate_on_close=target.server.terminate_on_close,
         scope=call.scope if call.reuse else b"",
     )
+
+
+def server_arguments(target: McpTarget, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments as the server's tool has them: with the defaults and names of a manifest."""
+    contract = target.contract
+    if contract is None or contract.mcp is None:
+        return arguments
+    names = contract.mcp.field_map
+    return {names.get(name, name): value for name, value in (contract.defaults | arguments).items()}
 
 
 def describe_server(call: Call[McpTarget]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ STRICT = {"type": "object", "additionalProperties": False}
 
 def repaired(schema, arguments, *, only_types=False):
     """The repaired arguments and the kinds of the repairs by pointer; (None, {}) where there are none."""
-    found = ArgumentValidator(schema).repair(arguments, only_types=only_types)
+    found = ArgumentValidator(schema).repair(arguments, scope="types" if only_types else "all")
     if found is None:
         return None, {}
     ArgumentValidator(schema).check(found.value)
@@ -255,7 +255,7 @@ def test_repaired_values_are_valid_and_lose_nothing(schema, value, only_types) -
     arguments = {"x": value}
     validator = ArgumentValidator({"properties": {"x": schema}, "additionalProperties": False})
     before = exact_json.dumps(arguments)
-    found = validator.repair(arguments, only_types=only_types)
+    found = validator.repair(arguments, scope="types" if only_types else "all")
     assert exact_json.dumps(arguments) == before
     if _is_valid(validator, arguments):
         assert found is None

@@ -16,7 +16,7 @@ ROWS = [
 
 def test_each_text_has_rows() -> None:
     assert all(len(row) == 3 for row in ROWS)
-    assert len({row[0] for row in ROWS}) == 5
+    assert len({row[0] for row in ROWS}) == 6
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1][:60])

@@ -158,7 +158,10 @@ async def test_an_unknown_page_is_a_404_that_suggests_others(client):
 
 
 async def test_a_scope_lists_its_operations(client):
-    assert (await client.get("/scopes/calls:bodies")).json()["operations"] == ["GET /calls/{call_id}/bodies"]
+    assert (await client.get("/scopes/calls:bodies")).json()["operations"] == [
+        "GET /calls/{call_id}/bodies",
+        "GET /calls/{call_id}/envelope",
+    ]
     deciding = (await client.get("/scopes/approvals:decide")).json()["operations"]
     assert {"GET /approvals", "POST /approvals/{id}/approve"} <= set(deciding)
     assert "POST /tools/{name}/call" in (await client.get("/scopes/tools:call")).json()["operations"]
