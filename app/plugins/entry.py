@@ -91,16 +91,24 @@ class PluginCredential(StrictModel):
 class PluginOperation(StrictModel):
     """An operation of a document that becomes a tool: `GET /repos/{owner}`, or an operationId.
 
-    `description` is the tool's in place of the document's. `presets` are as in a toolset. `output` shapes the
-    result, and `outputs` is the JSON Schema of what comes of it.
+    `description` is the tool's in place of the document's. `presets` are as in a toolset. `read_only` says
+    whether the tool is, where its method does not: a search by POST. `output` shapes the result, and
+    `outputs` is the JSON Schema of what comes of it.
     """
 
     operation: Annotated[str, Field(min_length=1, max_length=500)]
     name: PluginToolName
     description: Text | None = None
     presets: dict[str, Any] = Field(default_factory=dict)
+    read_only: bool | None = None
     output: OutputSpec | None = None
     outputs: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _read_only_has_a_path(self) -> Self:
+        if self.read_only is not None and self.method_and_path is None:
+            raise ValueError("must be named by method and path where it has `read_only`")
+        return self
 
     @property
     def method_and_path(self) -> tuple[str, str] | None:
@@ -109,12 +117,35 @@ class PluginOperation(StrictModel):
         return None if found is None else (found[1].lower(), found[2])
 
 
+class PluginCorrection(StrictModel):
+    """What an entry changes in the document of a vendor before it chooses its operations: an action of an
+    OpenAPI Overlay, and the reason for it. `target` is a JSONPath (RFC 9535).
+    """
+
+    target: Annotated[str, Field(min_length=1, max_length=500)]
+    update: Any = None
+    remove: bool = False
+    reason: Annotated[str, Field(min_length=1, max_length=500)]
+
+    @model_validator(mode="after")
+    def _does_one_thing(self) -> Self:
+        if self.remove == (self.update is not None):
+            raise ValueError("must have exactly one of `update` and `remove: true`")
+        return self
+
+    def action(self) -> dict[str, Any]:
+        """Return the action of the overlay."""
+        done = {"remove": True} if self.remove else {"update": self.update}
+        return {"target": self.target, "description": self.reason, **done}
+
+
 class PluginDocument(StrictModel):
     """The vendor's OpenAPI document: fetched from its URL when the plugin is enabled, or given then.
 
     `version` and `license` are the document's own, `checked_on` the day on which the entry was compared with
     it. `format`: `swagger` is 2.0; Google Discovery documents and Postman collections are `openapi`.
-    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people.
+    `mirrors` are packages that have the same document, as `npm:stripe@19.0.0/openapi.json`: for people, and
+    for the tests, which fetch it there. `corrections` are for what is wrong in it.
     """
 
     url: UrlText
@@ -125,6 +156,7 @@ class PluginDocument(StrictModel):
     follow_references: bool = False
     server: ShortText | None = None
     mirrors: list[ShortText] = Field(default_factory=list)
+    corrections: Annotated[list[PluginCorrection], Field(max_length=20)] = Field(default_factory=list)
     operations: Annotated[list[PluginOperation], Field(min_length=1, max_length=60)]
 
     @field_validator("url")

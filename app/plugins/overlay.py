@@ -22,13 +22,17 @@ def overlay_of(entry: PluginEntry, document: PluginDocument, *, base_url: str | 
     there, in place of at the document's servers.
     """
     schemes = {slot: one.scheme for slot, one in entry.credentials.items() if one.scheme is not None}
-    actions = [*_choose(document), *_secure(document, schemes)]
+    actions = [
+        *(one.action() for one in document.corrections),
+        *_choose(document),
+        *_secure(document, schemes),
+    ]
     actions.append({
         "target": f"$.paths[*][?!@['{CHOSEN}'] && (@.responses || @.operationId || @.parameters)]",
         "remove": True,
     })  # fmt: skip
     if base_url is not None:
-        actions += _move(document, base_url)
+        actions += _move(base_url)
     overlay = {
         "overlay": "1.0.0",
         "info": {"title": f"The plugin {entry.name}", "version": str(entry.version)},
@@ -65,18 +69,23 @@ def _secure(document: PluginDocument, schemes: dict[str, Any]) -> Iterator[dict[
     yield {"target": chosen, "update": {"security": [{slot: [] for slot in schemes}]}}
 
 
-def _move(document: PluginDocument, base_url: str) -> Iterator[dict[str, Any]]:
-    """Yield what replaces the servers of a document; lists are extended by an update, so they are removed."""
-    if document.format == "swagger":
-        parts = urlsplit(base_url)
-        for target in ("$.schemes", "$.paths[*][*].schemes"):
-            yield {"target": target, "remove": True}
-        own = {"schemes": [parts.scheme], "host": parts.netloc, "basePath": parts.path or "/"}
-        yield {"target": "$", "update": own}
-        return
-    for target in ("$.servers", "$.paths[*].servers", "$.paths[*][*].servers"):
+def _move(base_url: str) -> Iterator[dict[str, Any]]:
+    """Yield what replaces the servers of a document; lists are extended by an update, so they are removed.
+
+    Both generations get their own members, and ignore those of the other: of some APIs the vendor publishes
+    Swagger 2.0, and a mirror has it converted to OpenAPI 3.
+    """
+    for target in (
+        "$.servers",
+        "$.paths[*].servers",
+        "$.paths[*][*].servers",
+        "$.schemes",
+        "$.paths[*][*].schemes",
+    ):
         yield {"target": target, "remove": True}
-    yield {"target": "$", "update": {"servers": [{"url": base_url}]}}
+    parts = urlsplit(base_url)
+    swagger = {"schemes": [parts.scheme], "host": parts.netloc, "basePath": parts.path or "/"}
+    yield {"target": "$", "update": {"servers": [{"url": base_url}], **swagger}}
 
 
 def _target(operation: PluginOperation) -> str:

@@ -362,7 +362,18 @@ def _request(
         options=options,
         credentials=_bound(entry, read),
         variables=read.variables,
+        overrides=_annotations(entry),
     )
+
+
+def _annotations(entry: PluginEntry) -> dict[str, Mapping[str, Any]]:
+    """Return which tools the entry says to be read-only or not, as overrides by source key."""
+    operations = () if entry.document is None else entry.document.operations
+    return {
+        one.operation: {"annotations": {"read_only": one.read_only}}
+        for one in operations
+        if one.read_only is not None
+    }
 
 
 def _bound(entry: PluginEntry, read: ReadConfiguration) -> dict[str, CredentialDraft]:
@@ -446,8 +457,19 @@ def _with_kept(request: RegistrationRequest, kept: _Kept) -> RegistrationRequest
         enabled=provider.enabled,
         options={**options, **request.options},
         option_secrets=kept.option_secrets,
-        overrides=kept.overrides,
+        overrides=_merged_overrides(request.overrides, kept.overrides),
     )
+
+
+def _merged_overrides(
+    own: Mapping[str, Mapping[str, Any]], kept: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return the overrides of an entry with those that people have made, which win."""
+    merged = {key: {**own.get(key, {}), **changed} for key, changed in kept.items()}
+    for key in own.keys() & kept.keys():
+        annotations = {**own[key]["annotations"], **(kept[key].get("annotations") or {})}
+        merged[key]["annotations"] = annotations
+    return {**own, **merged}
 
 
 def toolset_of(entry: PluginEntry, names: Mapping[str, str]) -> ToolsetDefinition:
