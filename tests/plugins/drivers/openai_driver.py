@@ -1,4 +1,4 @@
-"""OpenAI: openai, the Python library of OpenAI. (This file has another name than the library.)"""
+"""OpenAI: openai, the Python library of OpenAI."""
 
 from openai import OpenAI
 from recording import CREDENTIAL, at, call
@@ -12,7 +12,6 @@ with call("openai_get_model", {"model": "gpt-4o"}):
 CHAT = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Say hello & goodbye"}], "temperature": 0}
 with call("openai_create_chat_completion", {"body": CHAT}):
     client.chat.completions.create(**CHAT)
-EMBEDDING = {"model": "text-embedding-3-small", "input": "A text", "encoding_format": "float"}
 with call(
     "openai_create_embedding",
     {"body": {"model": "text-embedding-3-small", "input": "A text"}},
