@@ -402,8 +402,8 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
 def _perform_live(context: CallContext, services: CallServices, *, events: bool) -> Awaitable[Result]:
     """Return the result from the cache or the upstream, in the shape that the tool gives it."""
     plan, shape = context.plan, context.plan.output_shape
-    # A cached response may be that of a client that may read what is a secret preset here; and what is decoded
-    # is masked with what the call has sent.
+    # A cached response may be that of a client that may read what is a secret preset here; and what is
+    # decoded is masked with what the call has sent.
     is_cached = (
         plan.cache_rule is not None
         and context.upstream is None

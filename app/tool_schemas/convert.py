@@ -122,7 +122,8 @@ def too_large(size: SchemaSize, limits: Limits) -> str | None:
 def openapi_form(schema: Schema) -> Schema:
     """Return a schema in the form of Gemini's `Schema`: types in upper case, `nullable` instead of null.
 
-    Its properties are a map of protocol buffers, which has no order: `propertyOrdering` has that of the source.
+    Its properties are a map of protocol buffers, which has no order: `propertyOrdering` has that of the
+    source.
     """
     result: Schema = {}
     for key, value in schema.items():

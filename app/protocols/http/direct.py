@@ -32,15 +32,7 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the template; raise NotDirect for a method that UTCP does not have, where parameters do not go
     where UTCP would put them, and for what the gateway does with arguments and results.
     """
-    if (fields.get("response") or {}).get("output") is not None:
-        raise NotDirect("The gateway shapes its result.")
-    if fields.get("defaults"):
-        raise NotDirect("The gateway sends arguments that the call does not give.")
-    method = fields.get("http_method", "GET")
-    if "toolclad" in fields:
-        raise NotDirect("UTCP cannot send the request of a ToolClad manifest.")
-    if method not in _METHODS:
-        raise NotDirect(f"UTCP has no http_method {method}.")
+    _check_members(fields)
     if "parameters" not in fields:
         return dict(fields)
     headers: list[str] = []
@@ -64,6 +56,19 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
     if body is not None:
         made["body_field"] = body["input"]
     return made | ({"header_fields": headers} if headers else {})
+
+
+def _check_members(fields: Mapping[str, Any]) -> None:
+    """Raise NotDirect for members of a template that UTCP does not have, and for other methods than its own."""
+    if (fields.get("response") or {}).get("output") is not None:
+        raise NotDirect("The gateway shapes its result.")
+    if fields.get("defaults"):
+        raise NotDirect("The gateway sends arguments that the call does not give.")
+    if "toolclad" in fields:
+        raise NotDirect("UTCP cannot send the request of a ToolClad manifest.")
+    method = fields.get("http_method", "GET")
+    if method not in _METHODS:
+        raise NotDirect(f"UTCP has no http_method {method}.")
 
 
 def _is_sendable(spec: Mapping[str, Any]) -> bool:

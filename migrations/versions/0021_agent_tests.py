@@ -1,14 +1,14 @@
 """Add agent tests: their state, and their sealed results.
 
-Revision: 0020, after: 0019
+Revision: 0021, after: 0020
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0020"
-down_revision = "0019"
+revision = "0021"
+down_revision = "0020"
 branch_labels = None
 depends_on = None
 

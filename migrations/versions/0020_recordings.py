@@ -3,15 +3,15 @@ records and statistics.
 
 The key of the statistics is built again, for which the table is locked.
 
-Revision: 0019, after: 0018
+Revision: 0020, after: 0019
 """
 
 import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-revision = "0019"
-down_revision = "0018"
+revision = "0020"
+down_revision = "0019"
 branch_labels = None
 depends_on = None
 
