@@ -210,6 +210,8 @@ export interface components {
             tenant_id: string;
             /** @description The toolsets by whose addresses alone it uses tools; null: no such limit. */
             toolsets: string[] | null;
+            /** @description Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a toolset says otherwise. The calls of a key that replays or mocks never do, by any address. */
+            upstream?: components["schemas"]["UpstreamModeInput"] | null;
             visible: components["schemas"]["VisibleView"];
             /** @description What needs attention: the key expires soon, was not used for long, is an admin key without expiry, or is restricted to what does not exist. Empty for a key that is not valid. */
             warnings: components["schemas"]["KeyWarningView"][];
@@ -302,6 +304,8 @@ export interface components {
             open_world: boolean;
             /** @description It changes nothing. */
             read_only: boolean;
+            /** @description What the ToolClad manifest of the tool states; null for other tools. */
+            risk_tier?: string | null;
         };
         /** @description What became of one call, whatever the dialect. */
         ToolCallResult: {
@@ -589,6 +593,15 @@ export interface components {
             /** @description Its ETag is this number in quotes. */
             version: number;
         };
+        /** @description Whether calls reach their upstreams. */
+        UpstreamModeInput: {
+            /** @description `live`: they do. `record`: they do, and what the upstreams respond is stored in the recording. `replay`: the recording responds, and nothing is sent. `mock`: responses are made from examples and schemas of the tools, and nothing is sent. */
+            mode: string;
+            /** @description The name of the recording, for `record` and `replay`. */
+            recording?: string | null;
+            /** @description Chooses the responses of `mock`: the same ones for the same seed and arguments. */
+            seed?: number;
+        };
         /** @description How much a key may see. */
         VisibleView: {
             /** @description Providers within its restrictions; 0 without `providers:read` and `tools:read`. Of a key that is limited to toolsets: those of the tools in them. */
@@ -645,6 +658,7 @@ export type ToolsetSummary = components['schemas']['ToolsetSummary'];
 export type ToolsetTool = components['schemas']['ToolsetTool'];
 export type ToolsetView = components['schemas']['ToolsetView'];
 export type ToolSummary = components['schemas']['ToolSummary'];
+export type UpstreamModeInput = components['schemas']['UpstreamModeInput'];
 export type VisibleView = components['schemas']['VisibleView'];
 export type WaitingForApproval = components['schemas']['WaitingForApproval'];
 export type $defs = Record<string, never>;

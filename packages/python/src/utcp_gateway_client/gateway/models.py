@@ -301,6 +301,10 @@ class ToolAnnotations(BaseModel):
     """
     Inputs that clients of MCP repeat in the header `Mcp-Param-<token>`, with the tokens.
     """
+    risk_tier: str | None = None
+    """
+    What the ToolClad manifest of the tool states; null for other tools.
+    """
 
 
 class ToolCallResult(BaseModel):
@@ -716,6 +720,27 @@ class ToolsetView(BaseModel):
     """
 
 
+class UpstreamModeInput(BaseModel):
+    """
+    Whether calls reach their upstreams.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    mode: str
+    """
+    `live`: they do. `record`: they do, and what the upstreams respond is stored in the recording. `replay`: the recording responds, and nothing is sent. `mock`: responses are made from examples and schemas of the tools, and nothing is sent.
+    """
+    recording: str | None = None
+    """
+    The name of the recording, for `record` and `replay`.
+    """
+    seed: int | None = 0
+    """
+    Chooses the responses of `mock`: the same ones for the same seed and arguments.
+    """
+
+
 class VisibleView(BaseModel):
     """
     How much a key may see.
@@ -870,6 +895,10 @@ class MeView(BaseModel):
     argument_repair: str | None = None
     """
     Its repair of arguments; null where the toolset or the interface decides.
+    """
+    upstream: UpstreamModeInput | None = None
+    """
+    Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a toolset says otherwise. The calls of a key that replays or mocks never do, by any address.
     """
     state: str
     created_at: datetime
