@@ -322,6 +322,15 @@ def _unknown_method_and_no_events(provoker: Provoker, request: ContractRequest) 
         provoker.client.send(_with_json(request, message).with_headers(**headers))
 
 
+def _name_of_a_plugin_is_taken(provoker: Provoker, request: ContractRequest) -> None:
+    """Enable a plugin where there is a toolset of its name that somebody else has made."""
+    objects = provoker.objects
+    objects.admin.delete("/plugins/github")
+    objects.send("PUT", "/toolsets/github", json={"definition": objects.toolset_definition()})
+    provoker.client.send(request)
+    objects.admin.delete("/toolsets/github")
+
+
 def _with_json(request: ContractRequest, body: object) -> ContractRequest:
     return replace(request, content=json.dumps(body).encode())
 
@@ -338,6 +347,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
     "deleteTool": _imported_tool,
+    "enablePlugin": _name_of_a_plugin_is_taken,
     "explainAccess": _explained_key_of_another,
     "getAgentTest": _junit_of_a_running_test,
     "getApprovalResult": _result_before_the_decision,

@@ -247,17 +247,31 @@ def test_toolclad_loop(environment: dict[str, str], tmp_path: Path) -> None:
     assert "Jack London" not in example.errors
 
 
-@pytest.mark.usefixtures("_library")
-def test_plugins(environment: dict[str, str], tmp_path: Path) -> None:
-    def open_at(body: dict[str, Any]) -> Any:
-        return Turn(f"From {json.loads(last_result(body))['opens']} on Saturday.")
+def test_plugins(servers: Pair, environment: dict[str, str], tmp_path: Path) -> None:
+    workspace = tmp_path / "prpm-test"
+    workspace.mkdir()
 
-    both = Turn(calls=(SEARCH, HOURS))
-    with scripted(environment, both, open_at, both, open_at) as (variables, requests):
-        Example("plugins", tmp_path, variables).run()
+    def noted(body: dict[str, Any]) -> Any:
+        assert "bytes_written" in last_result(body)
+        return Turn("From 09:00 on Saturday; it is in visit.txt.")
+
+    note = ("write_file", {"path": "visit.txt", "content": "From 09:00 on Saturday."})
+    every = Turn(calls=(SEARCH, HOURS, note))
+    with (
+        serve(servers, tmp_path, FILESYSTEM_FOLDERS=str(workspace)) as gateway,
+        sample_api(tmp_path, port=0) as registration,
+        gateway.client() as client,
+        scripted(environment, every, noted, every, noted) as (variables, requests),
+    ):
+        assert client.post("/providers", json=registration).status_code == 201
+        own = variables | {"UTCP_GATEWAY_URL": gateway.url, "UTCP_GATEWAY_KEY": gateway.key}
+        example = Example("plugins", tmp_path, own, **{"/tmp/prpm-test": str(workspace)})
+        example.run()
+    assert "Plugin 'unknown' not found in registry" in example.errors
+    assert (workspace / "visit.txt").read_text() == "From 09:00 on Saturday."
     claude, _, gpt, _ = requests
     assert "input_schema" in claude["tools"][0]
-    names = ["library_getBook", "library_getOpeningHours", "library_searchBooks"]
+    names = ["library_getOpeningHours", "library_searchBooks", "read_file", "write_file"]
     assert sorted(each["name"] for each in claude["tools"]) == names
     assert sorted(each["function"]["name"] for each in gpt["tools"]) == names
 
