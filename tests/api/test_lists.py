@@ -290,7 +290,18 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
 
 
 @pytest.mark.parametrize(
-    "path", ["/providers", "/tools", "/toolsets", "/plugins", "/keys", "/variables", "/events", "/executors", "/calls"]
+    "path",
+    [
+        "/providers",
+        "/tools",
+        "/toolsets",
+        "/plugins",
+        "/keys",
+        "/variables",
+        "/events",
+        "/executors",
+        "/calls",
+    ],
 )
 @pytest.mark.parametrize("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])
 async def test_text_that_is_no_cursor_is_rejected(admin, path, cursor):

@@ -281,4 +281,3 @@ def test_plugins(servers: Pair, environment: dict[str, str], tmp_path: Path) -> 
     names = ["library_getOpeningHours", "library_searchBooks", "read_file", "write_file"]
     assert sorted(each["name"] for each in claude["tools"]) == names
     assert sorted(each["function"]["name"] for each in gpt["tools"]) == names
-
