@@ -29,7 +29,7 @@ from app.utcp.render import STREAMING_PROTOCOL, ManualVersion
 router = APIRouter()
 
 # No client of UTCP calls what only the gateway has a connection to.
-_PROTOCOL_NAMES: Final = "|".join(sorted(name for name, one in PROTOCOLS.items() if not one.is_connected))
+_PROTOCOL_NAMES: Final = "|".join(sorted(name for name, one in PROTOCOLS.items() if one.direct.versions))
 # At most this many search results go into a manual.
 _MAX_MATCHES: Final = 1_000
 _MIN_GZIP_BYTES: Final = 1_000

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -47,6 +48,18 @@ def adapter_with(engine: Engine, masker: Masker, *folders: Path) -> FilesystemAd
 
 def template(operation: str, root: object, **more: Any) -> dict[str, Any]:
     return {"call_template_type": "filesystem", "operation": operation, "root": str(root), **more}
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(one.name for one in folder.iterdir())
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder)
 
 
 async def read(adapter: FilesystemAdapter, root: Path, path: object, **more: Any) -> Any:
@@ -147,7 +160,7 @@ async def test_a_folder_that_is_swapped_for_a_link_during_calls_leads_nowhere(
         swapping.join()
     assert contents <= {"b", None, "rejected"}
     assert "rejected" in contents
-    assert sorted(one.name for one in outside.iterdir()) == ["b.txt"]
+    assert names_in(outside) == ["b.txt"]
     assert (outside / "b.txt").read_text() == "secret"
 
 
@@ -158,7 +171,7 @@ async def test_what_is_no_regular_file_is_not_opened(adapter: FilesystemAdapter,
         # The path of a socket has at most 107 bytes.
         if len(str(address)) < 100:
             listening.bind(str(address))
-        held = len(list(Path("/proc/self/fd").iterdir()))
+        held = descriptors()
         for name in ("pipe", *(["s"] if address.is_socket() else [])):
             for action in (read(adapter, root, name), write(adapter, root, name, "x")):
                 with pytest.raises(BlockedAddress):
@@ -167,7 +180,7 @@ async def test_what_is_no_regular_file_is_not_opened(adapter: FilesystemAdapter,
             with pytest.raises(InvalidArguments) as raised:
                 await read(adapter, root, name)
             assert raised.value.detail == "Path is not a file"
-        assert len(list(Path("/proc/self/fd").iterdir())) == held
+        assert descriptors() == held
 
 
 async def test_devices_are_not_opened(engine: Engine, masker: Masker) -> None:
@@ -206,10 +219,7 @@ async def test_what_does_not_exist(adapter: FilesystemAdapter, root: Path) -> No
     ):  # fmt: skip
         with pytest.raises(InvalidArguments):
             await action
-    (root / "sub" / "b.txt").unlink()
-    (root / "sub").rmdir()
-    (root / "a.txt").unlink()
-    root.rmdir()
+    remove(root)
     with pytest.raises(UpstreamUnreachable) as raised:
         await read(adapter, root, "a.txt")
     assert not raised.value.request_sent
@@ -218,20 +228,20 @@ async def test_what_does_not_exist(adapter: FilesystemAdapter, root: Path) -> No
 async def test_a_write_replaces_the_whole_file_at_once_and_keeps_its_mode(
     adapter: FilesystemAdapter, root: Path
 ) -> None:
-    os.chmod(root / "a.txt", 0o640)
+    (root / "a.txt").chmod(0o640)
     os.link(root / "a.txt", root / "other")
     await write(adapter, root, "a.txt", "new")
     assert (root / "a.txt").read_text() == "new"
     assert (root / "a.txt").stat().st_mode & 0o777 == 0o640
     # A hard link is another file afterwards.
     assert (root / "other").read_text() == "Grüße 👋"
-    assert sorted(one.name for one in root.iterdir()) == ["a.txt", "other", "sub"]
+    assert names_in(root) == ["a.txt", "other", "sub"]
 
 
 async def test_a_failed_write_leaves_nothing(adapter: FilesystemAdapter, root: Path) -> None:
     with pytest.raises(InvalidArguments):
         await write(adapter, root, "sub", "x")
-    assert sorted(one.name for one in root.iterdir()) == ["a.txt", "sub"]
+    assert names_in(root) == ["a.txt", "sub"]
 
 
 async def test_the_root_is_what_the_operator_allows(

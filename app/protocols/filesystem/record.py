@@ -21,5 +21,5 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     may_be_local=True,
     http_method=_http_method,
-    direct=DirectMode(native=not_direct_here),
+    direct=DirectMode(versions=frozenset(), native=not_direct_here),
 )
