@@ -53,6 +53,7 @@ BASE = {
     "toolsets import": "toolsets.json",
     "executors list": "",
     "calls list": "",
+    "calls envelope": ID,
     "calls show": ID,
     "calls tail": "",
     "stats": "",
