@@ -16,10 +16,9 @@ import httpx2
 import orjson
 
 from app.cli.errors import EnvelopeResponse, GatewayUnreachable, InputError, ProblemResponse
-from app.cli.values import Files
+from app.cli.values import ENVELOPE_TYPE, Files
 
 _CONNECT_SECONDS = 5.0
-ENVELOPE_TYPE = "application/vnd.toolclad.envelope+json"
 #: Longer than the gateway's own limit for one conversion, in case it does not respond to imports with 202.
 _RESPONSE_SECONDS = 180.0
 

@@ -8,7 +8,6 @@ import orjson
 import typer
 
 from app.cli import tool_changes
-from app.cli.client import ENVELOPE_TYPE
 from app.cli.errors import EnvelopeResponse, ExitCode, InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
 from app.cli.output import OutputFormat, shortened
@@ -23,7 +22,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import tool_arguments, url_path
+from app.cli.values import ENVELOPE_TYPE, tool_arguments, url_path
 
 # The status of a call that waits for approval.
 _WAITS: Final = 202

@@ -18,6 +18,7 @@ from app.cli.errors import InputError
 #: `name=text` or `name:=json`; the first of both that appears splits.
 _ITEM = re.compile(r"([^=]*?)(:=|=)(.*)", re.DOTALL)
 
+ENVELOPE_TYPE: Final = "application/vnd.toolclad.envelope+json"
 Files = Sequence[tuple[str, tuple[str | None, bytes, str]]]
 """Parts of multipart/form-data: each a name with a file name (None for a field), content and media type."""
 

@@ -3,7 +3,8 @@
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,16 @@ def executable(path: Path, body: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("programs")
-    for one in (folder, *folder.parents[:-2]):
-        one.chmod(0o755)
+def programs() -> Iterator[Path]:
+    # Not a folder of pytest: it takes those of other users' programs away when another run of it begins.
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        _write_programs(folder)
+        yield folder
+
+
+def _write_programs(folder: Path) -> None:
     executable(folder / "echo", "import json, os, sys\nprint(json.dumps(sys.argv[1:]))")
     executable(
         folder / "env",
@@ -111,7 +118,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "import json, sys\nprint(json.dumps({'lines': open(sys.argv[1]).read().split()}))",
     )
     executable(folder / "cat", "import sys\nsys.stdout.write(open(sys.argv[1]).read())")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -82,9 +82,10 @@ async def test_query_and_body_are_merged(api, search):
                     "give an argument of this name in the body."
                 },
             )
-            for name in ("format", "stream", "envelope")
+            for name in ("format", "stream")
         ),
         ("dry_run=maybe", {}, {"#/query/dry_run": "Give true or false, once."}),
+        ("envelope=a", {}, {"#/query/envelope": "Give true or false, once."}),
     ],
 )
 async def test_wrong_query_parameters_are_rejected_at_their_place(api, search, upstream, query, body, errors):

@@ -256,7 +256,7 @@ async def test_operator_says_what_a_tool_does(api, library):
     path = "/tools/weather.now"
     before = (await admin.get(path)).json()
     hints = {"read_only": True, "destructive": None, "idempotent": None, "open_world": True}
-    known = hints | {"header_inputs": {}}
+    known = hints | {"header_inputs": {}, "risk_tier": None}
     assert before["annotations"] == known
     given = {"annotations": {"read_only": False, "destructive": True}, "publish_output_schema": True}
     after = (await admin.patch(path, json=given)).json()

@@ -69,6 +69,7 @@ BASE = {
     "plugins disable": "github --yes",
     "executors list": "",
     "calls list": "",
+    "calls envelope": ID,
     "calls show": ID,
     "calls tail": "",
     "stats": "",
