@@ -272,7 +272,7 @@ class SourceInput(StrictModel):
                 Annotated[str, Field(max_length=200)],
                 dict[str, Any] | Annotated[str, Field(max_length=262_144)],
             ],
-            Field(min_length=1, max_length=1000, json_schema_extra=dict(NO_OTHER_KEYS)),
+            Field(min_length=1, max_length=1000),
         ]
         | None
     ) = Field(

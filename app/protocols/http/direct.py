@@ -59,7 +59,7 @@ def native(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_members(fields: Mapping[str, Any]) -> None:
-    """Raise NotDirect for members of a template that UTCP does not have, and for other methods than its own."""
+    """Raise NotDirect for members that UTCP does not have, and for methods other than its own."""
     if (fields.get("response") or {}).get("output") is not None:
         raise NotDirect("The gateway shapes its result.")
     if fields.get("defaults"):
