@@ -71,7 +71,6 @@ BASE = {
     "calls list": "",
     "calls envelope": ID,
     "calls show": ID,
-    "calls envelope": ID,
     "calls tail": "",
     "stats": "",
     "approvals list": "",
