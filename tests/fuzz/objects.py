@@ -17,6 +17,20 @@ from tests.fuzz.upstream import FuzzUpstream
 from tests.harness.canaries import LeakSearch
 
 PathValues = dict[str, str]
+_MANIFEST = """
+[tool]
+name = "echo"
+description = "Echo."
+
+[args.q]
+
+[http]
+url = "URL/echo/q?q={q}"
+
+[output]
+format = "text"
+[output.schema]
+"""
 
 
 class FuzzObjects:
@@ -160,6 +174,18 @@ class FuzzObjects:
         self.wait_for(f"/calls/{call_id}", lambda _: True)
         return {"call_id": call_id}
 
+    def call_with_evidence(self) -> PathValues:
+        """Call a tool of a ToolClad manifest, and wait for its record."""
+        name = self.new_name()
+        document = _MANIFEST.replace("URL", self.site.url)
+        body = {"name": name, "source": {"document": document}, "tags": self.tags}
+        self.send("POST", "/providers", json=body)
+        self.providers.append(name)
+        response = self.send("POST", f"/tools/{name}.echo/call", json={"q": "fuzz"})
+        call_id = response.headers["x-call-id"]
+        self.wait_for(f"/calls/{call_id}", lambda _: True)
+        return {"call_id": call_id}
+
     def cut_result(self) -> PathValues:
         """Call a tool whose result is cut, so that it has a rest."""
         tool = self.tool()["name"]
@@ -263,6 +289,7 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/agent-tests/{id}": FuzzObjects.agent_test,
     "/calls/{call_id}": FuzzObjects.call,
+    "/calls/{call_id}/envelope": FuzzObjects.call_with_evidence,
     "/continuations/{handle}": FuzzObjects.cut_result,
     "/imports/{import_id}": FuzzObjects.background_import,
     "/keys/{key_id}": FuzzObjects.key,

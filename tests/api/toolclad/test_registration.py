@@ -270,3 +270,30 @@ async def test_a_reader_of_records_without_bodies_gets_no_envelope(clad, site) -
     reader = await clad.application.client("calls:read")
     refused = await reader.get(f"/calls/{response.headers['x-call-id']}/envelope")
     assert refused.status_code == 403
+
+
+async def test_a_fetched_manifest_runs_no_program_and_gets_no_secret(clad, site) -> None:
+    site.media_type = "text/plain"
+    site.body = b'[tool]\nname = "x"\ndescription = "d"\n[command]\nexec = ["echo", "hi"]\n[output]\n[output.schema]\n'
+    made = await clad.client.post("/providers", json={"name": "f", "url": f"{site.url}/x.clad.toml"})
+    assert made.status_code == 422, made.text
+    await clad.client.put("/variables/TOOLCLAD_SECRET_WORDS", json={"value": SECRET})
+    site.body = lookup(site.url).encode()
+    made = await clad.client.post("/providers", json={"name": "f", "url": f"{site.url}/x.clad.toml"})
+    await clad.client.delete("/variables/TOOLCLAD_SECRET_WORDS")
+    assert made.status_code == 422, made.text
+    assert SECRET not in made.text
+
+
+async def test_an_envelope_does_not_show_what_a_toolset_has_set(clad, site) -> None:
+    await clad.register("w", lookup(site.url), variables=VARIABLES)
+    admin = await clad.application.client("admin")
+    definition = {"tools": ["w.lookup"], "changes": {"w.lookup": {"presets": {"word": "canary-preset"}}}}
+    made = await admin.put("/toolsets/desk", json={"definition": definition})
+    assert made.status_code == 201, made.text
+    agent = await clad.application.client("tools:call")
+    called = await agent.post("/toolsets/desk/tools/w.lookup/call?envelope=true", json={"limit": 2})
+    await admin.delete("/toolsets/desk")
+    assert called.status_code == 200, called.text
+    assert "canary-preset" in site.requests[-1]["raw"]
+    assert "canary-preset" not in called.text
