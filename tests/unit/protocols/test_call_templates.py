@@ -22,6 +22,8 @@ README = [
     ({"provider_type": "text", "file_path": "/path/to/my/tools.json"}, "file"),
     ({"call_template_type": "text", "content": "{}"}, "text"),
     ({"call_template_type": "ubp", "executor": "orders", "command_name": "get_order_status"}, "ubp"),
+    ({"call_template_type": "filesystem", "operation": "read", "root": "/srv/workspace"}, "filesystem"),
+    ({"call_template_type": "postgres", "host": "db.example.com", "database": "shop"}, "postgres"),
 ]
 
 
