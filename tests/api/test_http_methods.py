@@ -112,7 +112,8 @@ async def parameters(application: Application, admin):
 
 
 def filled(path: str, parameters: dict[str, str]) -> str:
-    name = "shop.listPets" if path.startswith("/tools/") else parameters["name"]
+    names = {"/tools/": "shop.listPets", "/plugins/": "github"}
+    name = next((one for begin, one in names.items() if path.startswith(begin)), parameters["name"])
     path += QUERIES.get(path, "")
     path = path.replace("/interactions/{id}", "/interactions/{interaction}")
     return re.sub(r"\{(\w+)\}", lambda match: {**parameters, "name": name}[match[1]], path)

@@ -141,6 +141,7 @@ OTHER_MEANINGS = {
     ("server/metrics_collectors.py", "websocket"): "how an executor is connected",
     ("server/metrics_collectors.py", "grpc"): "how an executor is connected",
     ("database/dsn.py", "postgres"): "the scheme of a DSN",
+    ("plugins/configuration.py", "postgres"): "the scheme of a DSN",
     ("embedded/postgres.py", "postgres"): "the name of a folder",
     ("cli/server.py", "ubp"): "a member of the state of requests",
     ("main.py", "ubp"): "a member of the state of requests",

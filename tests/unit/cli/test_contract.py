@@ -103,8 +103,10 @@ VALUES = {
     "--api-key": "qwen3=@secret.txt",
     "--base-url": "https://api.example/v2",
     "--comment": "Ordered by phone.",
+    "--credential": "token=@secret.txt",
     "--cursor": "b3BhcXVl",
     "--description": "Books",
+    "--document": "overlay.yaml",
     "--exclude": "library.getStock",
     "--executor": "orders",
     "--expires": "30d",
@@ -150,6 +152,7 @@ VALUES = {
     "--server": "0",
     "--server-variable": "region=eu",
     "--since": "2h",
+    "--setting": "base_url=https://github.example.com",
     "--slower-than": "100",
     "--status": "200",
     "--strict": "auto",
@@ -220,6 +223,7 @@ INSTEAD = {
     ("tools disable", "--tag"): ["--tag books"],
     ("tools enable", "--provider"): ["--provider library"],
     ("tools enable", "--tag"): ["--tag books"],
+    ("plugins enable", "--credential-env"): ["github --credential-env token=PATH"],
     ("variables set", "--secret"): ["REGION --secret @secret.txt"],
 }  # fmt: skip
 WITHOUT_REQUESTS = {"serve", "bootstrap", "migrate", "openapi check"}
