@@ -38,7 +38,7 @@ UsesPlugins = Annotated[PluginService, Depends(_service)]
     responses=PAGE_HEADERS | problem_responses(),
 )
 async def list_plugins(
-    principal: ReadsProviders,  # noqa: ARG001 - the catalogue is the same for each key that may read it.
+    principal: ReadsProviders,
     plugins: UsesPlugins,
     links: UsesPageLinks,
     query: Annotated[PluginQuery, Query()],
@@ -46,7 +46,7 @@ async def list_plugins(
     """List the ready providers that this gateway knows, and which of them are enabled."""
     states = [
         PluginSummary.of(one)
-        for one in await plugins.states()
+        for one in await plugins.states(principal=principal)
         if (query.q is None or matches(one.entry, query.q))
         and (query.state is None or query.state == ("off" if one.enabled is None else "enabled"))
     ]
@@ -63,13 +63,13 @@ async def list_plugins(
 )
 async def get_plugin(
     name: PluginPath,
-    principal: ReadsProviders,  # noqa: ARG001 - the catalogue is the same for each key that may read it.
+    principal: ReadsProviders,
     plugins: UsesPlugins,
 ) -> PluginView:
     """Get a plugin: its tools, the settings and credentials that it takes and where to get them, and what is
     enabled of it.
     """
-    return PluginView.of(await plugins.get(name))
+    return PluginView.of(await plugins.get(name, principal=principal))
 
 
 @router.put(

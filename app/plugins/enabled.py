@@ -10,6 +10,7 @@ from sqlmodel import col
 
 from app.models import TENANT, Provider, ToolsetRow
 from app.registration.persist import PLUGIN_OPTION
+from app.security.principal import Principal
 from app.toolsets.definition import StoredDefinition
 
 DOCUMENT_GIVEN = "given"
@@ -47,12 +48,13 @@ class EnabledPlugin:
         }
 
 
-async def enabled_plugins(session: AsyncSession) -> dict[str, EnabledPlugin]:
-    """Return the plugins that are enabled, by name."""
+async def enabled_plugins(session: AsyncSession, *, principal: Principal) -> dict[str, EnabledPlugin]:
+    """Return the plugins that are enabled, by name: those whose providers the principal may use."""
     query = select(Provider).where(
         col(Provider.tenant_id) == TENANT, col(Provider.options)[PLUGIN_OPTION]["name"].astext.is_not(None)
     )
-    found = (EnabledPlugin.of(row) for row in (await session.execute(query)).scalars())
+    rows = (await session.execute(query)).scalars()
+    found = (EnabledPlugin.of(row) for row in rows if principal.may_use(row.name, row.tags))
     return {one.name: one for one in found if one is not None}
 
 

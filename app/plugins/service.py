@@ -92,20 +92,22 @@ class PluginService:
     registration: RegistrationService
     words: PluginWords
 
-    async def states(self) -> list[PluginState]:
-        """Return all entries with what is enabled of them, by name."""
+    async def states(self, *, principal: Principal) -> list[PluginState]:
+        """Return all entries with what is enabled of them and visible to the principal, by name."""
         entries = await self.catalogue.all()
         async with self.registration.database.read_session() as session:
-            enabled = await enabled_plugins(session)
+            enabled = await enabled_plugins(session, principal=principal)
         return [
             PluginState(entry, enabled.get(name), self.is_allowed(entry)) for name, entry in entries.items()
         ]
 
-    async def get(self, name: str) -> PluginState:
-        """Return an entry with what is enabled of it; raise NotFound."""
+    async def get(self, name: str, *, principal: Principal) -> PluginState:
+        """Return an entry with what is enabled of it and visible to the principal; raise NotFound."""
         entry = await self.catalogue.get(name)
         async with self.registration.database.read_session() as session:
             provider = await provider_named(session, name)
+            if provider is not None and not principal.may_use(provider.name, provider.tags):
+                provider = None
             plugin = None if provider is None else EnabledPlugin.of(provider)
             if provider is None or plugin is None:
                 return PluginState(entry, None, self.is_allowed(entry))
@@ -140,13 +142,13 @@ class PluginService:
         if not names:
             return []
         async with self.registration.database.read_session() as session:
-            enabled = await enabled_plugins(session)
+            enabled = await enabled_plugins(session, principal=principal)
         return [await self.catalogue.get(name) for name in names if name not in enabled]
 
-    async def resolve_names(self, names: list[str]) -> tuple[list[str], list[str]]:
+    async def resolve_names(self, names: list[str], *, principal: Principal) -> tuple[list[str], list[str]]:
         """Return those of the names that are of enabled plugins, each once, and a warning for each other."""
         async with self.registration.database.read_session() as session:
-            enabled = await enabled_plugins(session)
+            enabled = await enabled_plugins(session, principal=principal)
         known = set(self.catalogue.names())
         found, warnings = [], []
         for name in dict.fromkeys(names):
@@ -176,7 +178,7 @@ class PluginService:
         request = _request(entry, read, configuration, kept)
         definition = await self._definition(request)
         if kept is not None and self._is_unchanged(kept, entry, read, definition):
-            return await self.get(name), False
+            return await self.get(name, principal=principal), False
         plugin = EnabledPlugin(
             name=name,
             version=entry.version,
@@ -211,7 +213,7 @@ class PluginService:
             )  # fmt: skip
 
         await self.registration.register(request, principal=principal, unit=RegistrationUnit(before, after))
-        return await self.get(name), kept is None
+        return await self.get(name, principal=principal), kept is None
 
     async def disable(self, name: str, *, principal: Principal) -> None:
         """Delete the provider and the toolset of a plugin; raise NotFound where it is not enabled."""

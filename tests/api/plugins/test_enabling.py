@@ -269,8 +269,8 @@ async def test_what_the_operator_has_not_allowed(api) -> None:
     registration = api.services.registration
     settings = registration.settings.model_copy(update={"filesystem_folders": ()})
     plugins = replace(api.services.plugins, registration=replace(registration, settings=settings))
-    assert (await plugins.get("filesystem")).is_allowed is False
     admin = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset({"admin"}))
+    assert (await plugins.get("filesystem", principal=admin)).is_allowed is False
     with pytest.raises(InvalidInput, match="FILESYSTEM_FOLDERS is not set"):
         await plugins.enable("filesystem", PluginConfiguration(settings={"root": "/srv"}), principal=admin)
 

@@ -2,7 +2,11 @@
 
 import pytest
 
+from app.models import TENANT
+from app.security.principal import Principal
 from tests.api.plugins.conftest import CANARY
+
+PRINCIPAL = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset({"admin"}))
 
 
 async def names(client, **params) -> list[str]:
@@ -41,6 +45,20 @@ async def test_states(admin, workspace) -> None:
     await admin.put("/plugins/filesystem", json={"settings": {"root": str(workspace)}})
     assert await names(admin, state="enabled") == ["filesystem"]
     assert "filesystem" not in await names(admin, state="off", limit=200)
+
+
+async def test_a_restricted_key_does_not_learn_what_others_have_enabled(api, admin) -> None:
+    await admin.put("/plugins/github", json={"credentials": {"token": CANARY}})
+    limited = await api.client("providers:read", providers=["other"])
+    assert await names(limited, state="enabled") == []
+    shown = (await limited.get("/plugins/github")).json()
+    assert (shown["state"], shown["enabled_version"], shown["credentials"][0]["configured"]) == (
+        "off",
+        None,
+        False,
+    )
+    member = await api.client("providers:read", providers=["github"])
+    assert await names(member, state="enabled") == ["github"]
 
 
 async def suggested(client, q: str) -> list[str]:
@@ -94,7 +112,7 @@ async def test_keys_that_may_not_read_providers_see_no_plugin(api) -> None:
 async def test_lists_of_names_skip_unknown_ones_with_a_warning(api, admin, workspace) -> None:
     await admin.put("/plugins/filesystem", json={"settings": {"root": str(workspace)}})
     given = ["filesystem", "unknown", "github", "filesystem"]
-    found, warnings = await api.services.plugins.resolve_names(given)
+    found, warnings = await api.services.plugins.resolve_names(given, principal=PRINCIPAL)
     assert found == ["filesystem"]
     assert warnings == ["Plugin 'unknown' not found in registry", "Plugin 'github' is not enabled"]
     # The same names as members of a toolset.
