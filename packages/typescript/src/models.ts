@@ -302,6 +302,8 @@ export interface components {
             open_world: boolean;
             /** @description It changes nothing. */
             read_only: boolean;
+            /** @description What the ToolClad manifest of the tool states; null for other tools. */
+            risk_tier?: string | null;
         };
         /** @description What became of one call, whatever the dialect. */
         ToolCallResult: {

@@ -301,6 +301,10 @@ class ToolAnnotations(BaseModel):
     """
     Inputs that clients of MCP repeat in the header `Mcp-Param-<token>`, with the tokens.
     """
+    risk_tier: str | None = None
+    """
+    What the ToolClad manifest of the tool states; null for other tools.
+    """
 
 
 class ToolCallResult(BaseModel):
