@@ -473,6 +473,7 @@ def _record_recordings(recorder: Recorder) -> None:
     for mode in ("record", "replay"):
         given = {"name": mode, "scopes": ["tools:call"], "upstream": {"mode": mode, "recording": "checkout"}}
         keys[mode] = recorder.send("createKey", 201, body=given, is_example=False).json()
+        recorder.replacements[keys[mode]["id"]] = f"{mode.title()}Key234"
     called = {"name": "library.searchBooks"}
     search = {"q": "sea", "limit": 1}
     recorder.send("callTool", 200, path=called, body=search, key=keys["record"]["key"], is_example=False)
