@@ -40,6 +40,8 @@ class AssertedRun:
     stopped: str = "done"
     tokens: int = 0
     duration_ms: int = 0
+    mask: Callable[[str], str] = str
+    """Applied to what a message quotes of the response, before it is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def _equals(one: models.EqualsAssertion, run: AssertedRun) -> _Checked:
     expected, actual = (_folded(text.strip(), one.ignore_case) for text in (one.value, run.response))
     if expected == actual:
         return True, f"The response is {_quoted(one.value)}."
-    return False, f"The response is {_quoted(run.response.strip())}, not {_quoted(one.value)}."
+    return False, f"The response is {_quoted(run.mask(run.response.strip()))}, not {_quoted(one.value)}."
 
 
 def _regex(one: models.RegexAssertion, run: AssertedRun) -> _Checked:
@@ -102,7 +104,7 @@ def _json_pointer(one: models.JsonPointerAssertion, run: AssertedRun) -> _Checke
     actual = next((value for value in found if value is not _MISSING), _MISSING)
     if actual is _MISSING:
         return False, f"The JSON of the response has nothing at {_place(one.pointer)}."
-    return False, f"{_place(one.pointer)} is {_shown(actual)}, not {_shown(one.equals)}."
+    return False, f"{_place(one.pointer)} is {_shown(actual, mask=run.mask)}, not {_shown(one.equals)}."
 
 
 def _json_schema(one: models.JsonSchemaAssertion, run: AssertedRun) -> _Checked:
@@ -258,9 +260,9 @@ def _quoted(text: str) -> str:
     return f'"{preview(text, limit=200)}"'
 
 
-def _shown(value: Any, *, limit: int = 500) -> str:
+def _shown(value: Any, *, limit: int = 500, mask: Callable[[str], str] = str) -> str:
     try:
-        return preview(orjson.dumps(value, default=str), limit=limit)
+        return preview(mask(orjson.dumps(value, default=str).decode()), limit=limit)
     except orjson.JSONEncodeError:
         return "a value that is no JSON"
 

@@ -36,6 +36,7 @@ from app.model_calls.model import CallAnswer, Intake
 from app.model_calls.readers import read_intake
 from app.model_calls.runner import BatchOptions, CallBatch
 from app.services import Services
+from app.uuid7 import uuid7
 
 Stopped = Literal["done", "iterations", "length", "refusal", "time"]
 MAX_CALLS: Final = 128
@@ -128,6 +129,8 @@ class _Conversation:
         self._history: list[Any] = [user_message(target.dialect, case.input)]
         self._tools: Any = []
         self._system = case.prompt
+        # Its own, so that each conversation begins with the first responses of a recording.
+        self._run = f"agent-test-{uuid7().hex}"
 
     async def run(self) -> Stopped:
         """Ask until the model makes no call, or a limit is reached."""
@@ -218,6 +221,7 @@ class _Conversation:
                 form=self._target.dialect,
                 interface="agent-test",
                 meta_tools=False,
+                recording_run=self._run,
             ),
             parallel=settings.tool_calls_parallel,
         )

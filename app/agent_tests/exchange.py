@@ -21,6 +21,8 @@ from app.text import preview
 
 MAX_ATTEMPTS: Final = 4
 MAX_RESPONSE_BYTES: Final = 16 << 20
+MAX_REQUEST_BYTES: Final = 16 << 20
+"""A request has the whole conversation, which is in memory as long as it runs."""
 _MAX_RETRY_AFTER: Final = 60.0
 _BACKOFF: Final = 0.5
 _CONNECT_SECONDS: Final = 10.0
@@ -49,6 +51,8 @@ class ModelExchange:
         Retry-After or half a second, a second, and two.
         """
         content = await _encoded(body)
+        if len(content) > MAX_REQUEST_BYTES:
+            raise ModelFailed(f"The conversation has more than {MAX_REQUEST_BYTES} bytes.")
         loop = asyncio.get_running_loop()
         attempt = 0
         while True:
@@ -148,10 +152,11 @@ def _reason(content: bytes) -> str:
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
-        return preview(content.strip())
+        return preview(content.strip(), limit=_ERROR_BYTES)
     error = value.get("error", value) if isinstance(value, dict) else value
     message = error.get("message") if isinstance(error, dict) else error
-    return preview(message if isinstance(message, str) and message else content)
+    # Cut once secrets are masked: the beginning of one is none that is known.
+    return preview(message if isinstance(message, str) and message else content, limit=_ERROR_BYTES)
 
 
 def _retry_after(response: OutboundResponse, default: float) -> float:

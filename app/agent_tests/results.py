@@ -21,6 +21,7 @@ from app.text import preview, storable_text
 
 MAX_RESPONSE_BYTES: Final = 100_000
 MAX_ARGUMENTS_BYTES: Final = 10_000
+MAX_ERROR_BYTES: Final = 1_000
 _MILLION: Final = 1_000_000
 _DIGITS: Final = 6
 
@@ -166,7 +167,7 @@ class ResultWriter:
         }
         if outcome.error:
             text = {"response": self._response(outcome.text)} if outcome.text else {}
-            error = self.masking.text(outcome.error)
+            error = preview(self.masking.text(outcome.error), limit=MAX_ERROR_BYTES)
             return TestRun(passed=False, score=0.0, error=error, **text, **members)
         asserted = AssertedRun(
             outcome.text,
@@ -174,6 +175,7 @@ class ResultWriter:
             outcome.stopped or "",
             outcome.usage.total,
             members["duration_ms"],
+            self.masking.text,
         )
         outcomes = check_assertions(asserted, case.assertions)
         score = score_of(outcomes)
@@ -218,7 +220,7 @@ class ResultWriter:
         return TestResult(
             **members,
             test_case=TestedCase(
-                name=self.masking.text(case.name), input=self.masking.text(preview(case.input, limit=10_000))
+                name=self.masking.text(case.name), input=preview(self.masking.text(case.input), limit=10_000)
             ),
             model=target.label,
             repeat=len(runs),

@@ -19,6 +19,7 @@ import structlog
 from sqlalchemy import delete, update
 from sqlmodel import col
 
+from app.access.repository import find_key, is_expired
 from app.agent_tests.conversation import RunContext, run_case
 from app.agent_tests.definition import AgentTestRequest, PlannedCase, planned_cases
 from app.agent_tests.exchange import ModelExchange
@@ -75,6 +76,7 @@ class _RunningTest:
     writer: ResultWriter
     cases: list[_Case]
     total: int
+    key_id: str
     done: int = 0
     is_cancelled: bool = False
     is_ending: bool = False
@@ -124,7 +126,7 @@ class AgentTestRuns:
                 f"This worker runs {len(self._running)} agent tests already.", retry_after=_BUSY_RETRY_AFTER
             )
         test_id = uuid7()
-        test = _RunningTest(self._writer(request, planned), [], total)
+        test = _RunningTest(self._writer(request, planned), [], total, principal.key_id)
         # Before anything is awaited, so that the limit holds.
         self._running[test_id] = test
         try:
@@ -308,8 +310,11 @@ class AgentTestRuns:
                         .returning(col(AgentTestRow.cancel_requested))
                     )
                     cancel_requested = found.scalar_one_or_none()
+                    # None for an access token, and a key of the settings.
+                    key = await find_key(session, test.key_id)
                 # Another worker has marked a test as failed whose heartbeats were late.
-                if cancel_requested is not False:
+                has_ended = key is not None and (key.revoked_at is not None or is_expired(key))
+                if cancel_requested is not False or has_ended:
                     _cancel(test)
                     return
 

@@ -262,13 +262,18 @@ class PluginService:
             overrides = await overrides_of(session, provider)
         finder = VariableFinder(provider.name, stored, {})
         credentials, secrets = {}, {}
+        base_url = _base_url(entry, ReadConfiguration(plugin.settings))
+        origin = None if base_url is None else origin_of(base_url)
         for row in rows:
             sealed = sealed_credential(row, finder=finder)
             opened = open_credential(sealed, vault=registry.vault)
             if row.slot == EGRESS_SLOT:
                 secrets = opened
             elif row.slot in entry.credentials and entry.document is not None:
-                credentials[row.slot] = CredentialDraft(sealed.kind, dict(row.public), opened)
+                # The origin of the API moves with it; others are what people have allowed.
+                origins = tuple(row.allowed_origins)
+                kept_origins = None if origins == (origin,) else origins
+                credentials[row.slot] = CredentialDraft(sealed.kind, dict(row.public), opened, kept_origins)
         variables = {}
         for one in stored:
             variable = finder.find(one.name)
@@ -292,12 +297,22 @@ class PluginService:
         self, kept: _Kept, entry: PluginEntry, read: ReadConfiguration, definition: str
     ) -> bool:
         same_slots = all(
-            slot in kept.credentials and kept.credentials[slot].secrets == one.secrets
+            slot in kept.credentials and _is_same(kept.credentials[slot], one)
             for slot, one in read.credentials.items()
         )
         same_variables = all(kept.variables.get(name) == one for name, one in read.variables.items())
         is_same = kept.plugin.definition == definition and kept.plugin.version == entry.version
         return is_same and same_slots and same_variables and kept.has_toolset
+
+
+def _is_same(kept: CredentialDraft, given: CredentialDraft) -> bool:
+    """Return whether a given credential is the kept one; what it does not say is as kept."""
+    public = {name: value for name, value in given.public.items() if value is not None}
+    return (
+        (kept.kind, kept.secrets) == (given.kind, given.secrets)
+        and {**kept.public, **public} == kept.public
+        and given.allowed_origins in (None, kept.allowed_origins)
+    )
 
 
 def _require_own(entry: PluginEntry, provider: Provider | None, toolset: ToolsetRow | None) -> None:
@@ -413,7 +428,11 @@ def _document_source(
     if given is None:
         template = {"call_template_type": DEFAULT, "url": document.url}
         return RegistrationSource("template", value=template, at="/document", options=options)
-    body = given.encode("utf-8", "replace") if isinstance(given, str) else orjson.dumps(given)
+    try:
+        body = given.encode("utf-8", "replace") if isinstance(given, str) else orjson.dumps(given)
+    except orjson.JSONEncodeError:
+        detail = "The document is nested too deeply."
+        raise InvalidInput(detail, errors=[FieldError("/document", detail)]) from None
     media_type = "" if isinstance(given, str) else "application/json"
     return RegistrationSource("document", body, media_type, at="/document", options=options)
 

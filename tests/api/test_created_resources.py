@@ -28,6 +28,9 @@ SECURED = {
     },
 }
 MANY = {"name": "later", "source": {"manual": MANUAL}}
+# Nobody listens there: the test ends with an error.
+MODEL = {"model": "m", "dialect": "openai-chat", "base_url": "http://127.0.0.1:9/v1"}
+AGENT_TEST = {"input": "Hello", "models": [MODEL]}
 EXPORT = {"format": "utcp-gateway/1", "providers": []}
 RING = KeyRing.generate("test")
 # For each operation that creates something: method, path, body, and what `Location` begins with.
@@ -45,6 +48,7 @@ CREATING = {
     ("createRecording", "201"): ("POST", "/recordings", {"name": "tape"}, "/recordings/tape"),
     ("putRecording", "201"): ("PUT", "/recordings/other", {}, "/recordings/other"),
     ("enablePlugin", "201"): ("PUT", "/plugins/github", {"credentials": {"token": "t" * 20}}, "/plugins/github"),
+    ("runAgentTest", "202"): ("POST", "/agent-tests", AGENT_TEST, "/agent-tests/"),
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),

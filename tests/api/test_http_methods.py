@@ -76,6 +76,9 @@ async def parameters(application: Application, admin):
     made = await admin.put("/recordings/shop", json={"interactions": [interaction]})
     assert made.status_code == 201, made.text
     recorded = (await admin.get("/recordings/shop/interactions")).json()["items"][0]["id"]
+    model = {"model": "m", "dialect": "openai-chat", "base_url": "http://127.0.0.1:9/v1"}
+    tested = await admin.post("/agent-tests", json={"input": "Hello", "models": [model]})
+    assert tested.status_code == 200, tested.text
     key = (await admin.post("/keys", json={"name": "agent", "scopes": ["tools:read"]})).json()
     assert (await admin.patch("/tools/shop.listPets", json={"requires_approval": True})).status_code == 200
     waiting = await admin.post("/tools/shop.listPets/call", json={})
@@ -106,6 +109,7 @@ async def parameters(application: Application, admin):
         "key_id": key["id"],
         "id": waiting.headers["location"].rpartition("/")[2],
         "interaction": recorded,
+        "agent_test": tested.json()["id"],
         "slug": "not-found",
         "scope": "tools:call",
     }
@@ -116,6 +120,7 @@ def filled(path: str, parameters: dict[str, str]) -> str:
     name = next((one for begin, one in names.items() if path.startswith(begin)), parameters["name"])
     path += QUERIES.get(path, "")
     path = path.replace("/interactions/{id}", "/interactions/{interaction}")
+    path = path.replace("/agent-tests/{id}", "/agent-tests/{agent_test}")
     return re.sub(r"\{(\w+)\}", lambda match: {**parameters, "name": name}[match[1]], path)
 
 

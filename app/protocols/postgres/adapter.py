@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+import orjson
 from asyncpg import exceptions
 
 from app import exact_json
@@ -44,6 +45,7 @@ from app.utcp.call_template import compile_template
 
 _BATCH: Final = 200
 _OVERHEAD: Final = 1 << 20
+_NO_JSON: Final = "A value of the result has no form in JSON: cast it to text"
 _PRIVILEGED: Final = (
     "pg_read_server_files", "pg_write_server_files", "pg_execute_server_program", "pg_signal_backend",
     "pg_checkpoint", "pg_maintain", "pg_create_subscription", "pg_signal_autovacuum_worker",
@@ -179,7 +181,10 @@ class PostgresAdapter:
             raise
         connection.terminate()
         guarded.close()
-        body = await asyncio.to_thread(exact_json.dumps, value)
+        try:
+            body = await asyncio.to_thread(exact_json.dumps, value)
+        except orjson.JSONEncodeError:
+            raise _rejected(_NO_JSON) from None
         if len(body) > call.limits.response_bytes:
             raise QueryResultTooLarge(f"The rows have more than {call.limits.response_bytes} bytes.")
         return body_result(body, JSON, call)
@@ -207,17 +212,24 @@ class PostgresAdapter:
             raise QueryTimeout(f"The query took more than {model.timeout} milliseconds.") from None
         except exceptions.PostgresError as error:
             raise self._rejection(error) from None
+        except exceptions.UnsupportedClientFeatureError:
+            # Of the types whose text is asked for, ranges and rows have no decoder.
+            raise _rejected(_NO_JSON) from None
         except (OSError, exceptions.InterfaceError, exceptions.InternalClientError):
             raise UpstreamUnreachable("The connection to the server broke.") from None
         except (OverflowError, ValueError):
-            raise _rejected("A value of the result has no form in JSON: cast it to text") from None
+            raise _rejected(_NO_JSON) from None
         shown = rows[: model.max_rows]
         names = distinct_names(column.name for column in columns)
+        try:
+            shown_rows = json_rows(shown, names)
+        except RecursionError:
+            raise _rejected(_NO_JSON) from None
         return {
             "columns": [
                 {"name": name, "type": column.type.name} for name, column in zip(names, columns, strict=True)
             ],
-            "rows": json_rows(shown, names),
+            "rows": shown_rows,
             "row_count": len(shown),
             "truncated": len(rows) > model.max_rows,
         }

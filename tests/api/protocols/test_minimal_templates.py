@@ -14,6 +14,7 @@ from tests.harness.gateway import serve
 from tests.harness.servers import Pair
 from tests.protocols.kits.all import KITS
 from tests.protocols.kits.base import Kit, Template, Upstream
+from tests.protocols.kits.local import ROOT
 from tests.protocols.kits.streams import FOLDER
 
 # Executors connect to the gateway, under the name of their provider: tests/api/executors calls their tools.
@@ -23,7 +24,7 @@ EVERY = pytest.mark.parametrize("kit", CALLED, ids=lambda kit: kit.protocol, sco
 
 @pytest.fixture(scope="module")
 def client(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
-    allowed = {"PROGRAMS": sys.executable, "FILE_FOLDERS": str(FOLDER)}
+    allowed = {"PROGRAMS": sys.executable, "FILE_FOLDERS": str(FOLDER), "FILESYSTEM_FOLDERS": str(ROOT)}
     with (
         serve(servers, tmp_path_factory.mktemp("gateway"), **allowed) as gateway,
         gateway.client(timeout=60) as made,

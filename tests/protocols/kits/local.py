@@ -54,6 +54,7 @@ class PostgresKit(Kit):
     """The function `answer()` responds by case: each case is a role, whose search path has another one."""
 
     protocol = "postgres"
+    peer_members = frozenset({"port", "username", "password", "sslmode"})
     cases = frozenset({"echo", "silent", "huge", "rejects", "unreachable"})
     places = ()
     discovers = False
