@@ -56,6 +56,10 @@ async def evidenced(
             context.evidence = _failure(error, context, contract, began=began, resolver=resolver)
         raise
     fields = _fields(context, contract, began=began, resolver=resolver) | _success_fields(result, context)
+    masker = context.response_masker
+    if masker is not None and result.body:
+        # Whatever its media type is: it is read as text here.
+        result.body = masker.mask(result.body)
     output = result.body or b""
     parser = parser_for(contract.output)
     try:
@@ -71,7 +75,11 @@ async def evidenced(
         results = {"error": str(error), "raw_output": raw_text(output)}
         context.evidence = Evidence(fields | {"status": "error"}, output, parser, results, has_results=True)
         raise failed from None
-    return await _checked(result, results, context, Evidence(fields, output, parser))
+    # What was escaped is legible now, and what a program has parsed was not masked before.
+    shown = results if masker is None else masker.mask_value(results)
+    is_own = shown is not results or (result.execution is not None and result.execution.parsed is not None)
+    evidence = Evidence(fields, output, parser, shown if is_own else None, has_results=is_own)
+    return await _checked(result, shown, context, evidence)
 
 
 async def _read(result: Result) -> None:
@@ -90,14 +98,9 @@ async def _checked(result: Result, results: Any, context: CallContext, evidence:
             violations = await asyncio.to_thread(check, value)
         else:
             violations = check(value)
-    execution = result.execution
     if violations is not None and violations.count:
         context.has_violations = True
         context.evidence = _violating(evidence, violations)
-    elif execution is not None and execution.parsed is not None:
-        context.evidence = Evidence(
-            evidence.fields, evidence.output, evidence.parser, execution.parsed, has_results=True
-        )
     else:
         context.evidence = evidence
     headers = [one for one in result.headers if one[0].lower() not in BODY_METADATA_HEADERS]
@@ -153,7 +156,9 @@ def _shown_arguments(context: CallContext) -> dict[str, Any]:
 def _success_fields(result: Result, context: CallContext) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if result.execution is not None:
-        fields = {"exit_code": result.execution.exit_code, "stderr": result.execution.stderr}
+        stderr, masker = result.execution.stderr, context.response_masker
+        stderr = stderr if masker is None else masker.mask_text(stderr)
+        fields = {"exit_code": result.execution.exit_code, "stderr": stderr}
     return fields | ({"http_status": result.status} if _is_http(context) else {})
 
 

@@ -403,9 +403,10 @@ def _perform_live(context: CallContext, services: CallServices, *, events: bool)
     """Return the result from the cache or the upstream, in the shape that the tool gives it."""
     plan, shape = context.plan, context.plan.output_shape
     # A cached response may be that of a client that may read what is a secret preset here; and what is
-    # decoded is masked with what the call has sent.
+    # decoded is masked with what the call has sent. Evidence is that of an execution.
     is_cached = (
         plan.cache_rule is not None
+        and plan.contract is None
         and context.upstream is None
         and not events
         and context.preset_masker is None

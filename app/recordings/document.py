@@ -6,12 +6,13 @@ the database have the same form.
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 import orjson
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app import exact_json
 from app.calls.recordings import RecordedError, RecordedResponse
@@ -20,6 +21,7 @@ from app.outbound.framing import StreamEvent
 from app.recordings.options import RecordingOptions
 from app.schemas import Rfc3339DateTime, StrictModel, Text, ToolName
 from app.text import storable_text
+from app.utcp.headers import HEADER_NAME
 
 FORMAT: Final = "utcp-gateway-recording/1"
 MAX_DOCUMENT_INTERACTIONS: Final = 100_000
@@ -28,7 +30,20 @@ _MAX_HEADERS: Final = 100
 _MAX_MEDIA_TYPE: Final = 300
 _MAX_DETAIL: Final = 20_000
 _NUL: Final = "\x00"
-HeaderPair = Annotated[list[Annotated[str, Field(max_length=16_384)]], Field(min_length=2, max_length=2)]
+_FRAMING: Final = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"})
+_SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+
+
+def _header(pair: list[str]) -> list[str]:
+    name, value = pair
+    if HEADER_NAME.fullmatch(name) is None or name.lower() in _FRAMING or _SENDABLE.fullmatch(value) is None:
+        raise ValueError("must be the name of a header that is not about framing, and its value")
+    return pair
+
+
+HeaderPair = Annotated[
+    list[Annotated[str, Field(max_length=16_384)]], Field(min_length=2, max_length=2), AfterValidator(_header)
+]
 
 
 class EventDocument(StrictModel):
@@ -37,9 +52,9 @@ class EventDocument(StrictModel):
     kind: Literal["message", "json", "text", "bytes"] = "message"
     data: str | None = None
     base64: str | None = None
-    name: str = ""
-    id: str | None = None
-    retry: int | None = None
+    name: Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")] = ""
+    id: Annotated[str, Field(pattern=r"^[^\r\n\x00]*$")] | None = None
+    retry: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")
     def _has_data(self) -> Self:
@@ -100,6 +115,17 @@ class ResponseDocument(StrictModel):
 
 class InteractionDocument(StrictModel):
     """One call: its arguments, with secrets as `***`, and what its upstream gave."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_plain_json(cls, value: Any) -> Any:
+        try:
+            orjson.dumps(value)
+        except TypeError:
+            raise ValueError(
+                "must have no lone surrogates, no integers beyond 64 bits, and few levels"
+            ) from None
+        return value
 
     tool: ToolName
     arguments: dict[str, Any] | None = Field(

@@ -9,6 +9,7 @@ no secret is stored byte for byte.
 """
 
 import contextlib
+import re
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +22,11 @@ from app.security.masking import MASK, Masker
 from app.telemetry.redaction import is_secret_name, mask_shapes
 
 _MAX_DEPTH: Final = 200
+_JSON_LINE: Final = re.compile(r"(?m)^((?:data:)?[ \t]*)([\[{].*[\]}])([ \t]*\r?)$")
+_NAMED: Final = re.compile(
+    r"(?P<before><(?:[\w.-]{1,100}:)?(?P<element>[\w.-]{1,100})(?:\s[^<>]*)?>)[^<>]+(?=</)"
+    r"|(?P<before_>(?:^|(?<=&))(?P<field>[\w.%-]{1,100})=)[^&\s]+"
+)
 
 
 def masked_response(response: RecordedResponse, masker: Masker) -> RecordedResponse:
@@ -101,7 +107,8 @@ def _masked_json(body: bytes, masker: Masker) -> bytes | None:
 def _masked_text(body: bytes, charset: str, masker: Masker) -> bytes:
     with contextlib.suppress(UnicodeError, LookupError):
         text = body.decode(charset)
-        masked = _text(text, masker)
+        lines = _JSON_LINE.sub(lambda found: _line(found, masker), text)
+        masked = _text(_NAMED.sub(_named, lines), masker)
         return body if masked == text else masked.encode(charset)
     return body
 
@@ -114,15 +121,35 @@ def _value(value: Any, masker: Masker, depth: int = 0) -> Any:
     if isinstance(value, dict):
         return {
             _text(name, masker): (
-                MASK
-                if isinstance(member, str) and is_secret_name(name)
-                else _value(member, masker, depth + 1)
+                _hidden(member) if is_secret_name(name) else _value(member, masker, depth + 1)
             )
             for name, member in value.items()
         }
     if isinstance(value, list):
         return [_value(item, masker, depth + 1) for item in value]
     return value
+
+
+def _hidden(value: Any) -> Any:
+    """Return the member of a secret name with its texts masked. Numbers stay: `max_tokens` is one."""
+    if isinstance(value, str):
+        return MASK
+    if isinstance(value, dict):
+        return {name: _hidden(member) for name, member in value.items()}
+    return [_hidden(item) for item in value] if isinstance(value, list) else value
+
+
+def _line(found: re.Match[str], masker: Masker) -> str:
+    """Return a line of JSON, or of an event with JSON, masked."""
+    masked = _masked_json(found[2].encode(), masker)
+    return found[0] if masked is None else f"{found[1]}{masked.decode()}{found[3]}"
+
+
+def _named(found: re.Match[str]) -> str:
+    """Return an element of XML, or a field of a form, masked where its name is that of a secret."""
+    name = found["element"] or found["field"]
+    before = found["before"] or found["before_"]
+    return f"{before}{MASK}" if is_secret_name(name) else found[0]
 
 
 def _text(text: str, masker: Masker) -> str:

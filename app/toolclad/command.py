@@ -66,9 +66,8 @@ class CompiledCommand:
             text = fill(word.pieces, joined, {})
             if not text and not word.is_quoted:
                 continue
-            first = next((piece for piece in word.pieces if piece != ""), "")
-            if text.startswith("-") and isinstance(first, Reference) and not options_ended:
-                self._reject_option(first.name)
+            if not options_ended:
+                self._check_option(word, joined)
             options_ended = options_ended or text == "--"
             words.append(_without_nul(text))
         return words
@@ -100,12 +99,36 @@ class CompiledCommand:
         found: dict[str, list[str]] = {}
         for name, table in self.mappings.items():
             fragment = table.get(values.get(name, ""))
-            words = [] if fragment is None else _filled(fragment, values, {})
+            words = [] if fragment is None else self._filled(fragment, values, {})
             found[f"_{name}_flags"] = found["_scan_flags"] = words
         for fragment in self.fragments:
-            words = _filled(fragment, values, found) if holds(fragment.condition, values) else []
+            words = self._filled(fragment, values, found) if holds(fragment.condition, values) else []
             found[f"_{fragment.name}"] = words
         return found
+
+    def _filled(
+        self, fragment: Fragment, values: Mapping[str, str], flags: Mapping[str, list[str]]
+    ) -> list[str]:
+        words: list[str] = []
+        joined = {**values, **{name: " ".join(one) for name, one in flags.items()}}
+        for word in fragment.words:
+            sole = word.sole_reference
+            if sole is not None and sole in flags:
+                words += flags[sole]
+                continue
+            text = fill(word.pieces, joined, {})
+            if not text and not word.is_quoted:
+                continue
+            if "--" not in words:
+                self._check_option(word, joined)
+            words.append(_without_nul(text))
+        return words
+
+    def _check_option(self, word: Word, values: Mapping[str, str]) -> None:
+        """Raise InvalidArguments where the text of a word begins with `-`, and that is of an argument."""
+        first = next((piece for piece in word.pieces if fill((piece,), values, {})), "")
+        if isinstance(first, Reference) and values.get(first.name, "").startswith("-"):
+            self._reject_option(first.name)
 
     def _all_words(self) -> tuple[Word, ...]:
         within = [word for table in self.mappings.values() for one in table.values() for word in one.words]
@@ -164,19 +187,6 @@ def program_of(contract: Mapping[str, Any]) -> str:
 
 def _fragment(name: str, when: str, text: str) -> Fragment:
     return Fragment(name, parse_condition(when) if when else (), template_words(text), parse_pieces(text))
-
-
-def _filled(fragment: Fragment, values: Mapping[str, str], flags: Mapping[str, list[str]]) -> list[str]:
-    words: list[str] = []
-    for word in fragment.words:
-        sole = word.sole_reference
-        if sole is not None and sole in flags:
-            words += flags[sole]
-            continue
-        text = fill(word.pieces, {**values, **{name: " ".join(one) for name, one in flags.items()}}, {})
-        if text or word.is_quoted:
-            words.append(_without_nul(text))
-    return words
 
 
 def _without_nul(text: str) -> str:

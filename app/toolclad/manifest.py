@@ -4,6 +4,7 @@ Everything that a call cannot honour is rejected, with a JSON pointer into the m
 known, a session or browser, a manifest without a backend, a placeholder that nothing gives a value.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Iterator
@@ -152,6 +153,7 @@ def read_manifest(text: bytes, types: dict[str, CustomType]) -> Manifest:
     """Return a manifest whose arguments may have the types of a project; raise InvalidDocument."""
     raw = _parsed(text)
     reject_unstorable(raw, at="")
+    _reject_beyond_json(raw, "")
     _reject_interactive(raw)
     try:
         sections = ManifestSections.model_validate(raw)
@@ -210,6 +212,21 @@ def _parsed(text: bytes) -> dict[str, Any]:
     if _depth_exceeds(raw):
         raise InvalidDocument(_TITLE, errors=[FieldError("", f"At most {MAX_DEPTH} levels.")])
     return raw
+
+
+def _reject_beyond_json(value: Any, at: str) -> None:
+    """Raise InvalidDocument for what TOML has and JSON has not: dates, `inf`, `nan`, long integers."""
+    if isinstance(value, dict | list):
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            _reject_beyond_json(member, pointer(at, key))
+        return
+    if isinstance(value, float):
+        is_json = math.isfinite(value)
+    else:
+        is_json = isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+    if not is_json:
+        detail = "Write a value of JSON: no date, no time, no inf or nan, and integers of 64 bits."
+        raise InvalidDocument(_TITLE, errors=[FieldError(at, detail)])
 
 
 def _place(error: tomllib.TOMLDecodeError) -> str:
