@@ -8,7 +8,7 @@ A plugin that is enabled is a toolset of its name; the name of any other toolset
 import json
 import sys
 
-from utcp_gateway_client.gateway import Gateway, GatewayError
+from utcp_gateway_client.gateway import Gateway, ProblemError
 from utcp_gateway_client.loop import GatewayTools, Limits, run_sync
 
 
@@ -19,7 +19,7 @@ def tools_of(names: list[str]) -> list[GatewayTools]:
         gateway = Gateway(toolset=name)
         try:
             gateway.export(format="anthropic")
-        except GatewayError as error:
+        except ProblemError as error:
             if error.status != 404:
                 raise
             print(f"Plugin '{name}' not found in registry", file=sys.stderr)

@@ -18,7 +18,9 @@ from tests.interop.environments import interpreter
 from tests.interop.filled_registry import METHODS, TEMPLATES, FilledRegistry
 
 HERE = Path(__file__).parent
-OF_CLIENTS = frozenset(name for name, record in PROTOCOLS.items() if not record.is_connected)
+OF_CLIENTS = frozenset(
+    name for name, record in PROTOCOLS.items() if record.direct.versions and not record.is_connected
+)
 # What the plugins of each client have models for.
 PLUGINS = {
     "models_v1.py": OF_CLIENTS - {"grpc", "webrtc"},

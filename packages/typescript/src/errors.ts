@@ -209,6 +209,7 @@ const SLUGS: [typeof ProblemError, string][] = [
   [
     Conflict,
     "approval-outdated conflict idempotency-mismatch idempotency-not-stored idempotency-running idempotency-unknown " +
+      "not-recorded recording-not-found recording-outdated " +
       "precondition-failed",
   ],
   [RateLimited, "rate-limited too-many-requests"],

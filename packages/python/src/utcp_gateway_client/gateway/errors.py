@@ -218,7 +218,8 @@ ERROR_BY_SLUG: Final[Mapping[str, type[ProblemError]]] = {
         (
             "approval-outdated", "conflict", "idempotency-mismatch", "idempotency-not-stored",
             "idempotency-running",
-            "idempotency-unknown", "precondition-failed",
+            "idempotency-unknown", "not-recorded", "precondition-failed",
+            "recording-not-found", "recording-outdated",
         ),
         Conflict,
     ),
