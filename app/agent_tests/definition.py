@@ -31,7 +31,6 @@ ModelDialect = Literal["anthropic", "openai-chat", "openai-responses", "gemini",
 model without tool calling, which writes its calls as JSON texts.
 """
 LongText = Annotated[str, Field(max_length=200_000)]
-Count = Annotated[int, Field(strict=True), ACCEPT_INTEGRAL_FLOAT]
 
 
 def _is_base_url(value: str) -> str:
@@ -122,7 +121,7 @@ class RunOptions(StrictModel):
     tools: Annotated[list[ShortText], Field(max_length=200)] | None = Field(
         None, description="Single tools by name. Unknown ones are skipped with a warning."
     )
-    repeat: Annotated[Count, Field(ge=1, le=MAX_REPEAT)] | None = Field(
+    repeat: Annotated[int, Field(ge=1, le=MAX_REPEAT, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         None, description="How often the case is run with each model. Default: 1."
     )
     pass_rate: Annotated[Number, Field(gt=0, le=1)] | None = Field(
@@ -132,10 +131,10 @@ class RunOptions(StrictModel):
         None,
         description="The score that a run must have to pass. Default: all assertions must hold.",
     )
-    max_iterations: Annotated[Count, Field(ge=1, le=MAX_ITERATIONS)] | None = Field(
-        None, description=f"The most requests to the model in a run. Default: {DEFAULT_ITERATIONS}."
-    )
-    max_tokens: Annotated[Count, Field(ge=1, le=1_000_000)] | None = Field(
+    max_iterations: (
+        Annotated[int, Field(ge=1, le=MAX_ITERATIONS, strict=True), ACCEPT_INTEGRAL_FLOAT] | None
+    ) = Field(None, description=f"The most requests to the model in a run. Default: {DEFAULT_ITERATIONS}.")
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000, strict=True), ACCEPT_INTEGRAL_FLOAT] | None = Field(
         None, description=f"The most tokens of one response of the model. Default: {DEFAULT_MAX_TOKENS}."
     )
     temperature: Annotated[Number, Field(ge=0, le=2)] | None = Field(

@@ -20,7 +20,7 @@ MEDIA_TYPE: Final = "application/vnd.toolclad.envelope+json"
 Status = Literal["success", "error", "timeout", "client_error", "server_error"]
 ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
     "title": "EvidenceEnvelope",
-    "description": "The evidence of a call of a ToolClad tool; HTTP and MCP add members of their own.",
+    "description": "The evidence of a call of a ToolClad tool; requests and tools of MCP add members.",
     "type": "object",
     "properties": {
         "status": {"enum": ["success", "error", "timeout", "client_error", "server_error"]},
@@ -35,6 +35,11 @@ ENVELOPE_SCHEMA: Final[dict[str, Any]] = {
         "output_hash": {
             "type": "string", "pattern": "^sha256:[0-9a-f]{64}$", "description": "Of the unparsed output.",
         },
+        "http_status": {"type": "integer", "description": "Of a request."},
+        "http_method": {"type": "string"},
+        "mcp_server": {"type": "string", "description": "Of a tool of an MCP server."},
+        "mcp_tool": {"type": "string"},
+        "mcp_args": {"type": "object"},
         "results": {"description": "As `[output.schema]` of the manifest describes them; or the error."},
     },
     "required": [
