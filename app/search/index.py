@@ -129,11 +129,6 @@ class IndexedTool:
     provider_title: str = ""
     command_name: str | None = None
     """The command that executors of its provider execute; None where none does."""
-    keywords: Collection[str] = ()
-    """Further words by which it is found."""
-    language: str | None = None
-    """The language of its texts, as the primary subtag of BCP 47 (`de`); None where nobody says one."""
-    provider_title: str = ""
 
 
 class ToolIndex:

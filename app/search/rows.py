@@ -14,7 +14,6 @@ from sqlmodel import col
 
 from app.catalog.availability import executor_command
 from app.catalog.tools import call_url, tool_select, version_stamp
-from app.language_tags import primary_language
 from app.models import TENANT, Override, Provider, Tool
 from app.protocols.registry import PROTOCOLS
 from app.search.hits import json_members
@@ -139,6 +138,6 @@ def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
         ),
         command_name=None if template is None else executor_command(template),
         keywords=row.keywords,
-        language=primary_language(row.language),
+        language=row.language,
         provider_title=row.provider_title,
     )
