@@ -27,6 +27,7 @@ from app.tool_keywords import MAX_KEYWORD_LENGTH, MAX_KEYWORDS, distinct
 PATTERN_MESSAGES = {
     PROVIDER_NAME: "The name of a provider has at most 50 letters, digits, `-` and `_`, and begins with a "
     "letter or digit.",
+    LANGUAGE_TAG: "A language tag is that of BCP 47, such as `de` or `pt-BR`.",
     TOOL_NAME: "The name of a tool has at most 200 letters, digits, `-`, `_` and `.`, and begins with a "
     "letter or digit.",
 }

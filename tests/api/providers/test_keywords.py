@@ -304,3 +304,9 @@ async def test_a_language_that_is_no_tag_is_rejected(language, admin, upstream):
     await admin.post("/providers", json=body)
     response = await admin.patch("/providers/pets", json={"language": language})
     assert [one["pointer"] for one in response.json()["errors"]] == ["/language"]
+
+
+async def test_the_error_of_a_language_says_what_a_tag_is(admin, upstream):
+    body = {"name": "pets", "source": {"document": openapi(upstream.url)}, "language": "german"}
+    (error,) = (await admin.post("/providers", json=body)).json()["errors"]
+    assert error["detail"] == "A language tag is that of BCP 47, such as `de` or `pt-BR`."
