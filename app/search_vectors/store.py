@@ -88,13 +88,19 @@ async def read_vectors(session: AsyncSession, digests: Sequence[bytes]) -> dict[
 
 
 async def store_vectors(session: AsyncSession, model: str, vectors: Mapping[bytes, bytes]) -> None:
-    """Store vectors by their digests; those that are stored already stay."""
+    """Store vectors by their digests."""
     if vectors:
         rows = [
             {"tenant_id": TENANT, "digest": digest, "model": model, "vector": vector}
             for digest, vector in vectors.items()
         ]
-        await session.execute(insert(SearchVectorRow).on_conflict_do_nothing(), rows)
+        statement = insert(SearchVectorRow)
+        await session.execute(
+            statement.on_conflict_do_update(
+                index_elements=["tenant_id", "digest"], set_={"vector": statement.excluded.vector}
+            ),
+            rows,
+        )
 
 
 async def stored_digests(session: AsyncSession, model: str) -> AsyncIterator[Sequence[bytes]]:
