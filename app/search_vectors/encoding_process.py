@@ -79,7 +79,8 @@ def main() -> None:
 
 def _end_with_worker() -> None:
     """Wait for the end of standard input, and end the process: what it writes is always whole."""
-    while sys.stdin.buffer.read(4_096):
+    # Not by the buffered reader, whose lock the end of the interpreter would need.
+    while os.read(0, 4_096):
         pass
     os._exit(0)
 

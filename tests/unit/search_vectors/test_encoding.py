@@ -1,7 +1,7 @@
 """The encoding: all tools get vectors, changes are followed, one process encodes, and nothing unused stays."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from app.search_vectors.store import store_vectors
 from app.search_vectors.vector_file import VectorFile
 from tests.harness.semantic_models import SHAPE, write_model
 from tests.stored import store_provider, store_tool
+from tests.unit.search_vectors.waiting import until
 
 INPUTS = {"type": "object", "properties": {"order": {"type": "string", "description": "The order."}}}
 
@@ -55,16 +56,6 @@ class Running:
 
     async def ready(self, tools: int) -> None:
         await until(lambda: self.status == VectorStatus("ready", "model", tools, tools))
-
-
-async def until(is_true: Callable[[], Any], *, seconds: float = 60) -> None:
-    """Wait until the condition holds."""
-    async with asyncio.timeout(seconds):
-        while True:
-            found = is_true()
-            if await found if isinstance(found, Awaitable) else found:
-                return
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
