@@ -182,10 +182,12 @@ class SearchVectors:
     async def _poll(self) -> None:
         """Load what has another version than the one in memory."""
         assert self._folder is not None  # noqa: S101 - `start` has checked it.
-        self._file_status = await asyncio.to_thread(read_status, self._folder.status)
+        status = await asyncio.to_thread(read_status, self._folder.status)
         if self._encoder is None:
             await self._load(self._folder.graph, self._load_encoder)
         await self._load(self._folder.vectors, self._load_file)
+        # The process writes the status after the file, so that what it counts is in memory now.
+        self._file_status = status
 
     async def _load(self, path: Path, load: Callable[[VectorFolder], None]) -> None:
         """Load a file in a thread, unless this version of it was loaded, or could not be."""
