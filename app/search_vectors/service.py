@@ -6,6 +6,7 @@ as SEMANTIC_QUERY_TIMEOUT says.
 """
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,11 @@ class SearchVectors:
         file = self._file
         return [None] * len(keys) if file is None else file.cosines(vector, keys)
 
+    def nearest(self, vector: Any, limit: int) -> Sequence[int]:
+        """Return the `tool_key` of the tools whose first texts are nearest to a query, at most `limit`."""
+        file = self._file
+        return () if file is None else file.nearest(vector, limit)
+
     async def _open(self) -> tuple[VectorState, str]:
         """Find the model, its libraries and its folder; return the state and, where there is none, why."""
         try:
@@ -202,6 +208,7 @@ class SearchVectors:
 
     def _load_encoder(self, folder: VectorFolder) -> None:
         # Libraries of 60 MB, which workers without a model do not load.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from app.search_vectors.encoder import TextEncoder  # noqa: PLC0415
 
         encoder = TextEncoder(folder.graph, folder.source.tokenizer)
