@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from app.search_vectors.onnx_graph import Array, BertShape, bert_graph
@@ -34,6 +35,7 @@ _WORDS = [
     "for",
 ]
 _INNER = 48
+_SLOW_ROWS = 1_500
 
 
 def installed_model() -> Path:
@@ -77,10 +79,32 @@ def random_weights(shape: BertShape = SHAPE, *, words: int = len(_WORDS), seed: 
     return weights
 
 
-def write_model(folder: Path, *, seed: int = 7) -> Path:
-    """Write a folder for SEMANTIC_MODEL_DIR, with a tiny model of random weights, and return it."""
+def slow_graph() -> bytes:
+    """Return a graph that takes a tenth of a second for each text, which multiplies two matrices of 1,500 rows."""
+    sizes = {"square": [_SLOW_ROWS, _SLOW_ROWS], "row": [1, SHAPE.hidden]}
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["numbers"], ["mean"], keepdims=1),
+        helper.make_node("Expand", ["mean", "square"], ["large"]),
+        helper.make_node("MatMul", ["large", "large"], ["product"]),
+        helper.make_node("ReduceMean", ["product"], ["result"], keepdims=1),
+        helper.make_node("Expand", ["result", "row"], ["sentence_embedding"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "slow",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["texts", "tokens"])],
+        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["texts", SHAPE.hidden])],
+        [numpy_helper.from_array(np.array(size, np.int64), name) for name, size in sizes.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return bytes(model.SerializeToString())
+
+
+def write_model(folder: Path, *, seed: int = 7, graph: bytes | None = None) -> Path:
+    """Write a folder for SEMANTIC_MODEL_DIR, with a graph (else a tiny one of random weights), and return it."""
     folder.mkdir(parents=True)
-    (folder / "model.onnx").write_bytes(bert_graph(random_weights(seed=seed), SHAPE))
+    (folder / "model.onnx").write_bytes(graph or bert_graph(random_weights(seed=seed), SHAPE))
     tokenizer = Tokenizer(
         models.WordPiece({word: number for number, word in enumerate(_WORDS)}, unk_token="[UNK]")
     )

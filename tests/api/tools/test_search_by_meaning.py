@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.harness.gateway import RunningGateway, serve
-from tests.harness.semantic_models import installed_model, write_model
+from tests.harness.semantic_models import installed_model, slow_graph, write_model
 from tests.harness.servers import Pair
 
 pytestmark = pytest.mark.slow
@@ -123,8 +123,8 @@ def test_paraphrases_find_their_tool_on_every_worker(servers: Pair, tmp_path: Pa
 
 def test_a_slow_model_leaves_the_words(servers: Pair, tmp_path: Path) -> None:
     settings = {
-        "SEMANTIC_MODEL_DIR": str(write_model(tmp_path / "model")), "DATA_DIR": str(tmp_path / "data"),
-        "SEMANTIC_QUERY_TIMEOUT": "0.000000001",
+        "SEMANTIC_MODEL_DIR": str(write_model(tmp_path / "model", graph=slow_graph())), "DATA_DIR": str(tmp_path / "data"),
+        "SEMANTIC_QUERY_TIMEOUT": "0.001",
     }  # fmt: skip
     with serve(servers, tmp_path, **settings) as gateway:
         register(gateway, "shop", OPERATIONS)

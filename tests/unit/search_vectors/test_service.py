@@ -19,7 +19,7 @@ from app.search.signals import Signals, tool_key
 from app.search_vectors import ModelError, SearchVectors, VectorStatus
 from app.security.principal import Principal
 from app.settings import Settings
-from tests.harness.semantic_models import SHAPE, write_model, write_sums
+from tests.harness.semantic_models import SHAPE, slow_graph, write_model, write_sums
 from tests.stored import store_provider, store_tool
 from tests.unit.search_vectors.waiting import until
 
@@ -83,8 +83,11 @@ async def test_a_query_is_encoded_once(opened, shop) -> None:
         assert vectors.counts.by_outcome == {"encoded": 2, "cached": 1, "late": 0, "busy": 0, "failed": 0}
 
 
-async def test_a_late_query_is_ranked_by_words_and_its_vector_is_used_the_next_time(opened, shop) -> None:
-    async with opened(semantic_query_timeout=1e-9) as vectors:
+async def test_a_late_query_is_ranked_by_words_and_its_vector_is_used_the_next_time(
+    opened, shop, tmp_path
+) -> None:
+    slow = write_model(tmp_path / "slow", graph=slow_graph())
+    async with opened(semantic_model_dir=slow, semantic_query_timeout=0.001) as vectors:
         await until(lambda: vectors.is_ready)
         assert await vectors.encode("a book") is None
         assert vectors.counts.by_outcome["late"] == 1
