@@ -98,7 +98,11 @@ def test_stats_is_a_table_with_others_and_total(run: Run, stub: Any) -> None:
 
 def test_stats_says_how_far_search_by_meaning_is(run: Run, stub: Any) -> None:
     vectors = {"state": "encoding", "model": "all-MiniLM-L6-v2", "encoded": 5, "total": 9}
-    found = {"totals": COUNTS, "series": [{"value": "library.a", "totals": COUNTS, "points": []}], "other": None}
+    found = {
+        "totals": COUNTS,
+        "series": [{"value": "library.a", "totals": COUNTS, "points": []}],
+        "other": None,
+    }
     for status, said in (
         (vectors, "Search by meaning (all-MiniLM-L6-v2): encoding, 5 of 9 tools encoded.\n"),
         ({**vectors, "state": "off", "model": None}, ""),

@@ -280,7 +280,10 @@ def test_the_keys_of_tools_are_positive_and_differ():
 
 
 def test_a_tool_without_a_word_of_the_query_is_found_by_its_vector():
-    coupon, invoice = tool("createCoupon", "Create a coupon."), tool("listInvoices", "A voucher is in no text.")
+    coupon, invoice = (
+        tool("createCoupon", "Create a coupon."),
+        tool("listInvoices", "A voucher is in no text."),
+    )
     index = index_of(coupon, invoice, vectors=Vectors())
     vector = {tool_key(coupon.id): 0.9, tool_key(invoice.id): 0.1}
     assert names(index, "discount voucher", vector=vector) == ["createCoupon", "listInvoices"]
