@@ -76,6 +76,9 @@ class Vectors:
     def cosines(self, vector, keys):
         return [vector.get(key) for key in keys]
 
+    def nearest(self, vector, limit):
+        return sorted(vector, key=vector.get, reverse=True)[:limit]
+
 
 @pytest.mark.parametrize(
     ("query", "best"),
@@ -245,7 +248,7 @@ def test_vectors_order_the_candidates_and_a_tool_without_one_is_ranked_by_words(
     assert found.cosine == 0.8
     assert [match.explanation.cosine for match in found.items] == [0.8, None, -0.5]
     best = found.items[0]
-    assert best.score == pytest.approx(best.explanation.words_share + 2.0)
+    assert best.score == pytest.approx(best.explanation.words_share + 1.5)
     assert found.items[1].score == found.items[1].explanation.words_share == 1.0
 
 
@@ -274,3 +277,21 @@ def test_the_keys_of_tools_are_positive_and_differ():
     keys = {tool_key(uuid7()) for _ in range(1_000)}
     assert len(keys) == 1_000
     assert all(0 <= key < 1 << 62 for key in keys)
+
+
+def test_a_tool_without_a_word_of_the_query_is_found_by_its_vector():
+    coupon, invoice = (
+        tool("createCoupon", "Create a coupon."),
+        tool("listInvoices", "A voucher is in no text."),
+    )
+    index = index_of(coupon, invoice, vectors=Vectors())
+    vector = {tool_key(coupon.id): 0.9, tool_key(invoice.id): 0.1}
+    assert names(index, "discount voucher", vector=vector) == ["createCoupon", "listInvoices"]
+    assert names(index, "discount voucher") == ["listInvoices"]
+
+
+def test_a_near_tool_that_the_viewer_may_not_see_is_not_found():
+    coupon = tool("createCoupon", "Create a coupon.")
+    index = index_of(coupon, vectors=Vectors())
+    viewer = Principal("k1", "reader", TENANT, frozenset({"tools:read"}), providers=frozenset({"other"}))
+    assert search(index, "voucher", vector={tool_key(coupon.id): 0.9}, viewer=viewer).items == []
