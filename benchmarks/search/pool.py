@@ -1,0 +1,131 @@
+"""The pool "real operations": tools of public APIs, as the gateway registers them.
+
+Its documents are those of vendors.txt, and a sample of the other ones of the public corpus, by the rule of
+README.md.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+import orjson
+
+from app.errors import GatewayError
+from app.openapi import ConvertOptions, convert
+from app.search.hits import json_members
+from app.search.index import IndexedTool
+from app.utcp.names import alias_for
+from benchmarks.corpus.download import FOLDER, corpus, url_of
+
+SAMPLE: Final = 155
+"""Documents beside those of the vendors."""
+_VENDORS: Final = Path(__file__).parent / "vendors.txt"
+_MAX_BYTES: Final = 300_000
+_MAX_OF_A_DOMAIN: Final = 2
+_BASE_URL: Final = "https://gateway.example"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document of the pool: the name that it is registered by, and its file."""
+
+    provider: str
+    path: Path
+
+
+def vendor_documents() -> list[Document]:
+    """Return the documents of vendors.txt. Raises CorpusUnavailableError."""
+    corpus()
+    lines = (line.split() for line in _VENDORS.read_text().splitlines() if not line.startswith("#"))
+    root = FOLDER / "package" / "api"
+    return [Document(provider, root / f"{path}.json") for provider, path in lines]
+
+
+def pool_documents() -> list[Document]:
+    """Return the documents of the pool, those of the vendors first. Raises CorpusUnavailableError."""
+    vendors = vendor_documents()
+    return [*vendors, *_sampled(corpus(), vendors)]
+
+
+def _sampled(files: Sequence[Path], vendors: Sequence[Document]) -> Iterator[Document]:
+    """Yield the documents of at most 300 kB that come first by the SHA-256 of their paths, at most two of a
+    domain, but none that would have the name of a vendor's.
+    """
+    root = FOLDER / "package" / "api"
+    taken = {document.path for document in vendors}
+    names = {document.provider for document in vendors}
+    paths = {path.relative_to(root).with_suffix("").as_posix(): path for path in files if path not in taken}
+    by_domain: Counter[str] = Counter()
+    for path in sorted(paths, key=lambda path: hashlib.sha256(path.encode()).digest()):
+        domain = path.partition("/")[0]
+        name = provider_name(path)
+        if by_domain[domain] == _MAX_OF_A_DOMAIN or name in names or paths[path].stat().st_size > _MAX_BYTES:
+            continue
+        by_domain[domain] += 1
+        names.add(name)
+        yield Document(name, paths[path])
+        if by_domain.total() == SAMPLE:
+            return
+
+
+def provider_name(path: str) -> str:
+    """Return the name of a document of the sample: the first part of its domain, and its service if any."""
+    domain, _, service = path.partition("/")
+    name = f"{domain.partition('.')[0]}_{service}" if service else domain.rpartition(".")[0] or domain
+    return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def converted(document: Document) -> Iterator[IndexedTool]:
+    """Yield the tools of a document, as the gateway would index them; none where it is rejected."""
+    try:
+        conversion = convert(document.path.read_bytes(), options=ConvertOptions(url=url_of(document.path)))
+    except GatewayError:
+        return
+    aliases: set[str] = set()
+    for tool in conversion.tools:
+        # What a model sees of a large tool is indexed, as `app.catalog.tools.tool_select` reads it.
+        slimmed = tool.slimmed
+        description = tool.description if slimmed is None else slimmed.description
+        inputs = tool.inputs if slimmed is None else slimmed.inputs
+        alias = alias_for(document.provider, tool.name, aliases)
+        aliases.add(alias)
+        yield pool_tool(
+            document.provider, tool.name, alias=alias, description=description, inputs=inputs, tags=tool.tags
+        )
+
+
+def pool_tool(
+    provider: str, name: str, *, alias: str, description: str, inputs: dict[str, object], tags: Sequence[str]
+) -> IndexedTool:
+    """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
+    whole = f"{provider}.{name}"
+    return IndexedTool(
+        id=uuid5(NAMESPACE_URL, whole),
+        provider_id=uuid5(NAMESPACE_URL, provider),
+        provider=provider,
+        name=whole,
+        alias=alias,
+        description=description,
+        inputs=inputs,
+        tags=tags,
+        registrar_tags=(),
+        json_members=json_members(
+            name=whole,
+            alias=alias,
+            provider=provider,
+            description=description,
+            inputs=orjson.dumps(inputs).decode(),
+            tags=tags,
+            call_url=f"{_BASE_URL}/tools/{alias}/call",
+        ),
+    )
+
+
+def real_operations() -> list[IndexedTool]:
+    """Return all tools of the pool. Takes 20 s of CPU time. Raises CorpusUnavailableError."""
+    return [tool for document in pool_documents() for tool in converted(document)]
