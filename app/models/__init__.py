@@ -49,6 +49,7 @@ __all__ = [
     "RetainedOverride",
     "Revision",
     "Row",
+    "SearchVectorRow",
     "SourceRow",
     "Tool",
     "ToolHistoryEntry",
@@ -167,6 +168,25 @@ class Tool(Row, table=True):
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
+
+
+class SearchVectorRow(SQLModel, table=True):
+    """The vector of a text of tools, by which searches rank; it has no reference to the tools that have the
+    text.
+    """
+
+    __tablename__ = "search_vectors"
+    tenant_id: UUID = Field(default=TENANT, primary_key=True)
+    digest: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    """The SHA-256 of the model's digest and the text."""
+    model: str
+    """The digest of the model."""
+    vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """Its numbers as float16, little-endian."""
+    created_at: datetime = Field(
+        default_factory=now,
+        sa_column=Column(DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    )
 
 
 class Override(SQLModel, table=True):

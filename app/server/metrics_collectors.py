@@ -25,6 +25,7 @@ from app.outbound.tokens import TokenCache
 from app.redis_client import RedisClient
 from app.registration.output_deviations import OutputDeviations
 from app.resilience import BreakerState, Origins
+from app.search_vectors import SearchVectors
 from app.server.admission import Admission
 from app.server.connections import ConnectionTable
 from app.services import Services
@@ -44,6 +45,7 @@ def start_collecting(
     metrics.add_source(lambda: _expiring(services.key_expiry))
     metrics.add_source(lambda: _records(services.call_log))
     metrics.add_source(lambda: _feed(services.feed))
+    metrics.add_source(lambda: _vectors(services.vectors))
     metrics.add_source(lambda: _database(services.database))
     metrics.add_source(lambda: _redis(services.redis_client))
     metrics.add_source(lambda: _connections(services.engine.pool))
@@ -111,6 +113,15 @@ def _records(calls: CallLog) -> Iterator[Sample]:
     yield of.RECORDS_DROPPED, (), calls.dropped
     if isinstance(calls, StrictCallLog):
         yield from _queue("record", calls.queue)
+
+
+def _vectors(vectors: SearchVectors) -> Iterator[Sample]:
+    status = vectors.status
+    yield of.SEARCH_VECTORS_ENCODED, (), status.encoded
+    yield of.SEARCH_VECTORS_TOTAL, (), status.total
+    yield of.SEARCH_VECTORS_READY, (), int(vectors.is_ready)
+    for outcome, number in vectors.counts.by_outcome.items():
+        yield of.SEARCH_QUERY_VECTORS, (outcome,), number
 
 
 def _feed(feed: ChangeFeed) -> Iterator[Sample]:

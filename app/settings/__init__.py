@@ -19,6 +19,7 @@ from app.settings.oauth import OAuthSettings
 from app.settings.operation import OperationSettings
 from app.settings.outbound import OutboundSettings
 from app.settings.programs import ProgramSettings
+from app.settings.semantic_search import SemanticSearchSettings
 from app.settings.word_list import WordList
 
 
@@ -30,6 +31,7 @@ class Settings(
     AgentSettings,
     ExecutorSettings,
     OAuthSettings,
+    SemanticSearchSettings,
     ApiDescriptionSettings,
 ):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""

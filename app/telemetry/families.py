@@ -127,6 +127,14 @@ FEED_POSITION = gauge("feed_position", "Number of the last change that every wor
 FEED_LAG = gauge(
     "feed_lag_seconds", "Time since the changes were last read; the longest of all workers", merge="max"
 )
+SEARCH_VECTORS_ENCODED = gauge(
+    "search_vectors_encoded", "Tools whose texts are encoded for search by meaning", merge="max"
+)
+SEARCH_VECTORS_TOTAL = gauge("search_vectors_tools", "Tools whose texts are to be encoded", merge="max")
+SEARCH_VECTORS_READY = gauge(
+    "search_vectors_ready", "1 while every worker ranks by meaning, 0 while one does not", merge="min"
+)
+SEARCH_QUERY_VECTORS = counter("search_query_vectors", "Queries of searches by meaning", "outcome")
 DATABASE_CONNECTIONS = gauge("database_connections", "Connections to PostgreSQL", "state")
 DATABASE_LIMIT = gauge("database_connections_limit", "Maximum number of connections to PostgreSQL")
 REDIS_UP = gauge("redis_up", "1 while every worker uses Redis, 0 while one does not", merge="min")

@@ -1,0 +1,114 @@
+"""Models for tests of search by meaning: a tiny one of random weights, and the installed one."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from app.search_vectors.onnx_graph import Array, BertShape, bert_graph
+
+INSTALLED = Path(__file__).parents[2] / ".venvs" / "semantic-model"
+"""Where `make semantic-model` installs the package of the model."""
+SHAPE = BertShape(layers=2, hidden=24, heads=3, epsilon=1e-12)
+_WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "create",
+    "find",
+    "delete",
+    "a",
+    "book",
+    "coupon",
+    "order",
+    "loan",
+    "voucher",
+    "library",
+    "in",
+    "the",
+    "for",
+]
+_INNER = 48
+
+
+def installed_model() -> Path:
+    """Return the folder to add to `sys.path`; skip the test where it is missing, or fail it in CI."""
+    if not (INSTALLED / ".ready").exists():
+        reason = f"the model is not installed in {INSTALLED}: `make semantic-model` installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return INSTALLED
+
+
+def random_weights(shape: BertShape = SHAPE, *, words: int = len(_WORDS), seed: int = 7) -> dict[str, Array]:
+    """Return the weights of a BERT encoder, by the names of safetensors files."""
+    random = np.random.default_rng(seed)
+
+    def matrix(*size: int) -> Array:
+        return random.normal(0.0, 0.5, size).astype(np.float32)
+
+    def layer_norm(name: str) -> dict[str, Array]:
+        return {f"{name}.weight": 1 + matrix(shape.hidden) / 10, f"{name}.bias": matrix(shape.hidden) / 10}
+
+    def dense(name: str, inputs: int, outputs: int) -> dict[str, Array]:
+        return {f"{name}.weight": matrix(outputs, inputs), f"{name}.bias": matrix(outputs) / 10}
+
+    weights = {
+        "embeddings.word_embeddings.weight": matrix(words, shape.hidden),
+        "embeddings.position_embeddings.weight": matrix(64, shape.hidden) / 10,
+        "embeddings.token_type_embeddings.weight": matrix(2, shape.hidden) / 10,
+        **layer_norm("embeddings.LayerNorm"),
+    }
+    for number in range(shape.layers):
+        layer = f"encoder.layer.{number}"
+        for part in ("query", "key", "value"):
+            weights |= dense(f"{layer}.attention.self.{part}", shape.hidden, shape.hidden)
+        weights |= dense(f"{layer}.attention.output.dense", shape.hidden, shape.hidden)
+        weights |= layer_norm(f"{layer}.attention.output.LayerNorm")
+        weights |= dense(f"{layer}.intermediate.dense", shape.hidden, _INNER)
+        weights |= dense(f"{layer}.output.dense", _INNER, shape.hidden)
+        weights |= layer_norm(f"{layer}.output.LayerNorm")
+    return weights
+
+
+def write_model(folder: Path, *, seed: int = 7) -> Path:
+    """Write a folder for SEMANTIC_MODEL_DIR, with a tiny model of random weights, and return it."""
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_bytes(bert_graph(random_weights(seed=seed), SHAPE))
+    tokenizer = Tokenizer(
+        models.WordPiece({word: number for number, word in enumerate(_WORDS)}, unk_token="[UNK]")
+    )
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "LICENSE").write_text("Anybody may use these random numbers.\n")
+    write_sums(folder)
+    return folder
+
+
+def write_sums(folder: Path) -> None:
+    """Write SHA256SUMS of all other files of a folder, as `sha256sum` does."""
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(folder.iterdir())
+        if path.name != "SHA256SUMS"
+    ]
+    (folder / "SHA256SUMS").write_text("".join(lines))
+
+
+def safetensors(weights: dict[str, Array]) -> bytes:
+    """Return a safetensors file."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for name, values in weights.items():
+        header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [at, at + values.nbytes]}
+        at += values.nbytes
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + b"".join(one.tobytes() for one in weights.values())

@@ -1,0 +1,269 @@
+"""The encoding: all tools get vectors, changes are followed, one process encodes, and nothing unused stays."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from app.catalog.feed import ChangeFeed, record_change
+from app.models import Provider, SearchVectorRow, Tool
+from app.search.signals import tool_key
+from app.search_vectors.encoder import TextEncoder
+from app.search_vectors.encoding import Encoding, EncodingTimes
+from app.search_vectors.folder import VectorFolder
+from app.search_vectors.leadership import Leadership
+from app.search_vectors.model_source import find_model
+from app.search_vectors.status import VectorStatus, read_status
+from app.search_vectors.store import store_vectors
+from app.search_vectors.vector_file import VectorFile
+from tests.harness.semantic_models import SHAPE, write_model
+from tests.stored import store_provider, store_tool
+from tests.unit.search_vectors.waiting import until
+
+INPUTS = {"type": "object", "properties": {"order": {"type": "string", "description": "The order."}}}
+
+
+class CountingEncoder(TextEncoder):
+    """The encoder, and how many texts it has encoded."""
+
+    texts = 0
+
+    def encode(self, text: str) -> Any:
+        self.texts += 1
+        return super().encode(text)
+
+
+class Running:
+    """A running encoding with its files."""
+
+    def __init__(self, encoding: Encoding, encoder: CountingEncoder) -> None:
+        self.encoding = encoding
+        self.encoder = encoder
+
+    @property
+    def status(self) -> VectorStatus | None:
+        return read_status(self.encoding.folder.status)
+
+    def cosines(self, text: str, *tools: Tool) -> list[float | None]:
+        file = VectorFile.open(self.encoding.folder.vectors)
+        vector = TextEncoder(self.encoding.folder.graph, self.encoding.folder.source.tokenizer).encode(text)
+        return file.cosines(vector, [tool_key(tool.id) for tool in tools])
+
+    async def ready(self, tools: int) -> None:
+        await until(lambda: self.status == VectorStatus("ready", "model", tools, tools))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "model")
+
+
+@pytest.fixture
+def start(registry, database_url, model, tmp_path):
+    @asynccontextmanager
+    async def start(data_dir: str = "data", **times: float) -> AsyncIterator[Running]:
+        source = find_model(model)
+        assert source is not None
+        encoder = CountingEncoder(source.graph(tmp_path), source.tokenizer)
+        feed = ChangeFeed(registry, listen_dsn=database_url, poll_seconds=60)
+        leadership = Leadership(database_url, model=source.digest)
+        encoding = Encoding(
+            registry, feed, leadership, encoder, VectorFolder.create(tmp_path / data_dir, source), SHAPE.hidden,
+            EncodingTimes(**times),
+        )  # fmt: skip
+        task = asyncio.create_task(encoding.run())
+        try:
+            yield Running(encoding, encoder)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await feed.aclose()
+            leadership.close()
+
+    return start
+
+
+@pytest.fixture
+async def registry(registry):
+    async def clear() -> None:
+        async with registry.transaction() as session:
+            await session.execute(delete(SearchVectorRow))
+
+    await clear()
+    yield registry
+    await clear()
+
+
+async def stored(registry) -> int:
+    async with registry.read_session() as session:
+        return (await session.execute(select(func.count()).select_from(SearchVectorRow))).scalar_one()
+
+
+@pytest.fixture
+async def shop(registry):
+    provider = await store_provider(registry, "shop", title="Shop")
+    coupon = await store_tool(
+        registry, provider, "createCoupon", description="create a coupon", inputs=INPUTS
+    )
+    book = await store_tool(registry, provider, "findBook", description="find a book in the library")
+    return provider, coupon, book
+
+
+async def test_all_tools_get_their_vectors(start, shop, registry) -> None:
+    _, coupon, book = shop
+    async with start() as running:
+        await running.ready(2)
+        exact = running.cosines("Shop: create coupon. create a coupon", coupon, book)
+        assert exact[0] == pytest.approx(1, abs=1e-3)
+        assert exact[1] is not None
+        assert exact[1] < 0.99
+        # The second text of the tool with a parameter.
+        assert running.cosines("Shop: create coupon. order (The order.)", coupon) == [
+            pytest.approx(1, abs=1e-3)
+        ]
+        assert await stored(registry) == 3
+
+
+async def test_a_new_tool_and_a_new_description_follow(start, shop, registry) -> None:
+    provider, _, book = shop
+    async with start() as running:
+        await running.ready(2)
+        loan = await store_tool(registry, provider, "createLoan", description="order a book in the library")
+        await running.ready(3)
+        assert running.cosines("Shop: create loan. order a book in the library", loan) == [
+            pytest.approx(1, abs=1e-3)
+        ]
+        async with registry.transaction() as session:
+            await session.execute(
+                update(Tool).where(Tool.id == book.id).values(description="delete the voucher")
+            )
+            await record_change(session, kind="tool", provider_id=provider.id, object_id=str(book.id))
+        await until(lambda: running.cosines("Shop: find book. delete the voucher", book)[0] > 0.999)
+
+
+async def test_a_new_title_of_the_provider_follows(start, shop, registry) -> None:
+    provider, coupon, _ = shop
+    async with start() as running:
+        await running.ready(2)
+        async with registry.transaction() as session:
+            await session.execute(update(Provider).where(Provider.id == provider.id).values(title="Library"))
+            await record_change(session, kind="provider", provider_id=provider.id)
+        await until(lambda: running.cosines("Library: create coupon. create a coupon", coupon)[0] > 0.999)
+
+
+async def test_vectors_of_deleted_tools_are_deleted_everywhere(start, shop, registry) -> None:
+    provider, coupon, book = shop
+    async with start(sweep_min=0.05) as running:
+        await running.ready(2)
+        async with registry.transaction() as session:
+            await session.execute(delete(Tool).where(Tool.id == coupon.id))
+            await record_change(session, kind="tool", provider_id=provider.id, object_id=str(coupon.id))
+        await running.ready(1)
+        assert running.cosines("create a coupon", coupon, book)[0] is None
+
+        async def one_is_stored() -> bool:
+            return await stored(registry) == 1
+
+        await until(one_is_stored)
+
+
+async def test_a_disabled_tool_has_no_vector(start, registry) -> None:
+    provider = await store_provider(registry, "shop")
+    await store_tool(registry, provider, "createCoupon", override={"enabled": False})
+    await store_tool(registry, provider, "findBook")
+    async with start() as running:
+        await running.ready(1)
+
+
+async def test_after_a_restart_nothing_is_encoded_again(start, shop) -> None:
+    async with start() as running:
+        await running.ready(2)
+        running.encoding.folder.status.unlink()
+    async with start() as again:
+        await again.ready(2)
+        assert again.encoder.texts == 0
+    # Neither with another data directory, whose file is written from what is stored.
+    async with start("other") as other:
+        await other.ready(2)
+        assert other.encoder.texts == 0
+
+
+async def test_encoding_resumes_where_it_was_interrupted(start, registry) -> None:
+    provider = await store_provider(registry, "shop", title="Shop")
+    for number in range(100):
+        await store_tool(
+            registry, provider, f"find{number}", description=f"find a book {'order ' * (number % 50)}"
+        )
+    async with start() as running:
+        await until(lambda: running.status is not None and 0 < running.status.encoded < 100)
+        first = await stored(registry)
+    assert 0 < first < 100
+    async with start() as again:
+        await again.ready(100)
+        assert await stored(registry) == 100
+        assert again.encoder.texts <= 100 - first
+
+
+async def test_of_two_processes_one_encodes_and_both_have_the_vectors(start, shop, registry) -> None:
+    async with start("one") as one:
+        await one.ready(2)
+        async with start("two") as two:
+            await two.ready(2)
+            await store_tool(registry, shop[0], "createLoan", description="order a book")
+            await one.ready(3)
+            await two.ready(3)
+            assert two.encoder.texts == 0
+    # The other one leads when the first has ended.
+    async with start("two") as two:
+        await store_tool(registry, shop[0], "deleteLoan", description="delete an order")
+        await two.ready(4)
+
+
+async def test_vectors_that_only_the_file_has_are_stored_again(start, shop, registry) -> None:
+    async with start() as running:
+        await running.ready(2)
+    async with registry.transaction() as session:
+        await session.execute(delete(SearchVectorRow))
+    async with start() as again:
+
+        async def all_are_stored() -> bool:
+            return await stored(registry) == 3
+
+        await until(all_are_stored)
+        assert again.encoder.texts == 0
+
+
+async def test_vectors_of_other_models_are_deleted_after_a_week(start, shop, registry) -> None:
+    async with registry.transaction() as session:
+        await store_vectors(session, "f" * 32, {b"old": b"", b"new": b""})
+        old = func.now() - func.make_interval(0, 0, 0, 8)
+        await session.execute(
+            update(SearchVectorRow).where(SearchVectorRow.digest == b"old").values(created_at=old)
+        )
+    async with start() as running:
+        await running.ready(2)
+
+        async def one_is_left() -> bool:
+            return await stored(registry) == 4
+
+        await until(one_is_left)
+
+
+async def test_a_stored_vector_of_another_length_is_not_used(start, shop, registry) -> None:
+    async with start() as running:
+        await running.ready(2)
+        running.encoding.folder.vectors.unlink()
+        running.encoding.folder.status.unlink()
+    async with registry.transaction() as session:
+        await session.execute(update(SearchVectorRow).values(vector=np.ones(3, "<f2").tobytes()))
+    async with start() as again:
+        await again.ready(2)
+        assert again.encoder.texts == 3
+    async with start("other") as other:
+        await other.ready(2)
+        assert other.encoder.texts == 0
