@@ -1,7 +1,7 @@
 """The public half of the Berkeley Function Calling Leaderboard: its non-live queries of Python functions.
 
-The live queries are not read: they are kept for judging, not for tuning. Their functions are in the pool, as tools
-beside which the right one must be found.
+The live queries are not read: they are kept for judging, not for tuning. Their functions are in the pool, as
+tools beside which the right one must be found.
 """
 
 import re
@@ -11,9 +11,8 @@ from typing import Any, Final
 
 import orjson
 
-from app.search.index import IndexedTool
 from app.utcp.names import legal_name
-from benchmarks.search.pool import pool_tool
+from benchmarks.search.pool import PoolTool, pool_tool
 from benchmarks.search.queries import Query
 from tests.interop.environments import BFCL, install
 
@@ -28,8 +27,11 @@ def data_folder() -> Path:
     return next(site.glob("lib/python*/site-packages/bfcl_eval/data"))
 
 
-def functions(folder: Path) -> list[IndexedTool]:
-    """Return the 1,272 functions as tools: of those whose names differ in case and punctuation only, the first."""
+def functions(folder: Path) -> list[PoolTool]:
+    """Return the 1,272 functions as tools.
+
+    Of functions whose names differ at most in case and punctuation, the first is taken.
+    """
     first: dict[str, dict[str, Any]] = {}
     for category in (*_PUBLIC, *_LIVE):
         for entry in _lines(folder / f"BFCL_v4_{category}.json"):
@@ -40,7 +42,10 @@ def functions(folder: Path) -> list[IndexedTool]:
 
 def queries(folder: Path) -> list[Query]:
     """Return the 1,000 queries; each function of its answer is a need."""
-    names = {_merged(tool.name.removeprefix(f"{PROVIDER}.")): tool.name for tool in functions(folder)}
+    names = {
+        _merged(tool.indexed.name.removeprefix(f"{PROVIDER}.")): tool.indexed.name
+        for tool in functions(folder)
+    }
     found = []
     for category in _PUBLIC:
         asked = _lines(folder / f"BFCL_v4_{category}.json")
@@ -53,7 +58,7 @@ def queries(folder: Path) -> list[Query]:
     return found
 
 
-def _tool(function: dict[str, Any]) -> IndexedTool:
+def _tool(function: dict[str, Any]) -> PoolTool:
     name = legal_name(function["name"])
     return pool_tool(
         PROVIDER,
@@ -61,7 +66,6 @@ def _tool(function: dict[str, Any]) -> IndexedTool:
         alias=f"{PROVIDER}_{name}",
         description=function["description"],
         inputs=function["parameters"],
-        tags=(),
     )
 
 

@@ -1,6 +1,7 @@
 """Quality of a ranking over queries: recall, hit@1 and reciprocal rank, with bootstrap intervals."""
 
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -22,7 +23,7 @@ _INTERVAL: Final = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a search found for one query: recall is the share of its needs of which any tool is up to that rank."""
+    """What a search found for a query. Recall is the share of its needs of which any tool is up to a rank."""
 
     query: Query
     found: Sequence[str]
@@ -32,11 +33,13 @@ class Outcome:
     recall_300: float
     hit_1: float
     reciprocal_rank: float
+    milliseconds: float = 0.0
+    """CPU time of the search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The means of some outcomes; `recall_5_interval` and `hit_1_interval` have their bounds (95 %, bootstrap)."""
+    """The means of some outcomes, and the bounds of two of them (95 %, bootstrap)."""
 
     queries: int
     recall_5: float
@@ -48,7 +51,7 @@ class Quality:
     recall_300: float
 
 
-def outcome(query: Query, names: Sequence[str]) -> Outcome:
+def outcome(query: Query, names: Sequence[str], milliseconds: float = 0.0) -> Outcome:
     """Return what hits, best first, are worth for a query."""
     ranks = {name: rank for rank, name in enumerate(names)}
     missing = len(names) + CANDIDATES
@@ -66,16 +69,23 @@ def outcome(query: Query, names: Sequence[str]) -> Outcome:
         recall_300=recall(CANDIDATES),
         hit_1=float(first == 0),
         reciprocal_rank=0.0 if first >= missing else 1 / (first + 1),
+        milliseconds=milliseconds,
     )
 
 
 def evaluate(queries: Iterable[Query], search: Search) -> list[Outcome]:
     """Return the outcomes of all queries, in order."""
-    return [outcome(query, search(query.text)) for query in queries]
+    return [_searched(query, search) for query in queries]
+
+
+def _searched(query: Query, search: Search) -> Outcome:
+    began = time.process_time()
+    names = search(query.text)
+    return outcome(query, names, (time.process_time() - began) * 1e3)
 
 
 def quality(outcomes: Sequence[Outcome]) -> Quality:
-    """Return the means of outcomes, of which there is at least one. The intervals are the same in every run."""
+    """Return the means of outcomes, of which there is at least one; each run gives the same intervals."""
     recalls, hits = [one.recall_5 for one in outcomes], [one.hit_1 for one in outcomes]
     return Quality(
         queries=len(outcomes),

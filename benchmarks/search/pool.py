@@ -7,10 +7,10 @@ README.md.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import NAMESPACE_URL, uuid5
 
 import orjson
@@ -52,23 +52,33 @@ def pool_documents() -> list[Document]:
     return [*vendors, *_sampled(corpus(), vendors)]
 
 
+def documents_in_order(files: Sequence[Path]) -> list[Document]:
+    """Return documents of the corpus in the order of the SHA-256 of their paths, each with its own name."""
+    root = FOLDER / "package" / "api"
+    paths = {path.relative_to(root).with_suffix("").as_posix(): path for path in files}
+    ordered = sorted(paths, key=lambda path: hashlib.sha256(path.encode()).digest())
+    return [Document(provider_name(path), paths[path]) for path in ordered]
+
+
 def _sampled(files: Sequence[Path], vendors: Sequence[Document]) -> Iterator[Document]:
-    """Yield the documents of at most 300 kB that come first by the SHA-256 of their paths, at most two of a
-    domain, but none that would have the name of a vendor's.
+    """Yield the documents of at most 300 kB that come first in `documents_in_order`, at most two of a domain,
+    but none of a vendor's, nor one that would have the name of another.
     """
     root = FOLDER / "package" / "api"
     taken = {document.path for document in vendors}
     names = {document.provider for document in vendors}
-    paths = {path.relative_to(root).with_suffix("").as_posix(): path for path in files if path not in taken}
     by_domain: Counter[str] = Counter()
-    for path in sorted(paths, key=lambda path: hashlib.sha256(path.encode()).digest()):
-        domain = path.partition("/")[0]
-        name = provider_name(path)
-        if by_domain[domain] == _MAX_OF_A_DOMAIN or name in names or paths[path].stat().st_size > _MAX_BYTES:
+    for document in documents_in_order([file for file in files if file not in taken]):
+        domain = document.path.relative_to(root).with_suffix("").parts[0]
+        if (
+            by_domain[domain] == _MAX_OF_A_DOMAIN
+            or document.provider in names
+            or document.path.stat().st_size > _MAX_BYTES
+        ):
             continue
         by_domain[domain] += 1
-        names.add(name)
-        yield Document(name, paths[path])
+        names.add(document.provider)
+        yield document
         if by_domain.total() == SAMPLE:
             return
 
@@ -80,7 +90,15 @@ def provider_name(path: str) -> str:
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def converted(document: Document) -> Iterator[IndexedTool]:
+@dataclass(frozen=True, slots=True)
+class PoolTool:
+    """A tool as the index has it, and the schema of its results, of which vectors are made, too."""
+
+    indexed: IndexedTool
+    outputs: Mapping[str, Any]
+
+
+def converted(document: Document) -> Iterator[PoolTool]:
     """Yield the tools of a document, as the gateway would index them; none where it is rejected."""
     try:
         conversion = convert(document.path.read_bytes(), options=ConvertOptions(url=url_of(document.path)))
@@ -89,22 +107,35 @@ def converted(document: Document) -> Iterator[IndexedTool]:
     aliases: set[str] = set()
     for tool in conversion.tools:
         # What a model sees of a large tool is indexed, as `app.catalog.tools.tool_select` reads it.
-        slimmed = tool.slimmed
-        description = tool.description if slimmed is None else slimmed.description
-        inputs = tool.inputs if slimmed is None else slimmed.inputs
+        seen = tool if tool.slimmed is None else tool.slimmed
         alias = alias_for(document.provider, tool.name, aliases)
         aliases.add(alias)
         yield pool_tool(
-            document.provider, tool.name, alias=alias, description=description, inputs=inputs, tags=tool.tags
+            document.provider,
+            tool.name,
+            alias=alias,
+            description=seen.description,
+            inputs=seen.inputs,
+            outputs=seen.outputs,
+            tags=tool.tags,
+            title=conversion.title,
         )
 
 
 def pool_tool(
-    provider: str, name: str, *, alias: str, description: str, inputs: dict[str, object], tags: Sequence[str]
-) -> IndexedTool:
+    provider: str,
+    name: str,
+    *,
+    alias: str,
+    description: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any] | None = None,
+    tags: Sequence[str] = (),
+    title: str = "",
+) -> PoolTool:
     """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
     whole = f"{provider}.{name}"
-    return IndexedTool(
+    indexed = IndexedTool(
         id=uuid5(NAMESPACE_URL, whole),
         provider_id=uuid5(NAMESPACE_URL, provider),
         provider=provider,
@@ -123,9 +154,11 @@ def pool_tool(
             tags=tags,
             call_url=f"{_BASE_URL}/tools/{alias}/call",
         ),
+        provider_title=title,
     )
+    return PoolTool(indexed, outputs or {})
 
 
-def real_operations() -> list[IndexedTool]:
+def real_operations() -> list[PoolTool]:
     """Return all tools of the pool. Takes 20 s of CPU time. Raises CorpusUnavailableError."""
     return [tool for document in pool_documents() for tool in converted(document)]

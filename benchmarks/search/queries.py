@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A text to search by. Each of `needs` is a part of the task: the names of the tools that do it, any of which will do.
+    """A text to search by. Each of `needs` is a part of the task: the names of the tools that do it, of which
+    any one suffices.
 
     `subsets` are the names of the groups that it counts for, beside the whole set.
     """

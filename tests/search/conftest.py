@@ -6,9 +6,9 @@ from typing import TypeVar
 
 import pytest
 
-from app.search.index import IndexedTool
 from benchmarks.corpus.download import CorpusUnavailableError
-from benchmarks.search.pool import real_operations
+from benchmarks.search.measurement import PublicSet, public_sets
+from tests.interop.environments import InstallError
 
 Loaded = TypeVar("Loaded")
 
@@ -17,7 +17,7 @@ def available(load: Callable[[], Loaded]) -> Loaded:
     """Return what `load` returns; where it cannot be downloaded the test is skipped, and fails in CI."""
     try:
         return load()
-    except CorpusUnavailableError as problem:
+    except (CorpusUnavailableError, InstallError) as problem:
         reason = f"The public material of the search benchmark cannot be downloaded: {problem}"
         if os.environ.get("CI"):
             pytest.fail(reason)
@@ -25,5 +25,5 @@ def available(load: Callable[[], Loaded]) -> Loaded:
 
 
 @pytest.fixture(scope="session")
-def operations() -> list[IndexedTool]:
-    return available(real_operations)
+def sets() -> list[PublicSet]:
+    return available(public_sets)

@@ -2,12 +2,13 @@
 
 from collections import Counter
 
-from app.search.index import IndexedTool
+from benchmarks.search.measurement import SENTENCES, PublicSet
 from benchmarks.search.sentences import sentences
 
 
-def test_every_operation_that_is_right_exists(operations: list[IndexedTool]) -> None:
-    names = {tool.name for tool in operations}
+def test_every_operation_that_is_right_exists(sets: list[PublicSet]) -> None:
+    operations = next(one.tools for one in sets if one.name == SENTENCES)
+    names = {tool.indexed.name for tool in operations}
     assert len(names) == len(operations)
     assert {name for query in sentences() for need in query.needs for name in need} <= names
 
