@@ -25,7 +25,7 @@ _COMPARED: Final = ("recall_5", "hit_1", "mrr")
 
 
 def recorded() -> dict[str, Any]:
-    """Return the recorded figures: {"quality": {ranking: QualityFigures}, "front": [Point], "cost": [Cost]}."""
+    """Return the recorded figures: {"quality": {ranking: QualityFigures}, "front": Points, "cost": Costs}."""
     found: dict[str, Any] = orjson.loads(FILE.read_bytes())
     return found
 
