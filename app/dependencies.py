@@ -12,6 +12,7 @@ from app.catalog.feed import ChangeFeed
 from app.database import Database
 from app.pagination import link_header
 from app.search import SearchIndex
+from app.search_vectors import SearchVectors
 from app.security.vault import Vault
 from app.services import Services
 from app.settings import Settings
@@ -41,6 +42,10 @@ async def _feed(request: Request) -> ChangeFeed:
 
 async def _search(request: Request) -> SearchIndex:
     return services_of(request).search
+
+
+async def _search_vectors(request: Request) -> SearchVectors:
+    return services_of(request).vectors
 
 
 async def _settings(request: Request) -> Settings:
@@ -86,5 +91,6 @@ UsesDatabase = Annotated[Database, Depends(_database)]
 UsesVault = Annotated[Vault, Depends(_vault)]
 UsesFeed = Annotated[ChangeFeed, Depends(_feed)]
 UsesSearch = Annotated[SearchIndex, Depends(_search)]
+UsesSearchVectors = Annotated[SearchVectors, Depends(_search_vectors)]
 UsesSettings = Annotated[Settings, Depends(_settings)]
 UsesPageLinks = Annotated[PageLinks, Depends(_page_links)]

@@ -317,9 +317,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     )
 
 
-def _search(
-    settings: Settings, database: Database, listen: SecretStr
-) -> tuple[SearchIndex, SearchVectors]:
+def _search(settings: Settings, database: Database, listen: SecretStr) -> tuple[SearchIndex, SearchVectors]:
     """Return the search index, and the vectors by which it ranks where a model is installed."""
     vectors = SearchVectors(settings, database_url=database.dsn, listen_url=_dsn(listen))
     search = SearchIndex(database, base_url=settings.base_url, signals=Signals(vectors=vectors))

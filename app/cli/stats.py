@@ -111,6 +111,12 @@ def stats(
         return
     columns = (group.value.upper(), *(("TIME",) if points else ()), *_HEADINGS)
     session.output.table(columns, _rows(found, points=points))
+    vectors = found.get("search_vectors")
+    if vectors is not None and vectors["model"] is not None:
+        session.output.note(
+            f"Search by meaning ({vectors['model']}): {vectors['state']},"
+            f" {vectors['encoded']} of {vectors['total']} tools encoded."
+        )
 
 
 def _rows(found: Mapping[str, Any], *, points: bool) -> Iterator[tuple[object, ...]]:

@@ -13,7 +13,7 @@ from app.catalog.tools import Viewer
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand
 from app.search.lexical import ANALYZER, FIELDS, LexicalQuery
-from app.search.ranking import CANDIDATES, Candidate, RankingSignals, candidate, rank
+from app.search.ranking import CANDIDATES, NEAREST, Candidate, RankingSignals, candidate, rank
 from app.search.signals import SearchScope, Signals, Vector, tool_key
 from app.search.text_analysis import (
     analyzer,
@@ -208,15 +208,18 @@ class ToolIndex:
         self._writer.wait_merging_threads()
 
     def _signals(self, query: IndexQuery, stems: Sequence[str]) -> RankingSignals:
+        vectors = self.signals.vectors
+        nearest = () if query.vector is None else vectors.nearest(query.vector, NEAREST)
         if query.scope is None:
-            return RankingSignals({}, {}, query.vector, self.signals.vectors)
+            return RankingSignals({}, {}, query.vector, vectors, nearest)
         pins = self.signals.operator_words.pins(stems, query.scope)
         priors = self.signals.usage.priors(stems, query.scope)
         return RankingSignals(
             {tool_key(tool): position for position, tool in enumerate(dict.fromkeys(pins))},
             {tool_key(tool): prior for tool, prior in priors.items()},
             query.vector,
-            self.signals.vectors,
+            vectors,
+            nearest,
         )
 
     def _candidates(
@@ -243,13 +246,14 @@ class ToolIndex:
                 Query.term_set_query(self._schema, "key", sorted(signals.tools)), 0.0
             )
             known = {(one.address.segment_ord, one.address.doc) for one in found}
-            # Without the words that it may match, of which it has none among the best.
             others = _hits(
-                searcher, Query.boolean_query([(Occur.Must, named), *restrictions]), len(signals.tools)
+                searcher,
+                Query.boolean_query([(Occur.Must, named), (Occur.Should, ranked), *restrictions]),
+                len(signals.tools),
             )
             found += [
-                Candidate(address, 0.0)
-                for _, address in others
+                candidate(address, score)
+                for score, address in others
                 if (address.segment_ord, address.doc) not in known
             ]
         keys = searcher.fast_field_values("key", [one.address for one in found])

@@ -1,6 +1,6 @@
 """The order of the candidates of a search: by words, the cosine of vectors, and what was learned from use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +12,8 @@ from app.search.signals import QueryVectors, Vector
 CANDIDATES: Final = 300
 """How many of the best candidates by words are ranked by further signals."""
 VECTOR_WEIGHT: Final = 2.5
+NEAREST: Final = 50
+"""How many tools are candidates because their vectors are the nearest, whatever their words."""
 PRIOR_WEIGHT: Final = 0.3
 """The prior at most, of the score of the best candidate by words."""
 PIN_SCORE: Final = 200.0
@@ -49,6 +51,8 @@ class RankingSignals:
     priors: Mapping[int, float]
     vector: Vector | None = None
     vectors: QueryVectors | None = None
+    nearest: Collection[int] = ()
+    """The keys of the tools whose vectors are the nearest."""
 
     @property
     def are_empty(self) -> bool:
@@ -58,7 +62,7 @@ class RankingSignals:
     @property
     def tools(self) -> frozenset[int]:
         """The keys of tools that are candidates whatever their words."""
-        return frozenset(self.pins) | frozenset(self.priors)
+        return frozenset(self.pins).union(self.priors, self.nearest)
 
 
 def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candidate]:

@@ -68,6 +68,9 @@ class QueryVectors(Protocol):
         that has no vector yet.
         """
 
+    def nearest(self, vector: Vector, limit: int) -> Sequence[int]:
+        """Return the `tool_key` of the tools that are nearest to a query's vector, at most `limit`."""
+
 
 class NoOperatorWords:
     """No synonyms and no pinned results."""
@@ -99,6 +102,10 @@ class NoQueryVectors:
     def cosines(self, vector: Vector, keys: Sequence[int]) -> Sequence[float | None]:  # noqa: ARG002 - QueryVectors
         """Return None for each tool."""
         return [None] * len(keys)
+
+    def nearest(self, vector: Vector, limit: int) -> Sequence[int]:  # noqa: ARG002 - QueryVectors
+        """Return none."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The vectors that the encoding process has: those of the mapped file, and those that are not yet written."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -13,7 +13,6 @@ from app.search_vectors.tool_digests import Digests
 from app.search_vectors.vector_file import DIGEST_BYTES, Rows, VectorFile, VectorFileError, write_vectors
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_BLOCK: Final = 4_096
 
 
 @dataclass(slots=True)
@@ -58,21 +57,19 @@ class VectorMatrix:
             )
             if first >= 0 or second >= 0:
                 places.append((tool_key(tool), first, second))
-        digests_in_order = list(rows)
         write_vectors(
             self.path,
             model=self.model,
             tools=places,
-            rows=Rows(digests_in_order, self._blocks(digests_in_order)),
+            rows=Rows(list(rows), self._vectors),
             dimensions=self.dimensions,
         )
         self._use(VectorFile.open(self.path))
         self.pending = {}
 
-    def _blocks(self, digests: Sequence[bytes]) -> Iterator[Array]:
-        for begin in range(0, len(digests), _BLOCK):
-            vectors = b"".join(map(self.vector, digests[begin : begin + _BLOCK]))
-            yield np.frombuffer(vectors, dtype="<f2")
+    def _vectors(self, digests: Sequence[bytes]) -> Array:
+        vectors = b"".join(map(self.vector, digests))
+        return np.frombuffer(vectors, dtype="<f2").reshape(-1, self.dimensions)
 
     def _use(self, file: VectorFile) -> None:
         content = file.digests.tobytes()

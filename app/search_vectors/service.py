@@ -6,6 +6,7 @@ as SEMANTIC_QUERY_TIMEOUT says.
 """
 
 import asyncio
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +161,11 @@ class SearchVectors:
         file = self._file
         return [None] * len(keys) if file is None else file.cosines(vector, keys)
 
+    def nearest(self, vector: Any, limit: int) -> Sequence[int]:
+        """Return the `tool_key` of the tools whose first texts are nearest to a query, at most `limit`."""
+        file = self._file
+        return () if file is None else file.nearest(vector, limit)
+
     async def _open(self) -> tuple[VectorState, str]:
         """Find the model, its libraries and its folder; return the state and, where there is none, why."""
         try:
@@ -182,10 +188,12 @@ class SearchVectors:
     async def _poll(self) -> None:
         """Load what has another version than the one in memory."""
         assert self._folder is not None  # noqa: S101 - `start` has checked it.
-        self._file_status = await asyncio.to_thread(read_status, self._folder.status)
+        status = await asyncio.to_thread(read_status, self._folder.status)
         if self._encoder is None:
             await self._load(self._folder.graph, self._load_encoder)
         await self._load(self._folder.vectors, self._load_file)
+        # The process writes the status after the file, so that what it counts is in memory now.
+        self._file_status = status
 
     async def _load(self, path: Path, load: Callable[[VectorFolder], None]) -> None:
         """Load a file in a thread, unless this version of it was loaded, or could not be."""
@@ -200,6 +208,7 @@ class SearchVectors:
 
     def _load_encoder(self, folder: VectorFolder) -> None:
         # Libraries of 60 MB, which workers without a model do not load.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from app.search_vectors.encoder import TextEncoder  # noqa: PLC0415
 
         encoder = TextEncoder(folder.graph, folder.source.tokenizer)

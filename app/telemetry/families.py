@@ -128,7 +128,7 @@ FEED_LAG = gauge(
     "feed_lag_seconds", "Time since the changes were last read; the longest of all workers", merge="max"
 )
 SEARCH_VECTORS_ENCODED = gauge(
-    "search_vectors_encoded", "Tools whose texts are encoded for search by meaning", merge="max"
+    "search_vectors_encoded", "Tools with vectors for search by meaning in every worker", merge="min"
 )
 SEARCH_VECTORS_TOTAL = gauge("search_vectors_tools", "Tools whose texts are to be encoded", merge="max")
 SEARCH_VECTORS_READY = gauge(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from app.access import requires
 from app.access.repository import key_names
-from app.dependencies import UsesDatabase
+from app.dependencies import UsesDatabase, UsesSearchVectors
 from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.stats.queries import call_statistics
@@ -38,6 +38,7 @@ _EXAMPLE: Final = {
         }
     ],
     "other": {"values": 4, "totals": _COUNTS, "points": [{"at": "2026-11-22T09:00:00Z", **_COUNTS}]},
+    "search_vectors": {"state": "encoding", "model": "all-MiniLM-L6-v2", "encoded": 1200, "total": 1863},
 }
 
 
@@ -48,7 +49,10 @@ _EXAMPLE: Final = {
     responses=problem_responses() | {200: {"content": {"application/json": {"example": _EXAMPLE}}}},
 )
 async def get_call_statistics(
-    principal: ReadsCalls, database: UsesDatabase, query: Annotated[StatsQuery, Query()]
+    principal: ReadsCalls,
+    database: UsesDatabase,
+    vectors: UsesSearchVectors,
+    query: Annotated[StatsQuery, Query()],
 ) -> CallStats:
     """Count the calls of the tools that this key may see, by tool, provider, key, outcome, interface,
     toolset or source.
@@ -56,7 +60,8 @@ async def get_call_statistics(
     The counts are exact: they are written in the transactions that store the call records. A call belongs to
     the minute or hour in which it began, and is counted when its end is recorded. Percentiles are computed
     from a histogram, and differ from the exact ones by less than `percentile_error`. Without `since`, the
-    range is the last 1 hour (minute), 24 hours (hour) or 30 days (day).
+    range is the last 1 hour (minute), 24 hours (hour) or 30 days (day). `search_vectors` is the state of now,
+    whatever the range.
     """
     since, until = query.range()
     async with database.read_session() as session:
@@ -72,4 +77,12 @@ async def get_call_statistics(
         )
         is_by_key = query.by is None and query.group == "key"
         names = await key_names(session, found.series.keys() if is_by_key else (), principal=principal)
-    return CallStats.of(found, query, since=since, until=until, key_names=names)
+    is_restricted = principal.providers is not None or principal.tags is not None
+    return CallStats.of(
+        found,
+        query,
+        since=since,
+        until=until,
+        key_names=names,
+        search_vectors=None if is_restricted else vectors.status,
+    )

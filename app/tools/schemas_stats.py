@@ -12,6 +12,7 @@ from app.call_log.queries import CallFilters
 from app.errors import FieldError, InvalidInput
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.schemas import Rfc3339DateTime
+from app.search_vectors import VectorState, VectorStatus
 from app.security.upstream_mode import CallSource
 from app.stats.histogram import RELATIVE_ERROR
 from app.stats.queries import (
@@ -160,6 +161,24 @@ class OtherSeries(BaseModel):
     points: list[StatPoint]
 
 
+class SearchVectorStats(BaseModel):
+    """How far the encoding of tools for search by meaning is."""
+
+    state: VectorState = Field(
+        description="off: switched off, or no model is installed; unavailable: the model cannot be used (the"
+        " log says why); starting: it is built or loaded; encoding: some tools have no vectors yet; ready:"
+        " all have."
+    )
+    model: str | None = Field(description="The name of the model; null without one.")
+    encoded: int = Field(description="Enabled tools that have their vectors.", ge=0)
+    total: int = Field(description="Enabled tools.", ge=0)
+
+    @classmethod
+    def of(cls, status: VectorStatus) -> Self:
+        """Return the response model of a status."""
+        return cls(state=status.state, model=status.model, encoded=status.encoded, total=status.total)
+
+
 class CallStats(BaseModel):
     """Statistics of calls: a series for each value, most calls first."""
 
@@ -172,6 +191,10 @@ class CallStats(BaseModel):
     totals: Counts
     series: list[Series]
     other: OtherSeries | None = Field(description="null where all values are listed.")
+    search_vectors: SearchVectorStats | None = Field(
+        description="The encoding of all tools for search by meaning; null for a key that is restricted to"
+        " some providers or tags."
+    )
 
     @classmethod
     def of(
@@ -182,9 +205,10 @@ class CallStats(BaseModel):
         since: datetime,
         until: datetime,
         key_names: Mapping[str, str],
+        search_vectors: VectorStatus | None,
     ) -> Self:
         """Return the response to `query` for the range of whole buckets; `key_names` are names of keys by
-        their ids.
+        their ids, `search_vectors` is None where the key may not see it.
         """
         other = None
         if found.others:
@@ -204,6 +228,7 @@ class CallStats(BaseModel):
                 for value, series in found.series.items()
             ],
             other=other,
+            search_vectors=None if search_vectors is None else SearchVectorStats.of(search_vectors),
         )
 
 

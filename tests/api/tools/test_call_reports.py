@@ -78,6 +78,13 @@ async def test_statistics_of_a_restricted_key_are_those_of_its_tools(api, calls)
     assert (await (await api.client()).get("/stats")).status_code == 403
 
 
+async def test_statistics_say_how_far_the_encoding_of_all_tools_is(api):
+    whole = await stats(await api.client("calls:read"))
+    assert whole["search_vectors"] == {"state": "off", "model": None, "encoded": 0, "total": 0}
+    for limits in ({"providers": ["outer"]}, {"tags": ["public"]}):
+        assert (await stats(await api.client("calls:read", **limits)))["search_vectors"] is None
+
+
 @pytest.mark.parametrize(
     "query",
     [

@@ -96,6 +96,18 @@ def test_stats_is_a_table_with_others_and_total(run: Run, stub: Any) -> None:
     assert run("stats", "--json").json() == found
 
 
+def test_stats_says_how_far_search_by_meaning_is(run: Run, stub: Any) -> None:
+    vectors = {"state": "encoding", "model": "all-MiniLM-L6-v2", "encoded": 5, "total": 9}
+    found = {"totals": COUNTS, "series": [{"value": "library.a", "totals": COUNTS, "points": []}], "other": None}
+    for status, said in (
+        (vectors, "Search by meaning (all-MiniLM-L6-v2): encoding, 5 of 9 tools encoded.\n"),
+        ({**vectors, "state": "off", "model": None}, ""),
+        (None, ""),
+    ):
+        stub.on("GET", "/stats", {**found, "search_vectors": status})
+        assert run("stats").err == said
+
+
 def test_stats_without_calls_says_so(run: Run, stub: Any) -> None:
     stub.on("GET", "/stats", {"totals": {**COUNTS, "calls": 0}, "series": [], "other": None})
     assert run("stats").err == "Nothing to show.\n"

@@ -76,6 +76,9 @@ class Vectors:
     def cosines(self, vector, keys):
         return [vector.get(key) for key in keys]
 
+    def nearest(self, vector, limit):
+        return sorted(vector, key=vector.get, reverse=True)[:limit]
+
 
 @pytest.mark.parametrize(
     ("query", "best"),
@@ -274,3 +277,18 @@ def test_the_keys_of_tools_are_positive_and_differ():
     keys = {tool_key(uuid7()) for _ in range(1_000)}
     assert len(keys) == 1_000
     assert all(0 <= key < 1 << 62 for key in keys)
+
+
+def test_a_tool_without_a_word_of_the_query_is_found_by_its_vector():
+    coupon, invoice = tool("createCoupon", "Create a coupon."), tool("listInvoices", "A voucher is in no text.")
+    index = index_of(coupon, invoice, vectors=Vectors())
+    vector = {tool_key(coupon.id): 0.9, tool_key(invoice.id): 0.1}
+    assert names(index, "discount voucher", vector=vector) == ["createCoupon", "listInvoices"]
+    assert names(index, "discount voucher") == ["listInvoices"]
+
+
+def test_a_near_tool_that_the_viewer_may_not_see_is_not_found():
+    coupon = tool("createCoupon", "Create a coupon.")
+    index = index_of(coupon, vectors=Vectors())
+    viewer = Principal("k1", "reader", TENANT, frozenset({"tools:read"}), providers=frozenset({"other"}))
+    assert search(index, "voucher", vector={tool_key(coupon.id): 0.9}, viewer=viewer).items == []

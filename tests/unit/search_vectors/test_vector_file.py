@@ -39,7 +39,34 @@ def test_the_larger_cosine_of_a_tools_texts_counts(matrix: VectorMatrix) -> None
 
 def test_an_empty_file_has_no_cosines(matrix: VectorMatrix) -> None:
     matrix.write([])
-    assert VectorFile.open(matrix.path).cosines(np.array([1, 0], np.float32), [5]) == [None]
+    file = VectorFile.open(matrix.path)
+    assert file.cosines(np.array([1, 0], np.float32), [5]) == [None]
+    assert file.nearest(np.array([1, 0], np.float32), 5) == []
+
+
+def test_the_nearest_tools_are_those_of_the_nearest_first_texts(matrix: VectorMatrix) -> None:
+    matrix.write([(TOOLS[0], (A, B)), (TOOLS[1], (C, None)), (TOOLS[2], (None, B))])
+    file = VectorFile.open(matrix.path)
+    keys = [tool_key(tool) for tool in TOOLS]
+    assert file.nearest(np.array([0, 1], np.float32), 5) == [keys[1], keys[0]]
+    assert file.nearest(np.array([1, 0], np.float32), 1) == [keys[0]]
+
+
+def test_the_projection_finds_nearly_all_of_the_nearest(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    # Vectors of texts have few directions of much variance; these decline as those of the model do.
+    vectors = random.normal(size=(5_000, 384)) * np.exp(-np.arange(384) / 80)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    matrix = VectorMatrix(tmp_path / "vectors", MODEL, 384)
+    digests = [number.to_bytes(32, "big") for number in range(5_000)]
+    matrix.pending = {digest: stored(*vector) for digest, vector in zip(digests, vectors, strict=True)}
+    matrix.write([(UUID(int=number), (digest, None)) for number, digest in enumerate(digests)])
+    file = VectorFile.open(matrix.path)
+    share = 0.0
+    for query in vectors[:20].astype(np.float32):
+        exact = set(np.argsort(-(vectors @ query))[:50])
+        share += len(exact.intersection(file.nearest(query, 50))) / 50 / 20
+    assert share > 0.95
 
 
 def test_a_text_of_several_tools_has_one_row(matrix: VectorMatrix) -> None:
