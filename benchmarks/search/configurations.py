@@ -6,7 +6,7 @@ from benchmarks.search.measurement import PublicSet
 from benchmarks.search.ranking import Ranking
 from benchmarks.search.vectors import encoded
 
-AS_SHIPPED: Final = "300 candidates, 2 vectors"
+AS_SHIPPED: Final = "2 vectors, 300 candidates and the nearest"
 """The configuration of the gateway."""
 
 
@@ -17,9 +17,11 @@ def vector_rankings(one: PublicSet) -> dict[str, Ranking]:
     return {
         name: Ranking(name, vectors)
         for name, vectors in (
-            ("100 candidates, 1 vector", first.limited(100)),
-            ("100 candidates, 2 vectors", both.limited(100)),
-            ("300 candidates, 1 vector", first),
+            ("1 vector, 100 candidates", first.limited(100)),
+            ("2 vectors, 100 candidates", both.limited(100)),
+            ("1 vector, 300 candidates", first.limited(300)),
+            ("2 vectors, 300 candidates", both.limited(300)),
+            ("1 vector, 300 candidates and the nearest", first),
             (AS_SHIPPED, both),
         )
     }

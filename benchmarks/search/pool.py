@@ -118,6 +118,8 @@ def converted(document: Document) -> Iterator[PoolTool]:
             inputs=seen.inputs,
             outputs=seen.outputs,
             tags=tool.tags,
+            keywords=tool.keywords,
+            language=conversion.language,
             title=conversion.title,
         )
 
@@ -131,6 +133,8 @@ def pool_tool(
     inputs: Mapping[str, Any],
     outputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
+    keywords: Sequence[str] = (),
+    language: str | None = None,
     title: str = "",
 ) -> PoolTool:
     """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
@@ -154,6 +158,8 @@ def pool_tool(
             tags=tags,
             call_url=f"{_BASE_URL}/tools/{alias}/call",
         ),
+        keywords=keywords,
+        language=language,
         provider_title=title,
     )
     return PoolTool(indexed, outputs or {})
