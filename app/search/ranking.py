@@ -11,7 +11,9 @@ from app.search.signals import QueryVectors, Vector
 
 CANDIDATES: Final = 300
 """How many of the best candidates by words are ranked by further signals."""
-VECTOR_WEIGHT: Final = 2.5
+VECTOR_WEIGHT: Final = 1.5
+_LEAST_COSINE: Final = 0.2
+"""Cosines are compared with the best one, but not with a smaller one than this."""
 NEAREST: Final = 50
 """How many tools are candidates because their vectors are the nearest, whatever their words."""
 PRIOR_WEIGHT: Final = 0.3
@@ -68,20 +70,22 @@ class RankingSignals:
 def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candidate]:
     """Return the candidates with their scores, best first.
 
-    The score is `words / best words + 2.5 * max(0, cosine) + 0.3 * prior`; the tool whose name the query is
-    has 100 more, a pinned result 200 more. Candidates of equal score keep their order.
+    The score is `words / best words + 1.5 * (max(0, cosine) / best cosine)^2 + 0.3 * prior`; the tool whose
+    name the query is has 100 more, a pinned result 200 more. Candidates of equal score keep their order.
     """
     best = max((one.words for one in candidates), default=0.0) or 1.0
     cosines: Sequence[float | None] = [None] * len(candidates)
     if signals.vector is not None and signals.vectors is not None:
         cosines = signals.vectors.cosines(signals.vector, [one.key for one in candidates])
+    nearest = max((cosine for cosine in cosines if cosine is not None), default=0.0)
+    nearest = max(nearest, _LEAST_COSINE)
     for one, cosine in zip(candidates, cosines, strict=True):
         one.cosine = cosine
         one.prior = signals.priors.get(one.key, 0.0)
         one.pin = signals.pins.get(one.key)
         score = one.words / best + PRIOR_WEIGHT * one.prior
         if cosine is not None:
-            score += VECTOR_WEIGHT * max(0.0, cosine)
+            score += VECTOR_WEIGHT * (max(0.0, cosine) / nearest) ** 2
         if one.pin is not None:
             score = PIN_SCORE + len(signals.pins) - one.pin
         elif one.exact:

@@ -58,7 +58,7 @@ async def read_tools(
 ) -> AsyncIterator[Sequence[tuple[UUID, UUID, str, DescribedTool]]]:
     """Yield the tools that meet the condition in batches: provider, id, stamp, and what is encoded of it."""
     found = tool_select()
-    names = ("id", "provider_id", "provider", "name", "description", "inputs", "outputs")
+    names = ("id", "provider_id", "provider", "name", "description")
     columns = [found.selected_columns[name] for name in names]
     statement = (
         found.with_only_columns(*columns, col(Provider.title), _stamp())
@@ -149,7 +149,5 @@ def _described(row: Any) -> tuple[UUID, UUID, str, DescribedTool]:
         name=row.name,
         description=row.description,
         title=row.title,
-        inputs=row.inputs,
-        outputs=row.outputs,
     )
     return row.provider_id, row.id, row.stamp, tool

@@ -28,8 +28,8 @@ MAGIC: Final = b"UTCPVEC2"
 DIGEST_BYTES: Final = 32
 _HEADER_BYTES: Final = 4_096
 _COARSE: Final = 64
-"""Numbers of a projection: of 384, they contain the nearest fifty texts among the nearest two hundred."""
-_COMPARED: Final = 4
+_COMPARED: Final = 12
+"""By projections of 64 of 384 numbers, the first 600 of 17,579 tools have .96 of the nearest 50."""
 _SAMPLED: Final = 20_000
 _BLOCK: Final = 4_096
 

@@ -248,7 +248,7 @@ def test_vectors_order_the_candidates_and_a_tool_without_one_is_ranked_by_words(
     assert found.cosine == 0.8
     assert [match.explanation.cosine for match in found.items] == [0.8, None, -0.5]
     best = found.items[0]
-    assert best.score == pytest.approx(best.explanation.words_share + 2.0)
+    assert best.score == pytest.approx(best.explanation.words_share + 1.5)
     assert found.items[1].score == found.items[1].explanation.words_share == 1.0
 
 

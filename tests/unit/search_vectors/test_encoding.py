@@ -25,8 +25,6 @@ from tests.harness.semantic_models import SHAPE, write_model
 from tests.stored import store_provider, store_tool
 from tests.unit.search_vectors.waiting import until
 
-INPUTS = {"type": "object", "properties": {"order": {"type": "string", "description": "The order."}}}
-
 
 class CountingEncoder(TextEncoder):
     """The encoder, and how many texts it has encoded."""
@@ -106,10 +104,8 @@ async def stored(registry) -> int:
 
 @pytest.fixture
 async def shop(registry):
-    provider = await store_provider(registry, "shop", title="Shop")
-    coupon = await store_tool(
-        registry, provider, "createCoupon", description="create a coupon", inputs=INPUTS
-    )
+    provider = await store_provider(registry, "shop", title="Corner Shop")
+    coupon = await store_tool(registry, provider, "createCoupon", description="create a coupon")
     book = await store_tool(registry, provider, "findBook", description="find a book in the library")
     return provider, coupon, book
 
@@ -122,11 +118,11 @@ async def test_all_tools_get_their_vectors(start, shop, registry) -> None:
         assert exact[0] == pytest.approx(1, abs=1e-3)
         assert exact[1] is not None
         assert exact[1] < 0.99
-        # The second text of the tool with a parameter.
-        assert running.cosines("Shop: create coupon. order (The order.)", coupon) == [
+        # The second text, with the provider's title.
+        assert running.cosines("Corner Shop: create coupon. create a coupon", coupon) == [
             pytest.approx(1, abs=1e-3)
         ]
-        assert await stored(registry) == 3
+        assert await stored(registry) == 4
 
 
 async def test_a_new_tool_and_a_new_description_follow(start, shop, registry) -> None:
@@ -167,7 +163,7 @@ async def test_vectors_of_deleted_tools_are_deleted_everywhere(start, shop, regi
         assert running.cosines("create a coupon", coupon, book)[0] is None
 
         async def one_is_stored() -> bool:
-            return await stored(registry) == 1
+            return await stored(registry) == 2
 
         await until(one_is_stored)
 
@@ -232,7 +228,7 @@ async def test_vectors_that_only_the_file_has_are_stored_again(start, shop, regi
     async with start() as again:
 
         async def all_are_stored() -> bool:
-            return await stored(registry) == 3
+            return await stored(registry) == 4
 
         await until(all_are_stored)
         assert again.encoder.texts == 0
@@ -249,7 +245,7 @@ async def test_vectors_of_other_models_are_deleted_after_a_week(start, shop, reg
         await running.ready(2)
 
         async def one_is_left() -> bool:
-            return await stored(registry) == 4
+            return await stored(registry) == 5
 
         await until(one_is_left)
 
@@ -263,7 +259,7 @@ async def test_a_stored_vector_of_another_length_is_not_used(start, shop, regist
         await session.execute(update(SearchVectorRow).values(vector=np.ones(3, "<f2").tobytes()))
     async with start() as again:
         await again.ready(2)
-        assert again.encoder.texts == 3
+        assert again.encoder.texts == 4
     async with start("other") as other:
         await other.ready(2)
         assert other.encoder.texts == 0
