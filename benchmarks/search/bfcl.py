@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import orjson
 
+from app.search.index import IndexedTool
 from app.utcp.names import legal_name
-from benchmarks.search.pool import PoolTool, pool_tool
+from benchmarks.search.pool import pool_tool
 from benchmarks.search.queries import Query
 from tests.interop.environments import BFCL, install
 
@@ -27,7 +28,7 @@ def data_folder() -> Path:
     return next(site.glob("lib/python*/site-packages/bfcl_eval/data"))
 
 
-def functions(folder: Path) -> list[PoolTool]:
+def functions(folder: Path) -> list[IndexedTool]:
     """Return the 1,272 functions as tools.
 
     Of functions whose names differ at most in case and punctuation, the first is taken.
@@ -42,10 +43,7 @@ def functions(folder: Path) -> list[PoolTool]:
 
 def queries(folder: Path) -> list[Query]:
     """Return the 1,000 queries; each function of its answer is a need."""
-    names = {
-        _merged(tool.indexed.name.removeprefix(f"{PROVIDER}.")): tool.indexed.name
-        for tool in functions(folder)
-    }
+    names = {_merged(tool.name.removeprefix(f"{PROVIDER}.")): tool.name for tool in functions(folder)}
     found = []
     for category in _PUBLIC:
         asked = _lines(folder / f"BFCL_v4_{category}.json")
@@ -58,7 +56,7 @@ def queries(folder: Path) -> list[Query]:
     return found
 
 
-def _tool(function: dict[str, Any]) -> PoolTool:
+def _tool(function: dict[str, Any]) -> IndexedTool:
     name = legal_name(function["name"])
     return pool_tool(
         PROVIDER,

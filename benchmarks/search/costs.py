@@ -13,9 +13,9 @@ from uuid import UUID
 
 import psutil
 
-from app.search.index import ToolIndex
+from app.search.index import IndexedTool, ToolIndex
 from benchmarks.corpus.download import corpus
-from benchmarks.search.pool import PoolTool, converted, documents_in_order
+from benchmarks.search.pool import converted, documents_in_order
 from benchmarks.search.ranking import WORDS, Ranking, indexed, search_of
 
 SMALL: Final = 1_863
@@ -38,13 +38,13 @@ class Cost:
     index_megabytes: float
 
 
-def operations(count: int) -> Iterator[PoolTool]:
+def operations(count: int) -> Iterator[IndexedTool]:
     """Yield operations of the corpus, document by document in the order of the SHA-256 of their paths."""
     documents = documents_in_order(corpus())
     return islice((tool for document in documents for tool in converted(document)), count)
 
 
-def cost(tools: Iterable[PoolTool], queries: Sequence[str], *, with_vectors: bool) -> Cost:
+def cost(tools: Iterable[IndexedTool], queries: Sequence[str], *, with_vectors: bool) -> Cost:
     """Return what searching these tools for the queries costs.
 
     With vectors, queries are encoded by the model, and the tools have random vectors: their values do not
@@ -70,7 +70,7 @@ def cost(tools: Iterable[PoolTool], queries: Sequence[str], *, with_vectors: boo
     return found
 
 
-def _batches(tools: Iterable[PoolTool]) -> Iterator[list[PoolTool]]:
+def _batches(tools: Iterable[IndexedTool]) -> Iterator[list[IndexedTool]]:
     iterator = iter(tools)
     while some := list(islice(iterator, _BATCH)):
         yield some
@@ -80,7 +80,7 @@ def _child(parent: Connection, queries: Sequence[str], with_vectors: bool) -> No
     ids: list[UUID] = []
     waited = 0.0
 
-    def received() -> Iterator[PoolTool]:
+    def received() -> Iterator[IndexedTool]:
         nonlocal waited
         while True:
             # Unpickling is not indexing.
@@ -89,7 +89,7 @@ def _child(parent: Connection, queries: Sequence[str], with_vectors: bool) -> No
             waited += time.process_time() - began
             if not some:
                 return
-            ids.extend(tool.indexed.id for tool in some)
+            ids.extend(tool.id for tool in some)
             yield from some
 
     gc.collect()

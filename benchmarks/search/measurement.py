@@ -5,9 +5,10 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final, TypeAlias
 
+from app.search.index import IndexedTool
 from benchmarks.search import bfcl
 from benchmarks.search.evaluation import Outcome, by_subset, evaluate
-from benchmarks.search.pool import PoolTool, real_operations
+from benchmarks.search.pool import real_operations
 from benchmarks.search.queries import Query
 from benchmarks.search.ranking import WORDS, Ranking, indexed, search_of
 from benchmarks.search.sentences import sentences
@@ -24,7 +25,7 @@ class PublicSet:
     """Queries, and the tools among which they are searched."""
 
     name: str
-    tools: Sequence[PoolTool]
+    tools: Sequence[IndexedTool]
     queries: Sequence[Query]
 
 

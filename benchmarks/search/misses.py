@@ -18,7 +18,7 @@ LANGUAGE: Final = "the query is in another language"
 
 def misses_report(one: PublicSet, outcomes: Sequence[Outcome]) -> str:
     """Return the missed queries of a set in groups, with their counts, what was found and what is right."""
-    tools = {tool.indexed.name: tool.indexed for tool in one.tools}
+    tools = {tool.name: tool for tool in one.tools}
     missed = [(group(found, tools), found) for found in outcomes if found.recall_5 == 0]
     counts = Counter(name for name, _ in missed)
     lines = [f"{one.name}: {len(missed)} of {len(outcomes)} queries find no right tool among five"]

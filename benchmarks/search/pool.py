@@ -90,15 +90,7 @@ def provider_name(path: str) -> str:
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-@dataclass(frozen=True, slots=True)
-class PoolTool:
-    """A tool as the index has it, and the schema of its results, of which vectors are made, too."""
-
-    indexed: IndexedTool
-    outputs: Mapping[str, Any]
-
-
-def converted(document: Document) -> Iterator[PoolTool]:
+def converted(document: Document) -> Iterator[IndexedTool]:
     """Yield the tools of a document, as the gateway would index them; none where it is rejected."""
     try:
         conversion = convert(document.path.read_bytes(), options=ConvertOptions(url=url_of(document.path)))
@@ -116,7 +108,6 @@ def converted(document: Document) -> Iterator[PoolTool]:
             alias=alias,
             description=seen.description,
             inputs=seen.inputs,
-            outputs=seen.outputs,
             tags=tool.tags,
             keywords=tool.keywords,
             language=conversion.language,
@@ -131,15 +122,14 @@ def pool_tool(
     alias: str,
     description: str,
     inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any] | None = None,
     tags: Sequence[str] = (),
     keywords: Sequence[str] = (),
     language: str | None = None,
     title: str = "",
-) -> PoolTool:
+) -> IndexedTool:
     """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
     whole = f"{provider}.{name}"
-    indexed = IndexedTool(
+    return IndexedTool(
         id=uuid5(NAMESPACE_URL, whole),
         provider_id=uuid5(NAMESPACE_URL, provider),
         provider=provider,
@@ -162,9 +152,8 @@ def pool_tool(
         language=language,
         provider_title=title,
     )
-    return PoolTool(indexed, outputs or {})
 
 
-def real_operations() -> list[PoolTool]:
+def real_operations() -> list[IndexedTool]:
     """Return all tools of the pool. Takes 20 s of CPU time. Raises CorpusUnavailableError."""
     return [tool for document in pool_documents() for tool in converted(document)]

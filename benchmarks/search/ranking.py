@@ -8,7 +8,6 @@ from typing import Final
 from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, ToolIndex
 from app.search.signals import QueryVectors, Signals
 from benchmarks.search.evaluation import CANDIDATES, Search
-from benchmarks.search.pool import PoolTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +37,16 @@ class Ranking:
 WORDS: Final = Ranking()
 
 
-def indexed(tools: Iterable[PoolTool], ranking: Ranking = WORDS) -> ToolIndex:
+def indexed(tools: Iterable[IndexedTool], ranking: Ranking = WORDS) -> ToolIndex:
     """Return an index of the tools, whose providers are enabled; close it after use."""
     index = ToolIndex(ranking.signals)
     providers = {}
 
     def indexed_tools() -> Iterator[IndexedTool]:
         for tool in tools:
-            provider = IndexedProvider(tool.indexed.provider, enabled=True, tags=frozenset())
-            providers[tool.indexed.provider_id] = provider
-            yield tool.indexed
+            provider = IndexedProvider(tool.provider, enabled=True, tags=frozenset())
+            providers[tool.provider_id] = provider
+            yield tool
 
     index.add(indexed_tools())
     index.commit()

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
+from app.search.index import IndexedTool
 from app.search_vectors.encoder import TextEncoder
 from app.search_vectors.folder import VectorFolder
 from app.search_vectors.matrix import VectorMatrix
@@ -22,7 +23,6 @@ from app.search_vectors.texts import DescribedTool, tool_texts
 from app.search_vectors.tool_digests import Digests
 from app.search_vectors.vector_file import VectorFile
 from benchmarks.corpus.download import ROOT
-from benchmarks.search.pool import PoolTool
 
 _MODEL: Final = ROOT / ".venvs" / "semantic-model"
 _CORPUS: Final = ROOT / ".corpus"
@@ -62,13 +62,13 @@ class PoolVectors:
         return replace(self, candidates=candidates)
 
     def of_first_texts(self) -> "PoolVectors":
-        """Return the same without the vectors of parameters and results."""
+        """Return the same without the vectors of the texts with the provider's title."""
         places = self.file.places.copy()
         places[:, 1:] = -1
         return replace(self, file=replace(self.file, places=places))
 
 
-def encoded(name: str, tools: Iterable[PoolTool]) -> PoolVectors:
+def encoded(name: str, tools: Iterable[IndexedTool]) -> PoolVectors:
     """Return the vectors of a pool; 17,000 tools take six minutes where they are not stored.
 
     `name` is that of the stored file. Raises NoModelError.
@@ -84,7 +84,7 @@ def encoded(name: str, tools: Iterable[PoolTool]) -> PoolVectors:
         for text, digest in zip(texts, (first, second), strict=True):
             if digest is not None and digest not in known:
                 known[digest] = encoder.encode(text).astype("<f2").tobytes()
-        digests.append((tool.indexed.id, (first, second)))
+        digests.append((tool.id, (first, second)))
     if len(known) > count:
         keys = np.frombuffer(b"".join(known), "u1").reshape(-1, _DIGEST_BYTES)
         vectors = np.frombuffer(b"".join(known.values()), "<f2").reshape(len(known), -1)
@@ -143,13 +143,10 @@ def _encoder() -> tuple[TextEncoder, VectorFolder]:
     return TextEncoder(folder.graph, source.tokenizer), folder
 
 
-def _described(tool: PoolTool) -> DescribedTool:
-    indexed = tool.indexed
+def _described(tool: IndexedTool) -> DescribedTool:
     return DescribedTool(
-        provider=indexed.provider,
-        name=indexed.name,
-        description=indexed.description,
-        title=indexed.provider_title,
-        inputs=indexed.inputs,
-        outputs=tool.outputs,
+        provider=tool.provider,
+        name=tool.name,
+        description=tool.description,
+        title=tool.provider_title,
     )

@@ -8,7 +8,7 @@ from benchmarks.search.sentences import sentences
 
 def test_every_operation_that_is_right_exists(sets: list[PublicSet]) -> None:
     operations = next(one.tools for one in sets if one.name == SENTENCES)
-    names = {tool.indexed.name for tool in operations}
+    names = {tool.name for tool in operations}
     assert len(names) == len(operations)
     assert {name for query in sentences() for need in query.needs for name in need} <= names
 

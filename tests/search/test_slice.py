@@ -5,23 +5,23 @@ from dataclasses import replace
 
 import pytest
 
+from app.search.index import IndexedTool
 from benchmarks.search.evaluation import outcome, quality
 from benchmarks.search.figures import TARGETS, WORDS, losses, missed_targets, recorded
 from benchmarks.search.measurement import BFCL, PublicSet, outcomes, quality_figures
-from benchmarks.search.pool import PoolTool
 from benchmarks.search.queries import Query
 
 
-def without_description(tool: PoolTool) -> PoolTool:
-    return replace(tool, indexed=replace(tool.indexed, description=""))
+def without_description(tool: IndexedTool) -> IndexedTool:
+    return replace(tool, description="")
 
 
-def without_inputs(tool: PoolTool) -> PoolTool:
-    return replace(tool, indexed=replace(tool.indexed, inputs={}))
+def without_inputs(tool: IndexedTool) -> IndexedTool:
+    return replace(tool, inputs={})
 
 
-def without_name(tool: PoolTool) -> PoolTool:
-    return replace(tool, indexed=replace(tool.indexed, alias="x", description=tool.indexed.description[40:]))
+def without_name(tool: IndexedTool) -> IndexedTool:
+    return replace(tool, alias="x", description=tool.description[40:])
 
 
 def test_nothing_is_lost_against_the_recorded_figures(sets: list[PublicSet]) -> None:
@@ -31,7 +31,9 @@ def test_nothing_is_lost_against_the_recorded_figures(sets: list[PublicSet]) -> 
 
 
 @pytest.mark.parametrize("defect", [without_description, without_inputs, without_name])
-def test_a_planted_defect_is_noticed(sets: list[PublicSet], defect: Callable[[PoolTool], PoolTool]) -> None:
+def test_a_planted_defect_is_noticed(
+    sets: list[PublicSet], defect: Callable[[IndexedTool], IndexedTool]
+) -> None:
     functions = next(one for one in sets if one.name == BFCL)
     defective = replace(functions, tools=[defect(tool) for tool in functions.tools])
     assert losses(WORDS, quality_figures({BFCL: outcomes(defective)}), recorded()["quality"])
