@@ -13,7 +13,7 @@ DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
 SEMANTIC_MODEL := .venvs/semantic-model
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser \
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser \
 	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
 
 help: ## List the targets
@@ -77,7 +77,13 @@ corpus: $(DEV) ## Measure the OpenAPI conversion on every public API (ARGS: --sa
 corpus-slice: $(DEV) ## Measure it on a sample of them, and test its metrics with planted defects
 	$(BIN)/python -m pytest tests/corpus $(ARGS)
 
-environments: $(DEV) ## Download what corpus, interop, clients and their slices need, and is not there
+search: $(DEV) ## Measure how well searches find the right tool, and what they cost (ARGS: --record, --misses, --no-costs, --no-vectors)
+	$(BIN)/python -m benchmarks.search $(ARGS)
+
+search-slice: $(DEV) ## Fail where searches by words find less than recorded, and test this gate with planted defects
+	$(BIN)/python -m pytest -n 0 tests/search $(ARGS)
+
+environments: $(DEV) ## Download what corpus, search, interop, clients and their slices need, and is not there
 	$(BIN)/python -m tests.interop.environments
 	$(BIN)/python -m tests.interop.suites.sources
 	$(BIN)/python -m tests.clients.generators

@@ -25,6 +25,8 @@ FOLDER = Path(__file__).parents[2] / ".venvs"
 _INSTALL_SECONDS = 600
 _AT_A_TIME = 3
 PLUGIN_SDKS = "plugin-sdks"
+BFCL = "bfcl"
+_SEARCH = Path(__file__).parents[2] / "benchmarks" / "search"
 PACKAGES = {
     "utcp1": ("utcp==1.2.0", "utcp-http==1.1.15"),
     "utcp0": ("utcp==0.2.3", "mcp<2"),
@@ -58,8 +60,10 @@ PACKAGES = {
     ),
     # Not a client, but it generates one: tests/clients.
     "openapi-python-client": ("openapi-python-client==0.29.1",),
+    # Queries for `make search`; the programs of the package, which need the others, are not run.
+    BFCL: ("--no-deps", "--require-hashes", "--requirement", str(_SEARCH / "requirements.txt")),
 }  # fmt: skip
-"""Packages of each environment by its name."""
+"""Packages of each environment by its name, as arguments of pip."""
 
 
 class InstallError(Exception):
