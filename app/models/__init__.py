@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascading_key, jsonb, now, text_array, timestamp
+from app.models.search_words import PinnedResultRow, SynonymSetRow
 from app.uuid7 import uuid7
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "ImportJobRow",
     "Key",
     "Override",
+    "PinnedResultRow",
     "Provider",
     "ProviderCheckRow",
     "RecordedInteractionRow",
@@ -50,6 +52,7 @@ __all__ = [
     "Revision",
     "Row",
     "SourceRow",
+    "SynonymSetRow",
     "Tool",
     "ToolHistoryEntry",
     "ToolsetRow",
