@@ -61,6 +61,8 @@ from app.registration.service import RegistrationService
 from app.registration.source_reader import SourceReader
 from app.resilience import Origins
 from app.search import SearchIndex
+from app.search.signals import Signals
+from app.search_words import SearchWords, SearchWordsService
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
@@ -111,6 +113,8 @@ class Services:
     catalog: Catalog
     search: SearchIndex
     collections: ToolCollections
+    words: SearchWords
+    search_words: SearchWordsService
     continuations: ContinuationStore
     exporter: ToolExporter
     keys: KeyVerifier
@@ -143,6 +147,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         services = await build_services(settings, metrics, stack)
         for service in (
             services.feed,
+            services.words,
             services.search,
             services.keys,
             services.key_expiry,
@@ -202,7 +207,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
-    search = SearchIndex(database, base_url=settings.base_url)
+    words, search = _search(settings, database)
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -214,7 +219,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, keys, collections):
+    for subscriber in (catalog, search, words, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -283,6 +288,8 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         catalog=catalog,
         search=search,
         collections=collections,
+        words=words,
+        search_words=SearchWordsService(database, feed, collections),
         continuations=ContinuationStore(redis_client, vault, collections),
         exporter=ToolExporter(base_url=settings.base_url),
         keys=keys,
@@ -310,6 +317,13 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         stopping=stopping,
         readiness=Readiness(),
     )
+
+
+def _search(settings: Settings, database: Database) -> tuple[SearchWords, SearchIndex]:
+    """Return the operator's words, and the search index, which ranks by them."""
+    words = SearchWords(database)
+    signals = Signals(operator_words=words)
+    return words, SearchIndex(database, base_url=settings.base_url, signals=signals)
 
 
 def _recording_bounds(settings: Settings) -> RecordingBounds:
