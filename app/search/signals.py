@@ -37,9 +37,9 @@ class SearchScope:
     toolset: str | None = None
 
     @classmethod
-    def of(cls, principal: Principal) -> "SearchScope":
-        """Return the scope of a principal's searches."""
-        return cls(principal.tenant_id, principal.key_id, principal.toolset)
+    def of(cls, principal: Principal, *, toolset: str | None = None) -> "SearchScope":
+        """Return the scope of a principal's searches at the address of a toolset."""
+        return cls(principal.tenant_id, principal.key_id, toolset or principal.toolset)
 
 
 class OperatorWords(Protocol):

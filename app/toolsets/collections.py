@@ -275,7 +275,9 @@ class _ToolsetCollection:
         if filters is not None and filters.tools is not None:
             ids &= filters.tools
         chosen = replace(filters or Filters(), tools=ids)
-        hits = await self._search.search_all(texts, principal=self.principal, filters=chosen, limit=limit)
+        hits = await self._search.search_all(
+            texts, principal=self.principal, filters=chosen, limit=limit, toolset=self.toolset
+        )
         # A text that is the name of a tool here finds it, although the registry does not know that name.
         named = [self._view.by_name[text.strip()] for text in texts if text.strip() in self._view.by_name]
         found = [*named, *(tools[hit.name] for hit in hits if hit.name in tools)]
