@@ -174,8 +174,7 @@ class SearchIndex:
         vectors = [await self._signals.vectors.encode(text) for text in wanted]
         scope = SearchScope.of(principal, toolset=toolset)
         queries = [
-            IndexQuery(text, scope, vector, explain)
-            for text, vector in zip(wanted, vectors, strict=True)
+            IndexQuery(text, scope, vector, explain) for text, vector in zip(wanted, vectors, strict=True)
         ]
         found = [
             await asyncio.to_thread(self._index.search, query, viewer=principal, filters=filters, limit=limit)

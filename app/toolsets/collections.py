@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol
 from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.errors import NotFound, not_found
-from app.search import Filters, SearchIndex
+from app.search import Filters, SearchIndex, SearchResult
 from app.security.principal import Principal
 from app.security.upstream_mode import UpstreamMode
 from app.suggestions import closest
@@ -126,6 +126,27 @@ class ToolCollections:
         if within.is_restricted and not view.listing.tools:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(found, members, view, self._search, within)
+
+    async def explain(
+        self,
+        collection: ToolCollection,
+        texts: Sequence[str],
+        *,
+        filters: Filters,
+        limit: int,
+    ) -> SearchResult:
+        """Return the hits of a search in a collection with their explanations, by canonical names. Raises
+        Unavailable.
+        """
+        members = frozenset(tool.id for tool in await collection.tools())
+        return await self._search.find(
+            texts,
+            principal=collection.principal,
+            filters=replace(filters, tools=members),
+            limit=limit,
+            toolset=collection.toolset,
+            explain=True,
+        )
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
         """Return the toolsets that the principal may use, by name. Raises Unavailable."""
