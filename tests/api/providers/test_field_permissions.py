@@ -46,6 +46,7 @@ from app.toolclad.contract import Contract
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
 from app.tools.schemas_exports import ExportQuery
+from app.search_words.definition import PinnedResult, SynonymSet
 from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
 from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from app.utcp.auth import (
@@ -291,6 +292,8 @@ FIELDS = {
     OutputSpec: {"harmless": "source argument members each decode default require error"},
     UpstreamModeInput: {"harmless": "mode recording seed"},
     PluginConfiguration: {"owner": "credentials", "registers": "settings document"},
+    SynonymSet: {"harmless": "terms expand_to toolset"},
+    PinnedResult: {"harmless": "query tools toolset"},
     RecordingCreate: {"nested": "options", "harmless": "name description"},
     RecordingPatch: {"nested": "options", "harmless": "description"},
     RecordingOptions: {"harmless": "ignored after_last strict"},

@@ -63,9 +63,7 @@ async def test_order_and_scores_are_those_of_the_search(lab, shop):
     found = await explained(lab, "refund a payment of a customer")
     assert "explanation" not in plain
     assert all("explanation" not in item for item in plain["items"])
-    without = [
-        {key: value for key, value in item.items() if key != "explanation"} for item in found["items"]
-    ]
+    without = [{key: value for key, value in item.items() if key != "explanation"} for item in found["items"]]
     assert without == plain["items"]
 
 
