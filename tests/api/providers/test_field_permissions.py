@@ -42,11 +42,11 @@ from app.schemas import (
     StrictModel,
     UpstreamModeInput,
 )
+from app.search_words.definition import PinnedResult, SynonymSet
 from app.toolclad.contract import Contract
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
 from app.tools.schemas_exports import ExportQuery
-from app.search_words.definition import PinnedResult, SynonymSet
 from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
 from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from app.utcp.auth import (

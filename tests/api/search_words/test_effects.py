@@ -16,6 +16,13 @@ async def find_tools(client, query, address=""):
     return [tool["name"] for tool in response.json()["result"]["structuredContent"]["tools"]]
 
 
+async def until(is_expected, client, query):
+    """Wait until a search by another worker finds what is expected."""
+    async with asyncio.timeout(10):
+        while not is_expected(await found_by(client, query)):
+            await asyncio.sleep(0.02)
+
+
 async def in_manual(client, query, address=""):
     """The names that agents see of the tools in the manual of a search."""
     response = await client.get(f"{address}/utcp", params={"q": query})
@@ -146,16 +153,11 @@ async def test_other_worker_sees_a_change_by_the_feed(api, admin, shop):
         client = await other.client("tools:read")
         await make_synonyms(admin, "voucher", "coupon")
         await make_pin(admin, "money", "shop.listOrders")
-        async with asyncio.timeout(10):
-            while await found_by(client, "voucher") != ["shop.createCoupon"]:
-                await asyncio.sleep(0.02)
-            while (await found_by(client, "money"))[0] != "shop.listOrders":
-                await asyncio.sleep(0.02)
+        await until(lambda found: found == ["shop.createCoupon"], client, "voucher")
+        await until(lambda found: found[0] == "shop.listOrders", client, "money")
         (made,) = (await admin.get("/search/pins")).json()["items"]
         assert (await admin.delete(f"/search/pins/{made['id']}")).status_code == 204
-        async with asyncio.timeout(10):
-            while "shop.listOrders" in await found_by(client, "money"):
-                await asyncio.sleep(0.02)
+        await until(lambda found: "shop.listOrders" not in found, client, "money")
 
 
 async def test_worker_that_starts_has_all_words(api, admin, shop):

@@ -47,7 +47,7 @@ async def test_synonyms_pins_and_names_are_shown(admin, lab, shop):
     await make_pin(admin, "voucher", "shop.listOrders")
     found = await explained(lab, "vouchers")
     by_name = {item["name"]: item["explanation"] for item in found["items"]}
-    assert list(by_name)[0] == "shop.listOrders"
+    assert next(iter(by_name)) == "shop.listOrders"
     assert by_name["shop.listOrders"]["pinned"]
     assert by_name["shop.listOrders"]["words"] == []
     (word,) = by_name["shop.createCoupon"]["words"]
