@@ -19,6 +19,8 @@ MAX_TERM_WORDS: Final = 8
 """Stems of a term that has synonyms; the ranking looks for no longer ones."""
 MAX_SYNONYMS: Final = 40
 """Synonyms of one term that are searched: as many as a set of an operator has, each in two forms."""
+MAX_QUERY_SYNONYMS: Final = 120
+"""Synonyms of all terms of a query that are searched, those of its first terms first."""
 
 _KEY_BITS = 62
 

@@ -100,10 +100,13 @@ def expansions(rows: Iterable[SynonymSetRow]) -> dict[Stems, Sequence[Stems]]:
     """
     found: dict[Stems, dict[Stems, None]] = {}
     for row in rows:
-        targets = row.terms if row.expand_to is None else row.expand_to
+        texts = row.terms if row.expand_to is None else row.expand_to
+        targets = [(term_stems(text), target_stems(text)) for text in texts]
         for term in filter(None, map(term_stems, row.terms)):
-            others = (stems for one in targets if term_stems(one) != term for stems in target_stems(one))
-            found.setdefault(term, {}).update(dict.fromkeys(filter(None, others)))
+            others = found.setdefault(term, {})
+            for own, forms in targets:
+                if own != term:
+                    others.update(dict.fromkeys(filter(None, forms)))
     return {term: tuple(others) for term, others in found.items() if others}
 
 

@@ -35,6 +35,7 @@ def term_stems(text: str) -> Stems:
     return tuple(query_words(split_identifier(text), _ANALYZER))
 
 
+@lru_cache(maxsize=50_000)
 def target_stems(text: str) -> tuple[Stems, ...]:
     """Return the stems to search by for a term: names of tools have them in parts, other texts whole."""
     parts = tuple(query_words(split_identifier(text), _ANALYZER))

@@ -19,7 +19,7 @@ async def find_tools(client, query, address=""):
 async def until(is_expected, client, query):
     """Wait until a search by another worker finds what is expected."""
     async with asyncio.timeout(10):
-        while not is_expected(await found_by(client, query)):
+        while not is_expected(await found_by(client, query)):  # noqa: ASYNC110 - it has no event here.
             await asyncio.sleep(0.02)
 
 
