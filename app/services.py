@@ -63,6 +63,7 @@ from app.resilience import Origins
 from app.search import SearchIndex
 from app.search.signals import Signals
 from app.search_vectors import SearchVectors
+from app.search_words import SearchWords, SearchWordsService
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
@@ -114,6 +115,8 @@ class Services:
     search: SearchIndex
     vectors: SearchVectors
     collections: ToolCollections
+    words: SearchWords
+    search_words: SearchWordsService
     continuations: ContinuationStore
     exporter: ToolExporter
     keys: KeyVerifier
@@ -146,6 +149,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         services = await build_services(settings, metrics, stack)
         for service in (
             services.feed,
+            services.words,
             services.search,
             services.vectors,
             services.keys,
@@ -206,7 +210,8 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
-    search, vectors = _search(settings, database, listen)
+    searching = _search_parts(settings, database, listen)
+    search = searching.index
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -218,7 +223,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, keys, collections):
+    for subscriber in (catalog, search, searching.words, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -286,8 +291,10 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         feed=feed,
         catalog=catalog,
         search=search,
-        vectors=vectors,
+        vectors=searching.vectors,
         collections=collections,
+        words=searching.words,
+        search_words=SearchWordsService(database, feed, collections),
         continuations=ContinuationStore(redis_client, vault, collections),
         exporter=ToolExporter(base_url=settings.base_url),
         keys=keys,
@@ -317,11 +324,21 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     )
 
 
-def _search(settings: Settings, database: Database, listen: SecretStr) -> tuple[SearchIndex, SearchVectors]:
-    """Return the search index, and the vectors by which it ranks where a model is installed."""
+@dataclass(frozen=True, slots=True)
+class _SearchParts:
+    """The search index, and the signals by which it ranks."""
+
+    index: SearchIndex
+    vectors: SearchVectors
+    words: SearchWords
+
+
+def _search_parts(settings: Settings, database: Database, listen: SecretStr) -> _SearchParts:
     vectors = SearchVectors(settings, database_url=database.dsn, listen_url=_dsn(listen))
-    search = SearchIndex(database, base_url=settings.base_url, signals=Signals(vectors=vectors))
-    return search, vectors
+    words = SearchWords(database)
+    signals = Signals(operator_words=words, vectors=vectors)
+    index = SearchIndex(database, base_url=settings.base_url, signals=signals)
+    return _SearchParts(index, vectors, words)
 
 
 def _recording_bounds(settings: Settings) -> RecordingBounds:

@@ -241,6 +241,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
         _record_toolsets(recorder)
+        _record_search_words(recorder)
         _record_recordings(recorder)
         _record_agent_tests(recorder)
         _record_plugins(recorder)
@@ -462,6 +463,26 @@ def _record_toolsets(recorder: Recorder) -> None:
     for media_type in ("text/event-stream", "application/x-ndjson"):
         recorder.send("callToolsetTool", 200, path=called, body={"q": "sea"}, headers={"Accept": media_type})
     recorder.send("deleteToolset", 204, path={"name": "desk"})
+
+
+def _record_search_words(recorder: Recorder) -> None:
+    """Record synonyms and pinned results, and a search that uses them."""
+    synonyms = {"terms": ["novel", "book", "work of fiction"]}
+    made = recorder.send("createSynonyms", 201, body=synonyms).json()
+    path = {"id": made["id"]}
+    recorder.send("createSynonyms", 409, body=synonyms)
+    recorder.send("getSynonyms", 200, path=path)
+    recorder.send("listSynonyms", 200)
+    recorder.send("putSynonyms", 200, path=path, body={"terms": ["tome"], "expand_to": ["book"]})
+    recorder.send("importSynonyms", 200, body="tome => book\nnovel, book\n")
+    recorder.send("exportSynonyms", 200)
+    pin = {"query": "is it on the shelf", "tools": ["library.getStock", "library.removed"]}
+    pinned = {"id": recorder.send("createPin", 201, body=pin).json()["id"]}
+    recorder.send("getPin", 200, path=pinned)
+    recorder.send("listPins", 200)
+    recorder.send("putPin", 200, path=pinned, body={**pin, "tools": ["library.getStock"]})
+    recorder.send("deletePin", 204, path=pinned)
+    recorder.send("deleteSynonyms", 204, path=path)
 
 
 def _record_recordings(recorder: Recorder) -> None:

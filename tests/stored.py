@@ -13,8 +13,10 @@ from app.models import (
     Event,
     Key,
     Override,
+    PinnedResultRow,
     Provider,
     RecordingRow,
+    SynonymSetRow,
     Tool,
     ToolsetRow,
     Variable,
@@ -76,5 +78,7 @@ async def clear(database: Database) -> None:
             CallStat,
             ToolsetRow,
             RecordingRow,
+            SynonymSetRow,
+            PinnedResultRow,
         ):
             await session.execute(delete(table))

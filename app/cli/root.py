@@ -55,6 +55,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "tools": LazyCommand("tools", "commands", "Find tools and call them."),
     "toolsets": LazyCommand("toolsets", "commands", "Named views of the registry for agents."),
+    "search": LazyCommand("search_words", "commands", "Synonyms and pinned results of searches for tools."),
     "recordings": LazyCommand("recordings", "commands", "Recorded calls, which keys and toolsets replay."),
     "agent-test": LazyCommand(
         "agent_tests",

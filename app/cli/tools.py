@@ -21,6 +21,7 @@ from app.cli.pagination import (
     SortOption,
     show_list,
 )
+from app.cli.search_explanations import print_explained
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import ENVELOPE_TYPE, tool_arguments, url_path
 
@@ -70,18 +71,35 @@ def search(
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of results.")] = 10,
+    toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each word, the vectors and use contribute.")
+    ] = False,
 ) -> None:
     """Search the tools that this key may call, the best match first."""
     session = ctx.obj
     query = {"q": " ".join(words), "provider": provider, "tag": tag, "limit": limit}
-    found = session.gateway.get("/tools/search", query=query).json()
+    if explain:
+        query["explain"] = "true"
+    path = "/tools/search" if toolset is None else url_path("toolsets", toolset, "search")
+    found = session.gateway.get(path, query=query).json()
     if session.output.is_structured:
         session.output.document(found)
         return
+    if explain:
+        print_explained(session, found)
+        return
     hits = found["items"]
-    rows = ((f"{hit.get('score', 0):.2f}", hit["name"], shortened(hit.get("description"))) for hit in hits)
-    session.output.table(("SCORE", "NAME", "DESCRIPTION"), rows)
-    if hits:
+    if toolset is None:
+        rows = (
+            (f"{hit.get('score', 0):.2f}", hit["name"], shortened(hit.get("description"))) for hit in hits
+        )
+        session.output.table(("SCORE", "NAME", "DESCRIPTION"), rows)
+    else:
+        session.output.table(
+            ("NAME", "DESCRIPTION"), ((hit["name"], shortened(hit.get("description"))) for hit in hits)
+        )
+    if hits and toolset is None:
         session.output.note(f"Next: utcp-gateway tools show {hits[0]['name']}")
 
 

@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascading_key, jsonb, now, text_array, timestamp
+from app.models.search_words import PinnedResultRow, SynonymSetRow
 from app.uuid7 import uuid7
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "ImportJobRow",
     "Key",
     "Override",
+    "PinnedResultRow",
     "Provider",
     "ProviderCheckRow",
     "RecordedInteractionRow",
@@ -52,6 +54,7 @@ __all__ = [
     "Row",
     "SearchVectorRow",
     "SourceRow",
+    "SynonymSetRow",
     "Tool",
     "ToolHistoryEntry",
     "ToolsetRow",

@@ -155,9 +155,13 @@ class SearchIndex:
         principal: Principal,
         filters: Filters | None = None,
         limit: int = 10,
+        toolset: str | None = None,
         explain: bool = False,
     ) -> SearchResult:
         """Return the best `limit` matches of up to four texts among the tools that the principal may call.
+
+        `toolset` is the one at whose address the search is; its members are those of `filters`. Nothing is
+        learned from searches that are explained.
 
         Best first; of several texts, the matches of each are taken in turn, and each tool once. Any text is a
         valid query. Empty ones are left out; where all are, tools are listed by name. Raises Unavailable.
@@ -168,9 +172,9 @@ class SearchIndex:
             return SearchResult(await self._list_by_name(principal, filters, limit))
         await self.wait_loaded()
         vectors = [await self._signals.vectors.encode(text) for text in wanted]
+        scope = SearchScope.of(principal, toolset=toolset)
         queries = [
-            IndexQuery(text, SearchScope.of(principal), vector, explain)
-            for text, vector in zip(wanted, vectors, strict=True)
+            IndexQuery(text, scope, vector, explain) for text, vector in zip(wanted, vectors, strict=True)
         ]
         found = [
             await asyncio.to_thread(self._index.search, query, viewer=principal, filters=filters, limit=limit)
@@ -181,7 +185,7 @@ class SearchIndex:
             if match is not None:
                 unique.setdefault(match.tool_id, match)
         chosen = list(islice(unique.values(), limit))
-        if self.on_search is not None:
+        if self.on_search is not None and not explain:
             stems = list(dict.fromkeys(chain.from_iterable(one.stems for one in found)))
             self.on_search(principal, stems, [match.tool_id for match in chosen])
         with_vectors = any(vector is not None for vector in vectors)
@@ -198,10 +202,17 @@ class SearchIndex:
         return (await self.find([text], principal=principal, filters=filters, limit=limit)).hits
 
     async def search_all(
-        self, texts: Sequence[str], *, principal: Principal, filters: Filters | None = None, limit: int = 10
+        self,
+        texts: Sequence[str],
+        *,
+        principal: Principal,
+        filters: Filters | None = None,
+        limit: int = 10,
+        toolset: str | None = None,
     ) -> Sequence[Hit]:
         """Return the hits of several texts, as `find` does."""
-        return (await self.find(texts, principal=principal, filters=filters, limit=limit)).hits
+        found = await self.find(texts, principal=principal, filters=filters, limit=limit, toolset=toolset)
+        return found.hits
 
     async def suggest_tools(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of tools similar to an unknown name, of those that the principal may call.

@@ -15,7 +15,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from app.search.explanation import WordScore
-from app.search.signals import Stems
+from app.search.signals import MAX_QUERY_SYNONYMS, MAX_SYNONYMS, MAX_TERM_WORDS, Stems
 from app.search.text_analysis import QueryWord, exact_form
 
 FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.7, "provider_words": 1.3}
@@ -30,8 +30,6 @@ _FUZZY_BOOST: Final = 0.4
 _MIN_FUZZY_LENGTH: Final = 4
 _SYNONYM_BOOST: Final = 0.9
 _MAX_WORDS: Final = 32
-_MAX_SYNONYMS: Final = 8
-"""Synonyms of one term that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +214,16 @@ def _terms(words: Sequence[QueryWord], synonyms: Mapping[Stems, Sequence[Stems]]
     """Return the words of a query as terms: the longest that have synonyms, else single words."""
     if not synonyms:
         return [_Term((word,)) for word in words]
-    longest = max(len(stems) for stems in synonyms)
     found: list[_Term] = []
-    position = 0
+    position, left = 0, MAX_QUERY_SYNONYMS
     while position < len(words):
         term = _Term((words[position],))
-        for length in range(min(longest, len(words) - position), 0, -1):
+        for length in range(min(MAX_TERM_WORDS, len(words) - position), 0, -1):
             candidate = tuple(words[position : position + length])
             others = synonyms.get(tuple(word.stem for word in candidate))
             if others:
-                term = _Term(candidate, tuple(others[:_MAX_SYNONYMS]))
+                term = _Term(candidate, tuple(others[: min(MAX_SYNONYMS, left)]))
+                left -= len(term.synonyms)
                 break
         found.append(term)
         position += len(term.words)

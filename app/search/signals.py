@@ -6,7 +6,7 @@ runs in a thread, and read neither PostgreSQL nor Redis.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 from uuid import UUID
 
 from app.security.principal import Principal
@@ -15,6 +15,12 @@ Vector: TypeAlias = Any
 """A vector as its implementation of `QueryVectors` has it (a NumPy array)."""
 Stems: TypeAlias = tuple[str, ...]
 """The stems of a term of one or more words, as `text_analysis.query_words` gives them."""
+MAX_TERM_WORDS: Final = 8
+"""Stems of a term that has synonyms; the ranking looks for no longer ones."""
+MAX_SYNONYMS: Final = 40
+"""Synonyms of one term that are searched: as many as a set of an operator has, each in two forms."""
+MAX_QUERY_SYNONYMS: Final = 120
+"""Synonyms of all terms of a query that are searched, those of its first terms first."""
 
 _KEY_BITS = 62
 
@@ -33,16 +39,18 @@ class SearchScope:
     toolset: str | None = None
 
     @classmethod
-    def of(cls, principal: Principal) -> "SearchScope":
-        """Return the scope of a principal's searches."""
-        return cls(principal.tenant_id, principal.key_id, principal.toolset)
+    def of(cls, principal: Principal, *, toolset: str | None = None) -> "SearchScope":
+        """Return the scope of a principal's searches at the address of a toolset."""
+        return cls(principal.tenant_id, principal.key_id, toolset or principal.toolset)
 
 
 class OperatorWords(Protocol):
     """Synonyms and pinned results, as an operator has set them."""
 
     def synonyms(self, scope: SearchScope) -> Mapping[Stems, Sequence[Stems]]:
-        """Return the terms that mean the same, by the stems of each term."""
+        """Return the terms that mean the same, by the stems of each term, of which none has more than
+        `MAX_TERM_WORDS`.
+        """
 
     def pins(self, stems: Sequence[str], scope: SearchScope) -> Sequence[UUID]:
         """Return the ids of the tools that come first in searches for exactly these stems, in order."""

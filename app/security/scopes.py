@@ -23,9 +23,9 @@ Scope = Literal[
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 DESCRIPTIONS: Mapping[Scope, str] = {
     "providers:read": "Read providers, the names of their variables and credential slots (never a secret), "
-    "reports of imports, and exports.",
-    "providers:write": "Register, change, refresh and delete providers and custom tools. Without "
-    "`credentials:write`, a key cannot decide where stored credentials are sent.",
+    "reports of imports, exports, synonyms and pinned results of searches, and explanations of scores.",
+    "providers:write": "Register, change, refresh and delete providers and custom tools, toolsets, synonyms "
+    "and pinned results. Without `credentials:write`, a key cannot decide where stored credentials are sent.",
     "credentials:write": "Store and delete credentials and variables, and approve changes that would send "
     "credentials to other origins. No scope can read a stored secret.",
     "tools:read": "List, search and read tools, and read UTCP manuals.",

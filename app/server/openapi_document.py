@@ -66,6 +66,10 @@ for _target in ("getToolset", "putToolset", "deleteToolset", "searchToolset", "g
     link(("createToolset", "201"), _target, name=_BODY + "name")
 for _target in ("getRecording", "updateRecording", "deleteRecording", "exportRecording", "beginRun"):
     link(("createRecording", "201"), _target, name=_BODY + "name")
+for _target in ("getSynonyms", "putSynonyms", "deleteSynonyms"):
+    link(("createSynonyms", "201"), _target, id=_BODY + "id")
+for _target in ("getPin", "putPin", "deletePin"):
+    link(("createPin", "201"), _target, id=_BODY + "id")
 for _source in ("registerProvider", "previewProvider", "importProviders", "refreshProvider"):
     link((_source, "202"), "getImport", import_id=_BODY + "id")
 link(("refreshProvider", "200"), "approveProvider", name=_PATH + "name")
@@ -150,6 +154,7 @@ TAGS = [
     {"name": "discovery", "description": "UTCP manuals."},
     {"name": "keys", "description": "API keys of clients."},
     {"name": "toolsets", "description": "Named views of the registry for agents."},
+    {"name": "search", "description": "Synonyms and pinned results of searches."},
     {"name": "agent tests", "description": "Tests of models with tools."},
     {
         "name": "recordings",

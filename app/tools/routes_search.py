@@ -28,6 +28,13 @@ from app.tools.schemas_search import (
     ToolsetHits,
     ToolsetHitsExport,
 )
+from app.tools.search_explanations import (
+    Explain,
+    explained_hits,
+    explanations_by_tool,
+    require_may_explain,
+    with_explanation,
+)
 from app.toolsets import AgentTool
 from app.toolsets.definition import TOOLSET_NAME
 
@@ -48,7 +55,12 @@ async def _wanted_export(
     return None if export_format is None else _WantedExport(export_format, strict)
 
 
+async def _wanted_filters(provider: ProviderFilter = None, tag: TagFilter = None) -> Filters:
+    return Filters(provider, tag)
+
+
 WantedExport = Annotated[_WantedExport | None, Depends(_wanted_export)]
+WantedFilters = Annotated[Filters, Depends(_wanted_filters)]
 
 
 @router.get(
@@ -64,22 +76,27 @@ async def search_tools(
     services: UsesServices,
     *,
     export: WantedExport,
+    filters: WantedFilters,
     q: SearchTexts = "",
     limit: SearchLimit = 10,
-    provider: ProviderFilter = None,
-    tag: TagFilter = None,
+    explain: Explain = False,
 ) -> Response:
     """Search the tools that this key may call, best match first.
 
     With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
     has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers,
-    `plugins` has those that are off and fit the words better than the matches.
+    `plugins` has those that are off and fit the words better than the matches. With `explain`, each match
+    says why it has its score.
     """
-    filters = Filters(provider, tag)
-    hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
+    if explain:
+        require_may_explain(principal)
+    result = await services.search.find(q, principal=principal, filters=filters, limit=limit, explain=explain)
+    hits = explained_hits(result.hits) if explain else result.hits
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     is_available = await hit_availability(hits, services.commands, principal=principal)
     body = hits_json(hits, is_available=is_available)
+    if explain:
+        body = with_explanation(body, result)
     plugins = await services.plugins.suggestions(
         [q] if isinstance(q, str) else list(q), hits, principal=principal
     )
@@ -106,16 +123,18 @@ async def search_toolset(
     services: UsesServices,
     *,
     export: WantedExport,
+    filters: WantedFilters,
     q: SearchTexts = "",
     limit: SearchLimit = 10,
-    provider: ProviderFilter = None,
-    tag: TagFilter = None,
+    explain: Explain = False,
 ) -> Response:
     """Search the tools of a toolset that this key may call, best match first, as `GET /tools/search` ranks
     them. With `format` the response has them exported for a model, too, as by `GET /toolsets/{name}/export`.
     """
+    if explain:
+        require_may_explain(principal)
     collection = await services.collections.toolset(name, principal)
-    found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
+    found = await collection.search(q or [""], filters=filters, limit=limit)
     base_url = services.settings.base_url
     available = await availability_of_agent_tools(found, services.commands, principal=principal)
     hits = ToolsetHits(
@@ -124,7 +143,15 @@ async def search_toolset(
             for tool, one in zip(found, available, strict=True)
         ]
     )
+    result = None
+    if explain:
+        result = await services.collections.explain(collection, q, filters=filters, limit=limit)
+        explanations = explanations_by_tool(result.hits)
+        for tool, hit in zip(found, hits.items, strict=True):
+            hit.explanation = explanations.get(tool.tool)
     body = hits.model_dump_json().encode()
+    if result is not None:
+        body = with_explanation(body, result)
     if export is not None:
         body = await _with_export(body, found, export, services, toolset=name)
     return Response(body, media_type="application/json")

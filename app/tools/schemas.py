@@ -11,6 +11,7 @@ from app.resource_names import PROVIDER_NAME
 from app.schemas import AnnotationsInput, Keywords, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
 from app.toolclad.contract import risk_tier_of
+from app.tools.search_explanations import ExplainedHit
 from app.toolsets.agent_tool import Annotations, header_inputs_of
 
 
@@ -171,11 +172,13 @@ class ToolPatch(StrictModel):
     )
 
 
-class ToolHit(BaseModel):
+class ToolHit(ExplainedHit):
     """A search result."""
 
     score: float = Field(
-        description="BM25, plus 100 where the query is the tool's name; 0 without a query.", ge=0
+        description="What the words contribute, 1 at most, and vectors and use, where there are any; 100 "
+        "more where the query is the tool's name; 200 or more where it is pinned; 0 without a query.",
+        ge=0,
     )
     available: Available = None
     name: str

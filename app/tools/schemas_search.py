@@ -12,6 +12,7 @@ from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.tool_schemas.dialects import Format, Strict
 from app.tools.schemas import Available, ToolHits
 from app.tools.schemas_exports import ExportReport
+from app.tools.search_explanations import ExplainedHit, ExplainedSearch
 from app.toolsets import AgentTool
 
 _QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
@@ -62,7 +63,7 @@ class PluginHit(BaseModel):
         )
 
 
-class ToolsetHit(BaseModel):
+class ToolsetHit(ExplainedHit):
     """A search result."""
 
     name: str = Field(description="The name that agents see.", examples=["find_books"])
@@ -107,7 +108,7 @@ class _SearchExport(BaseModel):
     prompt: str | None = None
 
 
-class ToolHitsExport(_SearchExport, ToolHits):
+class ToolHitsExport(_SearchExport, ExplainedSearch, ToolHits):
     """Matches of a search; with `format` also their export, whose members `ToolExport` describes."""
 
     plugins: list[PluginHit] | None = Field(
@@ -117,7 +118,7 @@ class ToolHitsExport(_SearchExport, ToolHits):
     )
 
 
-class ToolsetHitsExport(_SearchExport, ToolsetHits):
+class ToolsetHitsExport(_SearchExport, ExplainedSearch, ToolsetHits):
     """Matches of a search in a toolset; with `format` also their export, whose members `ToolExport`
     describes.
     """

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Protocol
 from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.errors import NotFound, not_found
-from app.search import Filters, SearchIndex
+from app.search import Filters, SearchIndex, SearchResult
 from app.security.principal import Principal
 from app.security.upstream_mode import UpstreamMode
 from app.suggestions import closest
@@ -126,6 +126,27 @@ class ToolCollections:
         if within.is_restricted and not view.listing.tools:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(found, members, view, self._search, within)
+
+    async def explain(
+        self,
+        collection: ToolCollection,
+        texts: Sequence[str],
+        *,
+        filters: Filters,
+        limit: int,
+    ) -> SearchResult:
+        """Return the hits of a search in a collection with their explanations, by canonical names. Raises
+        Unavailable.
+        """
+        members = frozenset(tool.id for tool in await collection.tools())
+        return await self._search.find(
+            texts,
+            principal=collection.principal,
+            filters=replace(filters, tools=members),
+            limit=limit,
+            toolset=collection.toolset,
+            explain=True,
+        )
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
         """Return the toolsets that the principal may use, by name. Raises Unavailable."""
@@ -275,7 +296,9 @@ class _ToolsetCollection:
         if filters is not None and filters.tools is not None:
             ids &= filters.tools
         chosen = replace(filters or Filters(), tools=ids)
-        hits = await self._search.search_all(texts, principal=self.principal, filters=chosen, limit=limit)
+        hits = await self._search.search_all(
+            texts, principal=self.principal, filters=chosen, limit=limit, toolset=self.toolset
+        )
         # A text that is the name of a tool here finds it, although the registry does not know that name.
         named = [self._view.by_name[text.strip()] for text in texts if text.strip() in self._view.by_name]
         found = [*named, *(tools[hit.name] for hit in hits if hit.name in tools)]

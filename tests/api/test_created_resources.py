@@ -45,6 +45,8 @@ CREATING = {
     ),
     ("createToolset", "201"): ("POST", "/toolsets", {"name": "desk", "definition": {}}, "/toolsets/desk"),
     ("putToolset", "201"): ("PUT", "/toolsets/shelf", {"definition": {}}, "/toolsets/shelf"),
+    ("createSynonyms", "201"): ("POST", "/search/synonyms", {"terms": ["voucher", "coupon"]}, "/search/synonyms/"),
+    ("createPin", "201"): ("POST", "/search/pins", {"query": "pets", "tools": ["stored.listPets"]}, "/search/pins/"),
     ("createRecording", "201"): ("POST", "/recordings", {"name": "tape"}, "/recordings/tape"),
     ("putRecording", "201"): ("PUT", "/recordings/other", {}, "/recordings/other"),
     ("enablePlugin", "201"): ("PUT", "/plugins/github", {"credentials": {"token": "t" * 20}}, "/plugins/github"),

@@ -79,6 +79,8 @@ async def parameters(application: Application, admin):
     model = {"model": "m", "dialect": "openai-chat", "base_url": "http://127.0.0.1:9/v1"}
     tested = await admin.post("/agent-tests", json={"input": "Hello", "models": [model]})
     assert tested.status_code == 200, tested.text
+    synonyms = await admin.post("/search/synonyms", json={"terms": ["voucher", "coupon"]})
+    pin = await admin.post("/search/pins", json={"query": "pets", "tools": ["shop.listPets"]})
     key = (await admin.post("/keys", json={"name": "agent", "scopes": ["tools:read"]})).json()
     assert (await admin.patch("/tools/shop.listPets", json={"requires_approval": True})).status_code == 200
     waiting = await admin.post("/tools/shop.listPets/call", json={})
@@ -109,6 +111,8 @@ async def parameters(application: Application, admin):
         "key_id": key["id"],
         "id": waiting.headers["location"].rpartition("/")[2],
         "interaction": recorded,
+        "synonyms": synonyms.json()["id"],
+        "pin": pin.json()["id"],
         "agent_test": tested.json()["id"],
         "slug": "not-found",
         "scope": "tools:call",
@@ -120,6 +124,8 @@ def filled(path: str, parameters: dict[str, str]) -> str:
     name = next((one for begin, one in names.items() if path.startswith(begin)), parameters["name"])
     path += QUERIES.get(path, "")
     path = path.replace("/interactions/{id}", "/interactions/{interaction}")
+    path = path.replace("/search/synonyms/{id}", "/search/synonyms/{synonyms}")
+    path = path.replace("/search/pins/{id}", "/search/pins/{pin}")
     path = path.replace("/agent-tests/{id}", "/agent-tests/{agent_test}")
     return re.sub(r"\{(\w+)\}", lambda match: {**parameters, "name": name}[match[1]], path)
 

@@ -161,6 +161,24 @@ class FuzzObjects:
         found = self.send("GET", f"/recordings/{name}/interactions").json()["items"][0]
         return {"name": name, "id": found["id"]}
 
+    def synonyms(self) -> PathValues:
+        """Create a set of synonyms."""
+        made = self.send("POST", "/search/synonyms", json=self.synonyms_body()).json()
+        return {"id": made["id"]}
+
+    def synonyms_body(self) -> dict[str, Any]:
+        """Return a set of synonyms that is not stored."""
+        return {"terms": [self.new_name(), self.new_name()]}
+
+    def pin(self) -> PathValues:
+        """Create a pinned result."""
+        made = self.send("POST", "/search/pins", json=self.pin_body()).json()
+        return {"id": made["id"]}
+
+    def pin_body(self) -> dict[str, Any]:
+        """Return a pinned result of a tool that was just created, for words that are not stored."""
+        return {"query": self.new_name(), "tools": [self.tool()["name"]]}
+
     def plugin(self) -> PathValues:
         """Enable a plugin, which is then a provider and a toolset."""
         self.send("PUT", "/plugins/github", json={"credentials": {"token": "a-token-of-the-fuzz"}})
@@ -284,6 +302,8 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/tools/{name}": FuzzObjects.tool,
     "/toolsets/{name}": FuzzObjects.toolset,
     "/recordings/{name}": FuzzObjects.recording,
+    "/search/synonyms/{id}": FuzzObjects.synonyms,
+    "/search/pins/{id}": FuzzObjects.pin,
     "/plugins/{name}": FuzzObjects.plugin,
     "/approvals/{id}": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,

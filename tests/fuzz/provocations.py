@@ -331,6 +331,18 @@ def _name_of_a_plugin_is_taken(provoker: Provoker, request: ContractRequest) -> 
     objects.admin.delete("/toolsets/github")
 
 
+def _words_of_another(provoker: Provoker, request: ContractRequest) -> None:
+    """Replace synonyms or a pinned result by the words of another one."""
+    path = request.operation.path.removesuffix("/{id}")
+    provoker.objects.send("POST", path, json=json.loads(request.content or b"{}"))
+    provoker.client.send(request)
+
+
+def _lines_without_synonyms(provoker: Provoker, request: ContractRequest) -> None:
+    """Import a text whose line has one term only."""
+    provoker.client.send(replace(request, content=b"alone\n"))
+
+
 def _with_json(request: ContractRequest, body: object) -> ContractRequest:
     return replace(request, content=json.dumps(body).encode())
 
@@ -343,7 +355,9 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "checkProvider": _too_many_checks,
     "createKey": _expired_at_once,
     "createTool": _of_stored_name,
+    "createPin": _of_stored_name,
     "createRecording": _of_stored_name,
+    "createSynonyms": _of_stored_name,
     "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
     "deleteTool": _imported_tool,
@@ -351,9 +365,12 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "explainAccess": _explained_key_of_another,
     "getAgentTest": _junit_of_a_running_test,
     "getApprovalResult": _result_before_the_decision,
+    "importSynonyms": _lines_without_synonyms,
     "live": _unknown_host,
     "mcp": _unknown_method_and_no_events,
     "previewProvider": _previewed_name_is_taken,
+    "putPin": _words_of_another,
+    "putSynonyms": _words_of_another,
     "ready": _unknown_host,
     "refreshProvider": _without_source,
     "registerProvider": _of_stored_name,

@@ -42,6 +42,7 @@ from app.schemas import (
     StrictModel,
     UpstreamModeInput,
 )
+from app.search_words.definition import PinnedResult, SynonymSet
 from app.toolclad.contract import Contract
 from app.tools.schemas import ToolPatch
 from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
@@ -292,6 +293,8 @@ FIELDS = {
     OutputSpec: {"harmless": "source argument members each decode default require error"},
     UpstreamModeInput: {"harmless": "mode recording seed"},
     PluginConfiguration: {"owner": "credentials", "registers": "settings document"},
+    SynonymSet: {"harmless": "terms expand_to toolset"},
+    PinnedResult: {"harmless": "query tools toolset"},
     RecordingCreate: {"nested": "options", "harmless": "name description"},
     RecordingPatch: {"nested": "options", "harmless": "description"},
     RecordingOptions: {"harmless": "ignored after_last strict"},

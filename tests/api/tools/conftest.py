@@ -135,7 +135,8 @@ async def api(served):
     services = served.services
     await services.call_log.flush()
     await clear(services.database)
-    for reader in (services.search, served.application.manuals, services.catalog, services.collections):
+    manuals = served.application.manuals
+    for reader in (services.search, services.words, manuals, services.catalog, services.collections):
         await reader.on_changes([ChangeNotice("all")])
     yield served
     await served.application.close_clients()
