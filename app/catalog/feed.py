@@ -25,7 +25,9 @@ from app.database import Database, asyncpg_dsn
 from app.errors import Unavailable
 from app.models import TENANT
 
-ChangeKind = Literal["provider", "tool", "credential", "variable", "key", "toolset", "import", "recording"]
+ChangeKind = Literal[
+    "provider", "tool", "credential", "variable", "key", "toolset", "import", "recording", "search-usage"
+]
 CHANNEL = "utcp_gateway_changes"
 
 # Beyond this many changes it is cheaper to invalidate everything than to process each.
@@ -59,7 +61,7 @@ class ChangeNotice:
     """A notice that something was written.
 
     `object_id` is the id of the tool, credential, API key or import, or the name of the variable, toolset
-    or recording. The kind `all` means that changes were missed, and that everything must be read again.
+    or recording; "" for `search-usage`, of which some was deleted. The kind `all` means that changes were missed, and that everything must be read again.
     `seq` is the number of the change.
     """
 
