@@ -1,10 +1,13 @@
 """Search hits as JSON, serialised once, when a tool is indexed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import orjson
+
+from app.search.explanation import Explanation
 
 _AVAILABLE: Final = {True: b"true", False: b"false", None: b"null"}
 
@@ -20,13 +23,15 @@ class ExecutorCommand(NamedTuple):
 class Hit:
     """A search result: the tool's name, its score (0 where the query is empty), and its `json_members`.
 
-    `executor_command` is None for a tool that no executor executes.
+    `executor_command` is None for a tool that no executor executes, `explanation` where none is wanted.
     """
 
     name: str
     score: float
     json_members: bytes
     executor_command: ExecutorCommand | None = None
+    tool_id: UUID = field(kw_only=True)
+    explanation: Explanation | None = None
 
 
 def json_members(
