@@ -61,6 +61,8 @@ from app.registration.service import RegistrationService
 from app.registration.source_reader import SourceReader
 from app.resilience import Origins
 from app.search import SearchIndex
+from app.search.signals import Signals
+from app.search_usage import SearchUsage, SearchUsageAdministration, UsageOptions
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
@@ -127,6 +129,7 @@ class Services:
     output_deviations: OutputDeviations
     approvals: ApprovalService
     recordings: RecordingService
+    search_usage: SearchUsageAdministration
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -151,6 +154,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.converter,
             services.approvals,
             services.recordings.store,
+            services.search_usage.usage,
         ):
             await service.start()
             stack.push_async_callback(service.aclose)
@@ -202,7 +206,10 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
-    search = SearchIndex(database, base_url=settings.base_url)
+    usage = SearchUsage(database, vault, masker, options=_usage_options(settings))
+    search = SearchIndex(database, base_url=settings.base_url, signals=Signals(usage=usage))
+    if usage.is_on:
+        search.on_search = usage.on_search
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -214,14 +221,11 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, keys, collections):
+    for subscriber in (catalog, search, keys, collections, usage):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
-    call_feed = RecordFeed(EndedCalls(), database)
-    event_feed = RecordFeed(ControlPlaneEvents(), database)
-    for records in (call_feed, event_feed):
-        stack.push_async_callback(records.aclose)
+    call_feed, event_feed = _record_feeds(database, stack)
     stopping = asyncio.Event()
     converter = Converter(settings)
     fetcher = Fetcher(adapters, resolver, engine.network, settings.max_document_bytes)
@@ -306,6 +310,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         recordings=RecordingService(database, feed, recording_store),
+        search_usage=SearchUsageAdministration(usage, feed),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
@@ -319,6 +324,28 @@ def _recording_bounds(settings: Settings) -> RecordingBounds:
         interactions=settings.recording_max_interactions,
         total_bytes=settings.recording_max_bytes,
         days=settings.recording_retention_days,
+    )
+
+
+def _record_feeds(
+    database: Database, stack: AsyncExitStack
+) -> tuple[RecordFeed[CallRecord], RecordFeed[Event]]:
+    """Return the feeds of call records and of events, which `stack` closes."""
+    call_feed = RecordFeed(EndedCalls(), database)
+    event_feed = RecordFeed(ControlPlaneEvents(), database)
+    for records in (call_feed, event_feed):
+        stack.push_async_callback(records.aclose)
+    return call_feed, event_feed
+
+
+def _usage_options(settings: Settings) -> UsageOptions:
+    return UsageOptions(
+        mode=settings.search_usage,
+        seconds=settings.search_usage_seconds,
+        half_life_days=settings.search_usage_half_life_days,
+        retention_days=settings.search_usage_retention_days,
+        max_counts=settings.search_usage_max,
+        stores_queries=settings.search_usage_queries,
     )
 
 

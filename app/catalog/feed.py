@@ -61,8 +61,8 @@ class ChangeNotice:
     """A notice that something was written.
 
     `object_id` is the id of the tool, credential, API key or import, or the name of the variable, toolset
-    or recording; "" for `search-usage`, of which some was deleted. The kind `all` means that changes were missed, and that everything must be read again.
-    `seq` is the number of the change.
+    or recording; "" for `search-usage`, of which some was deleted. The kind `all` means that changes were
+    missed, and that everything must be read again. `seq` is the number of the change.
     """
 
     kind: ChangeKind | Literal["all"]

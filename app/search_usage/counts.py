@@ -1,18 +1,18 @@
 """What was learned, in memory: the labels by stem, key and tool, and the prior of tools that they give.
 
-A label is a call of a tool that a search had shown, by the same key, soon after it; it counts for each stem of
-the search. A label counts half after a half-life. The prior of a tool for a query is
+A label is a call of a tool that a search had shown, by the same key, soon after it; it counts for each stem
+of the search. A label counts half after a half-life. The prior of a tool for a query is
 
     sum over the query's stems of  idf(stem) * share(stem, tool) * confidence(stem, tool)
     -------------------------------------------------------------------------------------
                         sum over the query's stems of  idf(stem)
 
-where `share` is the tool's part of the labels of a stem, and `confidence` rises with their number to 1. A stem
-after which many tools were called says little; one that was never searched for takes its share of the
+where `share` is the tool's part of the labels of a stem, and `confidence` rises with their number to 1. A
+stem after which many tools were called says little; one that was never searched for takes its share of the
 denominator. So the prior is from 0 to 1.
 
-In the labels of all keys each key has one vote for a stem, which it divides among tools, and a tool has a prior
-only where three keys have called it after the same stem. That prior is at most `SHARED_MAX`.
+In the labels of all keys each key has one vote for a stem, which it divides among tools, and a tool has a
+prior only where three keys have called it after the same stem. That prior is at most `SHARED_MAX`.
 """
 
 import math
@@ -39,7 +39,9 @@ _DAY: Final = 86_400.0
 
 
 class LabelCount(NamedTuple):
-    """The labels of a stem, tool and key: how many, and their weight at a moment (seconds since the epoch)."""
+    """The labels of a stem, tool and key: how many, and their weight at a moment (seconds since the
+    epoch).
+    """
 
     stem: bytes
     tool_id: UUID
@@ -68,11 +70,11 @@ class _Stem:
 
 
 class UsageCounts:
-    """The labels in memory. One thread at a time may add labels; others may read meanwhile. To remove some, make
-    another one.
+    """The labels in memory. One thread at a time may add labels; others may read meanwhile. To remove some,
+    make another one.
 
-    With `across_keys`, searches also get what the labels of other keys give. `clock` returns the seconds since
-    the epoch.
+    With `across_keys`, searches also get what the labels of other keys give. `clock` returns the seconds
+    since the epoch.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Keyed digests, in place of what was searched for and by whom.
 
-They are made with the vault's digest key, which the key ring wraps: a rotation of the ring rewraps that key, and
-the digests stay the same.
+They are made with the vault's digest key, which the key ring wraps: a rotation of the ring rewraps that key,
+and the digests stay the same.
 """
 
 from collections.abc import Iterable

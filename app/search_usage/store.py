@@ -4,13 +4,13 @@ The calls come from the call log, which is written anyway: neither a search nor 
 worker may have served either of them.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import any_, delete, func, insert, literal, select
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
@@ -24,13 +24,17 @@ FOLLOW_MINUTES: Final = 10
 # The record of a call is stored at its end, so that a search is retained for longer than calls can follow.
 _PENDING_MINUTES: Final = 15
 _MAX_PENDING_OF_KEY: Final = 200
+_BATCH: Final = 1_000
+FORGOTTEN: Final = "forgotten"
+"""The object of the change that says that an operator has deleted what was learned."""
 _LOCK: Final = sql(
     "SELECT matched_at, maintained_at, clock_timestamp() AS now FROM search_usage_state WHERE id = 1"
     " FOR UPDATE SKIP LOCKED"
 )
+_WAIT: Final = sql("SELECT 1 FROM search_usage_state WHERE id = 1 FOR UPDATE")
 _STATE_ROW: Final = sql("INSERT INTO search_usage_state (id) VALUES (1) ON CONFLICT DO NOTHING")
-# A record is visible when its transaction has ended, some seconds after its `stored_at` at most. A call that is
-# matched twice is found in `called`.
+# A record is visible when its transaction has ended, some seconds after its `stored_at` at most. A call that
+# is matched twice is found in `called`.
 _MATCH: Final = sql(
     "WITH recent AS MATERIALIZED ("
     " SELECT tenant_id, key_id, tool, max(at) AS at FROM calls"
@@ -106,6 +110,17 @@ class UsageStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageLimits:
+    """After how many days labels and texts are deleted, and how many rows of labels are retained: of all
+    keys, and of one.
+    """
+
+    days: int
+    most: int
+    most_of_key: int
+
+
+@dataclass(frozen=True, slots=True)
 class UsageState:
     """What the row of the state has, and the time of the database."""
 
@@ -171,22 +186,19 @@ def _added(matches: Sequence[Any], digests: UsageDigests) -> dict[str, list[Any]
     }
 
 
-async def delete_old(
-    session: AsyncSession, digests: UsageDigests, *, days: int, most: int, most_of_key: int
-) -> int:
-    """Delete what is beyond its retention or the limits, and what keys left that do not exist any more; return
-    the number of labels' rows. The state must be locked.
+async def delete_old(session: AsyncSession, limits: UsageLimits) -> int:
+    """Delete what is beyond its retention or the limits; return the number of labels' rows. The state must be
+    locked.
     """
-    await session.execute(_DELETE_OLD_QUERIES, {"days": days})
-    deleted = int((await session.execute(_DELETE_OLD, {"days": days})).rowcount)  # type: ignore[attr-defined]
-    limits = {"most": most, "most_of_key": most_of_key}
-    deleted += int((await session.execute(_DELETE_BEYOND, limits)).rowcount)  # type: ignore[attr-defined]
-    deleted += await _delete_of_lost_keys(session, digests)
+    await session.execute(_DELETE_OLD_QUERIES, {"days": limits.days})
+    deleted = int((await session.execute(_DELETE_OLD, {"days": limits.days})).rowcount)  # type:
+    ignore[attr-defined] most = {"most": limits.most, "most_of_key": limits.most_of_key}
+    deleted += int((await session.execute(_DELETE_BEYOND, most)).rowcount)  # type: ignore[attr-defined]
     await _set_state(session, maintained_at=func.clock_timestamp())
     return deleted
 
 
-async def _delete_of_lost_keys(session: AsyncSession, digests: UsageDigests) -> int:
+async def delete_of_lost_keys(session: AsyncSession, digests: UsageDigests) -> int:
     """Delete the labels of keys of which neither they nor a successor by rotation is valid."""
     owner = func.coalesce(col(Key.rate_limit_id), col(Key.key_id))
     statement = select(col(Key.tenant_id), owner).where(
@@ -215,33 +227,46 @@ async def read_labels(
     """Return the labels that were written after `since` (None: all), the newest `most` of them, and when the
     newest one was written.
     """
-    columns = (SearchLabel.stem, SearchLabel.tool_id, SearchLabel.key_digest, SearchLabel.weight)
-    statement = select(*map(col, columns), col(SearchLabel.labels), col(SearchLabel.at), col(SearchLabel.updated_at))  # type: ignore[call-overload]
+    label = SearchLabel
+    statement = select(
+        col(label.stem),
+        col(label.tool_id),
+        col(label.key_digest),
+        col(label.weight),
+        col(label.labels),
+        col(label.at),
+        col(label.updated_at),
+    )
     if since is not None:
-        statement = statement.where(col(SearchLabel.updated_at) > since)
-    rows = (
-        await session.execute(statement.order_by(col(SearchLabel.updated_at).desc()).limit(most))
-    ).all()
+        statement = statement.where(col(label.updated_at) > since)
+    statement = statement.order_by(col(label.updated_at).desc()).limit(most)
+    # Each stem, tool and key occurs in many rows: one object for all of them saves half of the memory.
     shared: dict[Any, Any] = {}
-    counts = [
-        LabelCount(
-            # Each stem, tool and key occurs in many rows: one object for all of them saves half of the memory.
-            shared.setdefault(row[0], bytes(row[0])),
-            shared.setdefault(row[1], row[1]),
-            shared.setdefault(row[2], bytes(row[2])),
-            row[3],
-            row[4],
-            row[5].timestamp(),
-        )
-        for row in rows
-    ]
-    return counts, rows[0][6] if rows else since
+    counts: list[LabelCount] = []
+    until = since
+    # In batches, between which the event loop runs.
+    found = await session.stream(statement, execution_options={"yield_per": _BATCH})
+    async for rows in found.partitions(_BATCH):
+        if not counts:
+            until = rows[0][6]
+        counts += [
+            LabelCount(
+                shared.setdefault(row[0], bytes(row[0])),
+                shared.setdefault(row[1], row[1]),
+                shared.setdefault(row[2], bytes(row[2])),
+                row[3],
+                row[4],
+                row[5].timestamp(),
+            )
+            for row in rows
+        ]
+    return counts, until
 
 
 async def read_rotated_keys(session: AsyncSession) -> dict[str, str]:
     """Return the first key of the chain of rotations by the id of each later one."""
     statement = select(col(Key.key_id), col(Key.rate_limit_id)).where(col(Key.rate_limit_id).is_not(None))
-    return {key_id: first for key_id, first in (await session.execute(statement)).all()}
+    return {row.key_id: row.rate_limit_id for row in (await session.execute(statement)).all()}
 
 
 async def read_statistics(session: AsyncSession, tenant_id: UUID) -> UsageStatistics:
@@ -272,29 +297,38 @@ async def read_statistics(session: AsyncSession, tenant_id: UUID) -> UsageStatis
     return UsageStatistics(row[0], int(row[6]), row[1], row[2], row[3], others[0], others[1], row[4], row[5])
 
 
+async def key_line(session: AsyncSession, key_id: str) -> list[str]:
+    """Return the ids of the keys of a chain of rotations, the first one first; an id alone that has none."""
+    first = await session.scalar(select(col(Key.rate_limit_id)).where(col(Key.key_id) == key_id)) or key_id
+    later = await session.scalars(select(col(Key.key_id)).where(col(Key.rate_limit_id) == first))
+    return list(dict.fromkeys([first, *later, key_id]))
+
+
 async def forget(
     session: AsyncSession,
     tenant_id: UUID,
     *,
-    tools: Collection[UUID] | None,
-    key: tuple[bytes, Iterable[str]] | None,
+    tool_id: UUID | None,
+    key: tuple[bytes, Sequence[str]] | None,
 ) -> int:
-    """Delete what was learned; return the number of rows of labels.
+    """Delete what was learned, with pending searches and texts; return the number of rows of labels.
 
-    Only of these tools, where given, and only of a key: its digest, and the ids of its chain of rotations. All
-    texts of searches and pending searches are deleted, but those of other keys.
+    Only of a tool, where one is given, and only of a key: its digest, and the ids of its chain of rotations.
     """
+    await session.execute(_STATE_ROW)
+    # The worker that matches calls at the moment would add to what is deleted here.
+    await session.execute(_WAIT)
     statement = delete(SearchLabel).where(col(SearchLabel.tenant_id) == tenant_id)
-    if tools is not None:
-        statement = statement.where(col(SearchLabel.tool_id).in_(tools))
+    if tool_id is not None:
+        statement = statement.where(col(SearchLabel.tool_id) == tool_id)
     if key is not None:
         statement = statement.where(col(SearchLabel.key_digest) == key[0])
     deleted = int((await session.execute(statement)).rowcount)  # type: ignore[attr-defined]
     for table in (PendingSearch, SearchQuery):
         others = delete(table).where(col(table.tenant_id) == tenant_id)
-        if tools is not None:
-            others = others.where(col(table.called).overlap(list(tools)))  # type: ignore[attr-defined]
+        if tool_id is not None:
+            others = others.where(literal(tool_id) == any_(col(table.called)))
         if key is not None:
-            others = others.where(col(table.key_id).in_(list(key[1])))
+            others = others.where(col(table.key_id).in_(key[1]))
         await session.execute(others)
     return deleted

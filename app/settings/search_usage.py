@@ -14,8 +14,8 @@ class SearchUsageSettings(BaseSettings):
     # Search: learned from use
     search_usage: UsageMode = Field(
         "key",
-        description="Whether the ranking learns from the calls that follow searches: off; for each key from its"
-        " own calls (key); or also from those of others (tenant), once three keys agree.",
+        description="Whether the ranking learns from the calls that follow searches: off; for each key from"
+        " its own calls (key); or also from those of others (tenant), once three keys agree.",
     )
     search_usage_seconds: float = Field(
         10, gt=0, le=600, description="Interval at which searches are matched with calls."
@@ -34,8 +34,8 @@ class SearchUsageSettings(BaseSettings):
         100_000,
         ge=100,
         le=5_000_000,
-        description="Counts (of one word, tool and key) that are stored, and are in the memory of each worker,"
-        " 0.6 KB each; of one key at most a twentieth of them.",
+        description="Counts (of one word, tool and key) that are stored, and are in the memory of each"
+        " worker; of one key at most a twentieth of them.",
     )
     search_usage_queries: bool = Field(
         default=False,

@@ -1,5 +1,5 @@
-"""Add what is learned from use: searches that calls may follow, labels by stem, tool and key, and the texts of
-searches, where these are stored.
+"""Add what is learned from use: searches that calls may follow, labels by stem, tool and key, and the texts
+of searches, where these are stored.
 
 Revision: 0023, after: 0021
 """
