@@ -208,8 +208,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
     usage = SearchUsage(database, vault, masker, options=_usage_options(settings))
     search = SearchIndex(database, base_url=settings.base_url, signals=Signals(usage=usage))
-    if usage.is_on:
-        search.on_search = usage.on_search
+    search.on_search = usage.on_search
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,

@@ -36,7 +36,7 @@ _STATE_ROW: Final = sql("INSERT INTO search_usage_state (id) VALUES (1) ON CONFL
 # A record is visible when its transaction has ended, some seconds after its `stored_at` at most. A call that
 # is matched twice is found in `called`.
 _MATCH: Final = sql(
-    "WITH recent AS MATERIALIZED ("
+    "WITH recent AS MATERIALIZED ("  # noqa: S608 - constants.
     " SELECT tenant_id, key_id, tool, max(at) AS at FROM calls"
     " WHERE stored_at > CAST(:since AS timestamptz) - interval '35 seconds'"
     f" AND at > clock_timestamp() - interval '{_PENDING_MINUTES} minutes'"
@@ -85,6 +85,12 @@ _DELETE_OLD: Final = sql(
 )
 _DELETE_OLD_QUERIES: Final = sql(
     "DELETE FROM search_queries WHERE at < clock_timestamp() - make_interval(days => :days)"
+)
+_DELETE_QUERIES_OF_LOST_KEYS: Final = sql(
+    "DELETE FROM search_queries USING keys WHERE keys.key_id = search_queries.key_id"
+    " AND NOT EXISTS (SELECT FROM keys AS valid WHERE valid.revoked_at IS NULL"
+    "  AND (valid.expires_at IS NULL OR valid.expires_at > now())"
+    "  AND coalesce(valid.rate_limit_id, valid.key_id) = coalesce(keys.rate_limit_id, keys.key_id))"
 )
 _DELETE_BEYOND: Final = sql(
     "DELETE FROM search_labels WHERE ctid = ANY(ARRAY(SELECT row FROM (SELECT ctid AS row,"
@@ -191,15 +197,18 @@ async def delete_old(session: AsyncSession, limits: UsageLimits) -> int:
     locked.
     """
     await session.execute(_DELETE_OLD_QUERIES, {"days": limits.days})
-    deleted = int((await session.execute(_DELETE_OLD, {"days": limits.days})).rowcount)  # type:
-    ignore[attr-defined] most = {"most": limits.most, "most_of_key": limits.most_of_key}
-    deleted += int((await session.execute(_DELETE_BEYOND, most)).rowcount)  # type: ignore[attr-defined]
+    deleted = await _deleted(session, _DELETE_OLD, {"days": limits.days})
+    most = {"most": limits.most, "most_of_key": limits.most_of_key}
+    deleted += await _deleted(session, _DELETE_BEYOND, most)
     await _set_state(session, maintained_at=func.clock_timestamp())
     return deleted
 
 
 async def delete_of_lost_keys(session: AsyncSession, digests: UsageDigests) -> int:
-    """Delete the labels of keys of which neither they nor a successor by rotation is valid."""
+    """Delete the labels, and the texts, of keys of which neither they nor a successor by rotation is valid;
+    return the number of labels' rows.
+    """
+    await session.execute(_DELETE_QUERIES_OF_LOST_KEYS)
     owner = func.coalesce(col(Key.rate_limit_id), col(Key.key_id))
     statement = select(col(Key.tenant_id), owner).where(
         col(Key.revoked_at).is_(None),
@@ -212,8 +221,13 @@ async def delete_of_lost_keys(session: AsyncSession, digests: UsageDigests) -> i
     lost = [digest for digest in map(bytes, stored) if digest not in valid]
     if not lost:
         return 0
-    done = await session.execute(delete(SearchLabel).where(col(SearchLabel.key_digest).in_(lost)))
-    return int(done.rowcount)  # type: ignore[attr-defined]
+    return await _deleted(session, delete(SearchLabel).where(col(SearchLabel.key_digest).in_(lost)))
+
+
+async def _deleted(session: AsyncSession, statement: Any, parameters: Any = None) -> int:
+    """Execute a DELETE, and return the number of rows."""
+    result: Any = await session.execute(statement, parameters)
+    return int(result.rowcount)
 
 
 async def _set_state(session: AsyncSession, **values: Any) -> None:
@@ -323,7 +337,7 @@ async def forget(
         statement = statement.where(col(SearchLabel.tool_id) == tool_id)
     if key is not None:
         statement = statement.where(col(SearchLabel.key_digest) == key[0])
-    deleted = int((await session.execute(statement)).rowcount)  # type: ignore[attr-defined]
+    deleted = await _deleted(session, statement)
     for table in (PendingSearch, SearchQuery):
         others = delete(table).where(col(table.tenant_id) == tenant_id)
         if tool_id is not None:

@@ -21,8 +21,9 @@ class SearchUsageView(BaseModel):
     """How the ranking learns from use, and how much it has learned."""
 
     mode: UsageMode = Field(
-        description="`key`: searches of a key are ranked by its own calls only; `tenant`: also by those of
-        others." )
+        description="`key`: searches of a key are ranked by its own calls only; `tenant`: also by those of"
+        " others."
+    )
     half_life_days: float = Field(description="After how many days a call counts half.", gt=0)
     retention_days: Count = Field(description="How long it is retained after it was last confirmed.")
     stores_queries: bool = Field(description="Whether the texts of searches are stored.")
