@@ -30,10 +30,12 @@ MIN_KEYS: Final = 3
 SHARED_MAX: Final = 0.5
 """The prior at most that the labels of other keys give."""
 MAX_PRIORS: Final = 50
-# The number of labels that gives half of the confidence.
-_SATURATION: Final = 1.0
-# A single label counts only where stems of so much of the query's weight have it.
-_MIN_SHARE: Final = 0.5
+# The number of labels that gives half of the confidence. With 0.3, 0.5 and 1, hit@1 of
+# `benchmarks.search.usage` is the same within its interval; a single label may be a wrong call.
+_SATURATION: Final = 0.5
+# A single label counts only where stems of so much of the query's weight have it: 0.3 finds more than 0.5, and
+# 0.2 no more.
+_MIN_SHARE: Final = 0.3
 _MIN_LABELS: Final = 2
 _DAY: Final = 86_400.0
 
@@ -65,8 +67,6 @@ class _Stem:
     own: Mapping[bytes, Mapping[UUID, _Count]]
     shared: Mapping[UUID, float]
     """Share times confidence, of the tools that enough keys have called."""
-    tools: int
-    """The number of tools that were called after it by any key."""
 
 
 class UsageCounts:
@@ -86,7 +86,7 @@ class UsageCounts:
         self._epoch = clock()
         self._stems: dict[bytes, _Stem] = {}
         self._tools_of: dict[bytes, frozenset[UUID]] = {}
-        self._tools: frozenset[UUID] = frozenset()
+        self._shared_tools: frozenset[UUID] = frozenset()
 
     def __len__(self) -> int:
         """Return the number of stems."""
@@ -103,13 +103,14 @@ class UsageCounts:
             tools_of.setdefault(one.key, set()).add(one.tool_id)
         for key, tools in tools_of.items():
             self._tools_of[key] = self._tools_of.get(key, frozenset()) | tools
-        self._tools = self._tools.union(*tools_of.values())
         for stem, keys in by_stem.items():
             old = self._stems.get(stem)
             own = {} if old is None else dict(old.own)
             for key, called in keys.items():
                 own[key] = {**own.get(key, {}), **called}
-            self._stems[stem] = self._stem(own)
+            shared = self._shared(own) if self._across_keys else {}
+            self._shared_tools |= shared.keys()
+            self._stems[stem] = _Stem(own, shared)
 
     def priors(self, stems: Sequence[bytes], key: bytes) -> Mapping[UUID, float]:
         """Return the priors of at most `MAX_PRIORS` tools for a query of these stems by a key."""
@@ -151,23 +152,23 @@ class UsageCounts:
         }
 
     def _shared_priors(self, stems: Sequence[bytes]) -> dict[UUID, float]:
+        tools = len(self._shared_tools)
+        if not tools:
+            return {}
         total = 0.0
         scores: dict[UUID, float] = {}
         for stem in stems:
             entry = self._stems.get(stem)
-            idf = _idf(len(self._tools), entry.tools if entry is not None else 1)
+            shared = {} if entry is None else entry.shared
+            idf = _idf(tools, len(shared) or 1)
             total += idf
-            if entry is not None:
-                for tool, score in entry.shared.items():
-                    scores[tool] = scores.get(tool, 0.0) + idf * score
-        return {tool: min(score / total, SHARED_MAX) for tool, score in scores.items() if total}
-
-    def _stem(self, own: Mapping[bytes, Mapping[UUID, _Count]]) -> _Stem:
-        tools: set[UUID] = set().union(*own.values())
-        return _Stem(own, self._shared(own) if self._across_keys else {}, len(tools))
+            for tool, score in shared.items():
+                scores[tool] = scores.get(tool, 0.0) + idf * score
+        return {tool: min(score / total, SHARED_MAX) for tool, score in scores.items()}
 
     def _shared(self, own: Mapping[bytes, Mapping[UUID, _Count]]) -> Mapping[UUID, float]:
-        """Return share times confidence of the tools that enough keys have called.
+        """Return share times confidence of the tools that enough keys have called. The others have no part of
+        the votes: a key alone cannot lower the shares of tools either.
 
         The votes are those of this moment: they are counted again when a label is added, and every hour.
         """
@@ -180,12 +181,9 @@ class UsageCounts:
             for tool, weight in weights.items():
                 votes[tool] = votes.get(tool, 0.0) + weight / whole
                 voters[tool] = voters.get(tool, 0) + 1
-        total = sum(votes.values())
-        return {
-            tool: vote / total * vote / (vote + _SATURATION)
-            for tool, vote in votes.items()
-            if voters[tool] >= MIN_KEYS and total
-        }
+        counted = {tool: vote for tool, vote in votes.items() if voters[tool] >= MIN_KEYS and vote > 0}
+        total = sum(counted.values())
+        return {tool: vote / total * vote / (vote + _SATURATION) for tool, vote in counted.items()}
 
     def _decay(self, moment: float) -> float:
         return float(2 ** ((self._epoch - moment) / self._half_life))

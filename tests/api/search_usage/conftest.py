@@ -114,7 +114,7 @@ async def fill(api, upstream):
     provider = await api.provider("shop", tags=["public"])
     texts = {
         "accounts": "List money of a customer.",
-        "undo": "Undo a payment of money by a customer.",
+        "undo": "Undo money of a customer.",
         "fail": "Break down.",
         "unrelated": "Show the weather.",
     }
