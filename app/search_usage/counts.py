@@ -33,8 +33,8 @@ MAX_PRIORS: Final = 50
 # The number of labels that gives half of the confidence. With 0.3, 0.5 and 1, hit@1 of
 # `benchmarks.search.usage` is the same within its interval; a single label may be a wrong call.
 _SATURATION: Final = 0.5
-# A single label counts only where stems of so much of the query's weight have it: 0.3 finds more than 0.5, and
-# 0.2 no more.
+# A single label counts only where stems of so much of the query's weight have it: 0.3 finds more than 0.5,
+# and 0.2 no more.
 _MIN_SHARE: Final = 0.3
 _MIN_LABELS: Final = 2
 _DAY: Final = 86_400.0
