@@ -30,6 +30,8 @@ MIN_KEYS: Final = 3
 SHARED_MAX: Final = 0.5
 """The prior at most that the labels of other keys give."""
 MAX_PRIORS: Final = 50
+# Of a stem after which more tools were called, the others have shares that change no order.
+_BEST: Final = 20
 # The number of labels that gives half of the confidence. With 0.3, 0.5 and 1, hit@1 of
 # `benchmarks.search.usage` is the same within its interval; a single label may be a wrong call.
 _SATURATION: Final = 0.5
@@ -61,10 +63,25 @@ class _Count(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class _Called:
+    """The labels of a stem and key: by tool, the best of them, and the sum of their weights."""
+
+    counts: Mapping[UUID, _Count]
+    best: Sequence[tuple[UUID, _Count]]
+    total: float
+
+    @classmethod
+    def of(cls, counts: Mapping[UUID, _Count]) -> "_Called":
+        """Return the labels with their sum."""
+        best = nlargest(_BEST, counts.items(), key=lambda item: item[1].weight)
+        return cls(counts, best, sum(count.weight for count in counts.values()))
+
+
+@dataclass(frozen=True, slots=True)
 class _Stem:
     """The labels of a stem: by key and tool, and the shares of tools in the votes of all keys."""
 
-    own: Mapping[bytes, Mapping[UUID, _Count]]
+    own: Mapping[bytes, _Called]
     shared: Mapping[UUID, float]
     """Share times confidence, of the tools that enough keys have called."""
 
@@ -107,7 +124,8 @@ class UsageCounts:
             old = self._stems.get(stem)
             own = {} if old is None else dict(old.own)
             for key, called in keys.items():
-                own[key] = {**own.get(key, {}), **called}
+                before = own[key].counts if key in own else {}
+                own[key] = _Called.of({**before, **called})
             shared = self._shared(own) if self._across_keys else {}
             self._shared_tools |= shared.keys()
             self._stems[stem] = _Stem(own, shared)
@@ -134,14 +152,13 @@ class UsageCounts:
         for stem in stems:
             entry = self._stems.get(stem)
             called = None if entry is None else entry.own.get(key)
-            idf = _idf(tools, len(called) if called else 1)
+            idf = _idf(tools, 1 if called is None else len(called.counts))
             total += idf
-            if not called:
+            if called is None:
                 continue
-            sum_of_weights = sum(count.weight for count in called.values())
-            for tool, count in called.items():
+            for tool, count in called.best:
                 weight = count.weight * decay
-                share = count.weight / sum_of_weights
+                share = count.weight / called.total
                 scores[tool] = scores.get(tool, 0.0) + idf * share * weight / (weight + _SATURATION)
                 matched[tool] = matched.get(tool, 0.0) + idf
                 labels[tool] = max(labels.get(tool, 0), count.labels)
@@ -166,7 +183,7 @@ class UsageCounts:
                 scores[tool] = scores.get(tool, 0.0) + idf * score
         return {tool: min(score / total, SHARED_MAX) for tool, score in scores.items()}
 
-    def _shared(self, own: Mapping[bytes, Mapping[UUID, _Count]]) -> Mapping[UUID, float]:
+    def _shared(self, own: Mapping[bytes, _Called]) -> Mapping[UUID, float]:
         """Return share times confidence of the tools that enough keys have called. The others have no part of
         the votes: a key alone cannot lower the shares of tools either.
 
@@ -176,14 +193,14 @@ class UsageCounts:
         votes: dict[UUID, float] = {}
         voters: dict[UUID, int] = {}
         for called in own.values():
-            weights = {tool: count.weight * decay for tool, count in called.items()}
-            whole = sum(weights.values()) + _SATURATION
-            for tool, weight in weights.items():
-                votes[tool] = votes.get(tool, 0.0) + weight / whole
+            whole = called.total * decay + _SATURATION
+            for tool, count in called.counts.items():
+                votes[tool] = votes.get(tool, 0.0) + count.weight * decay / whole
                 voters[tool] = voters.get(tool, 0) + 1
         counted = {tool: vote for tool, vote in votes.items() if voters[tool] >= MIN_KEYS and vote > 0}
         total = sum(counted.values())
-        return {tool: vote / total * vote / (vote + _SATURATION) for tool, vote in counted.items()}
+        best = nlargest(_BEST, counted.items(), key=lambda item: item[1])
+        return {tool: vote / total * vote / (vote + _SATURATION) for tool, vote in best}
 
     def _decay(self, moment: float) -> float:
         return float(2 ** ((self._epoch - moment) / self._half_life))
