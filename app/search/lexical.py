@@ -18,13 +18,13 @@ from app.search.explanation import WordScore
 from app.search.signals import Stems
 from app.search.text_analysis import QueryWord, exact_form
 
-FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.8, "provider_words": 1.0}
+FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.7, "provider_words": 1.3}
 """The fields of words with their boosts: what names and sums up a tool, its other texts, its provider."""
 EXACT_SCORE: Final = 100.0
 """What a tool has more whose name the query is."""
 ANALYZER: Final = "words"
 """The name by which the analyzer of the fields is registered in the index."""
-_TIE_BREAKER: Final = 0.2
+_TIE_BREAKER: Final = 0.3
 _FUZZY_FIELDS: Final = ("head", "body")
 _FUZZY_BOOST: Final = 0.4
 _MIN_FUZZY_LENGTH: Final = 4
@@ -44,6 +44,10 @@ class _Term:
     @property
     def text(self) -> str:
         return " ".join(word.text for word in self.words)
+
+    def boost(self, synonym: Stems) -> float:
+        """Return the boost of each word of a synonym, so that one of more words does not count more."""
+        return _SYNONYM_BOOST * len(self.words) / max(len(synonym), len(self.words))
 
 
 class LexicalQuery:
@@ -93,7 +97,10 @@ class LexicalQuery:
             own = [self._word_score(word.text, word.stems, address) for word in term.words]
             best = [score for score in own if score is not None]
             for synonym in term.synonyms:
-                scored = [self._word_score(stem, (stem,), address, synonym_of=term.text) for stem in synonym]
+                scored = [
+                    self._word_score(stem, (stem,), address, boost=term.boost(synonym), synonym_of=term.text)
+                    for stem in synonym
+                ]
                 other = [score for score in scored if score is not None]
                 if sum(score.score for score in other) > sum(score.score for score in best):
                     best = other
@@ -140,7 +147,7 @@ class LexicalQuery:
         if not term.synonyms:
             return own
         others = [
-            Query.boost_query(self._sum([self._word_query((stem,)) for stem in stems]), _SYNONYM_BOOST)
+            Query.boost_query(self._sum([self._word_query((stem,)) for stem in stems]), term.boost(stems))
             for stems in term.synonyms
         ]
         return Query.disjunction_max_query([own, *others])
@@ -151,7 +158,7 @@ class LexicalQuery:
         return Query.boolean_query([(Occur.Should, query) for query in queries])
 
     def _word_query(self, stems: Stems) -> Query:
-        """Return the query of a word: the score of its best field, plus 0.2 of those of the others."""
+        """Return the query of a word: the score of its best field, plus 0.3 of those of the others."""
         fields = [query for _, query in self._field_queries(stems)]
         return Query.disjunction_max_query(fields, _TIE_BREAKER) if fields else Query.empty_query()
 
@@ -177,9 +184,14 @@ class LexicalQuery:
         return found
 
     def _word_score(
-        self, text: str, stems: Stems, address: tantivy.DocAddress, *, synonym_of: str | None = None
+        self,
+        text: str,
+        stems: Stems,
+        address: tantivy.DocAddress,
+        *,
+        boost: float = 1.0,
+        synonym_of: str | None = None,
     ) -> WordScore | None:
-        boost = 1.0 if synonym_of is None else _SYNONYM_BOOST
         scores = {
             name: value * boost
             for name, query in self._field_queries(stems)

@@ -41,20 +41,29 @@ class RowScope:
 
 def _stamp() -> ColumnElement[Any]:
     """Return an expression that changes whenever the row of the tool or of its override is written (`xmin`;
-    PostgreSQL, "System Columns").
+    PostgreSQL, "System Columns"), and when the indexed texts of its provider change. The row of a provider
+    also changes without them, with each refresh.
     """
-    return version_stamp(cast(literal_column("tools.xmin"), Text))
+    of_provider = func.concat_ws("|", col(Provider.title), _language())
+    return version_stamp(cast(literal_column("tools.xmin"), Text), func.left(func.md5(of_provider), 8))
+
+
+def _language() -> ColumnElement[Any]:
+    return func.coalesce(col(Provider.language), col(Provider.document_language))
 
 
 def _rows() -> Select[Any]:
     found = tool_select()
     columns = found.selected_columns
     plain = (columns[name] for name in ("id", "provider_id", "provider", "name", "alias", "description"))
-    rest = (
+    rest: tuple[ColumnElement[Any], ...] = (
         columns["tags"],
         columns["registrar_tags"],
         cast(columns["inputs"], Text).label("inputs_text"),
         _executor_template().label("executor_template"),
+        columns["keywords"],
+        _language().label("language"),
+        col(Provider.title).label("provider_title"),
     )
     return found.with_only_columns(*plain, *rest, _stamp())
 
@@ -84,6 +93,7 @@ async def stamps(session: AsyncSession, scope: RowScope) -> dict[UUID, dict[UUID
     """Return the stamps of the enabled tools in scope, by provider and tool."""
     statement = (
         select(col(Tool.provider_id), col(Tool.id), _stamp())
+        .join(Provider, col(Provider.id) == col(Tool.provider_id))
         .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.tenant_id) == TENANT, scope.where())
         .execution_options(yield_per=_STAMP_BATCH)
@@ -106,7 +116,7 @@ async def tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Seq
 
 def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
     """Return a row of `tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
-    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, template, _ = row
+    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, template = row[:10]
     return IndexedTool(
         id=tool,
         provider_id=provider_id,
@@ -127,4 +137,7 @@ def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
             call_url=call_url(base_url, alias),
         ),
         command_name=None if template is None else executor_command(template),
+        keywords=row.keywords,
+        language=row.language,
+        provider_title=row.provider_title,
     )
