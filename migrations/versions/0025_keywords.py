@@ -1,6 +1,6 @@
 """Store keywords of tools, and the language of documents.
 
-Revision: 0025, after: 0021
+Revision: 0025, after: 0023
 """
 
 import sqlalchemy as sa
@@ -8,7 +8,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0025"
-down_revision = "0021"
+down_revision = "0023"
 branch_labels = None
 depends_on = None
 
