@@ -21,6 +21,7 @@ from app import (
     plugin_api,
     providers,
     recording_api,
+    search_usage_api,
     search_words_api,
     tool_calls,
     tools,
@@ -84,6 +85,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     tool_calls,
     executors,
     agent_tests_api,
+    search_usage_api,
     health,
     reference_pages,
 )

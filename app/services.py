@@ -62,6 +62,7 @@ from app.registration.source_reader import SourceReader
 from app.resilience import Origins
 from app.search import SearchIndex
 from app.search.signals import Signals
+from app.search_usage import SearchUsage, SearchUsageAdministration, UsageOptions
 from app.search_vectors import SearchVectors
 from app.search_words import SearchWords, SearchWordsService
 from app.security.loop_detection import gateway_identity
@@ -133,6 +134,7 @@ class Services:
     output_deviations: OutputDeviations
     approvals: ApprovalService
     recordings: RecordingService
+    search_usage: SearchUsageAdministration
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -159,6 +161,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.converter,
             services.approvals,
             services.recordings.store,
+            services.search_usage.usage,
         ):
             await service.start()
             stack.push_async_callback(service.aclose)
@@ -210,7 +213,8 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
-    searching = _search_parts(settings, database, listen)
+    usage = SearchUsage(database, vault, masker, options=_usage_options(settings))
+    searching = _search_parts(settings, database, listen, usage)
     search = searching.index
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
@@ -223,14 +227,11 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, searching.words, keys, collections):
+    for subscriber in (catalog, search, searching.words, usage, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
-    call_feed = RecordFeed(EndedCalls(), database)
-    event_feed = RecordFeed(ControlPlaneEvents(), database)
-    for records in (call_feed, event_feed):
-        stack.push_async_callback(records.aclose)
+    call_feed, event_feed = _record_feeds(database, stack)
     stopping = asyncio.Event()
     converter = Converter(settings)
     fetcher = Fetcher(adapters, resolver, engine.network, settings.max_document_bytes)
@@ -318,6 +319,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         recordings=RecordingService(database, feed, recording_store),
+        search_usage=SearchUsageAdministration(usage, feed),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
@@ -333,11 +335,14 @@ class _SearchParts:
     words: SearchWords
 
 
-def _search_parts(settings: Settings, database: Database, listen: SecretStr) -> _SearchParts:
+def _search_parts(
+    settings: Settings, database: Database, listen: SecretStr, usage: SearchUsage
+) -> _SearchParts:
     vectors = SearchVectors(settings, database_url=database.dsn, listen_url=_dsn(listen))
     words = SearchWords(database)
-    signals = Signals(operator_words=words, vectors=vectors)
+    signals = Signals(operator_words=words, usage=usage, vectors=vectors)
     index = SearchIndex(database, base_url=settings.base_url, signals=signals)
+    index.on_search = usage.on_search
     return _SearchParts(index, vectors, words)
 
 
@@ -348,6 +353,28 @@ def _recording_bounds(settings: Settings) -> RecordingBounds:
         interactions=settings.recording_max_interactions,
         total_bytes=settings.recording_max_bytes,
         days=settings.recording_retention_days,
+    )
+
+
+def _record_feeds(
+    database: Database, stack: AsyncExitStack
+) -> tuple[RecordFeed[CallRecord], RecordFeed[Event]]:
+    """Return the feeds of call records and of events, which `stack` closes."""
+    call_feed = RecordFeed(EndedCalls(), database)
+    event_feed = RecordFeed(ControlPlaneEvents(), database)
+    for records in (call_feed, event_feed):
+        stack.push_async_callback(records.aclose)
+    return call_feed, event_feed
+
+
+def _usage_options(settings: Settings) -> UsageOptions:
+    return UsageOptions(
+        mode=settings.search_usage,
+        seconds=settings.search_usage_seconds,
+        half_life_days=settings.search_usage_half_life_days,
+        retention_days=settings.search_usage_retention_days,
+        max_counts=settings.search_usage_max,
+        stores_queries=settings.search_usage_queries,
     )
 
 

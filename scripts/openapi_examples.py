@@ -243,6 +243,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         _record_toolsets(recorder)
         _record_search_words(recorder)
         _record_recordings(recorder)
+        _record_search_usage(recorder)
         _record_agent_tests(recorder)
         _record_plugins(recorder)
         _record_calls(recorder, registration["credentials"], key)
@@ -514,6 +515,13 @@ def _record_recordings(recorder: Recorder) -> None:
     recorder.send("callTool", 409, path=called, body=search, key=keys["replay"]["key"])
     for key in keys.values():
         recorder.send("revokeKey", 204, path={"key_id": key["id"]}, is_example=False)
+
+
+def _record_search_usage(recorder: Recorder) -> None:
+    """Record what was learned from use: nothing, since when it is matched with calls depends on the time."""
+    recorder.send("deleteSearchUsage", 204)
+    recorder.send("getSearchUsage", 200)
+    recorder.send("listSearchQueries", 200)
 
 
 def _model_turns() -> list[Any]:

@@ -26,7 +26,16 @@ from app.errors import Unavailable
 from app.models import TENANT
 
 ChangeKind = Literal[
-    "provider", "tool", "credential", "variable", "key", "toolset", "import", "recording", "search-words"
+    "provider",
+    "tool",
+    "credential",
+    "variable",
+    "key",
+    "toolset",
+    "import",
+    "recording",
+    "search-words",
+    "search-usage",
 ]
 CHANNEL = "utcp_gateway_changes"
 
@@ -61,8 +70,8 @@ class ChangeNotice:
     """A notice that something was written.
 
     `object_id` is the id of the tool, credential, API key, import, synonyms or pinned results, or the name
-    of the variable, toolset or recording. The kind `all` means that changes were missed, and that everything
-    must be read again. `seq` is the number of the change.
+    of the variable, toolset or recording; "" for `search-usage`, of which some was deleted. The kind `all`
+    means that changes were missed, and that everything must be read again. `seq` is the number of the change.
     """
 
     kind: ChangeKind | Literal["all"]

@@ -65,6 +65,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "plugins": LazyCommand("plugins", "commands", "Ready providers, off until enabled."),
     "executors": LazyCommand("executors", "commands", "Connected programs that execute commands."),
+    "search-usage": LazyCommand(
+        "search_usage", "commands", "What the ranking of tools has learned from use."
+    ),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(
         "stats",

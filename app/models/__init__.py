@@ -25,6 +25,7 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel
 
 from app.models.base import TENANT, Row, cascading_key, jsonb, now, text_array, timestamp
+from app.models.search_usage import PendingSearch, SearchLabel, SearchQuery, SearchUsageState
 from app.models.search_words import PinnedResultRow, SynonymSetRow
 from app.uuid7 import uuid7
 
@@ -43,6 +44,7 @@ __all__ = [
     "ImportJobRow",
     "Key",
     "Override",
+    "PendingSearch",
     "PinnedResultRow",
     "Provider",
     "ProviderCheckRow",
@@ -52,6 +54,9 @@ __all__ = [
     "RetainedOverride",
     "Revision",
     "Row",
+    "SearchLabel",
+    "SearchQuery",
+    "SearchUsageState",
     "SearchVectorRow",
     "SourceRow",
     "SynonymSetRow",
@@ -597,7 +602,7 @@ class ChangeRow(SQLModel, table=True):
     seq: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     kind: str
-    """provider, tool, credential, variable, key, toolset or import."""
+    """provider, tool, credential, variable, key, toolset, import, recording or search-usage."""
     provider_id: UUID | None = None
     object_id: str = ""
     at: datetime = Field(default_factory=now, sa_column=timestamp())

@@ -58,8 +58,10 @@ __all__ = [
 
 Ranking = Literal["words", "words+vectors"]
 """By what hits were ranked; the latter only where a model is installed, and was fast enough."""
-OnSearch = Callable[[Principal, Sequence[str], Sequence[UUID]], None]
-"""Is told whose search it was, the stems of its texts, and the tools that were found. It must not block."""
+OnSearch = Callable[[Principal, str, Sequence[str], Sequence[UUID]], None]
+"""Is told of each text of a search: whose search it was, the text, its stems, and the tools that were found
+for it and shown, best first. It must not block.
+"""
 
 MAX_QUERIES: Final = 4
 """How many texts a client may search by at once."""
@@ -186,8 +188,10 @@ class SearchIndex:
                 unique.setdefault(match.tool_id, match)
         chosen = list(islice(unique.values(), limit))
         if self.on_search is not None and not explain:
-            stems = list(dict.fromkeys(chain.from_iterable(one.stems for one in found)))
-            self.on_search(principal, stems, [match.tool_id for match in chosen])
+            shown = {match.tool_id for match in chosen}
+            for text, one in zip(wanted, found, strict=True):
+                of_text = [match.tool_id for match in one.items if match.tool_id in shown]
+                self.on_search(principal, text, one.stems, of_text)
         with_vectors = any(vector is not None for vector in vectors)
         return SearchResult(
             [_hit_of(match) for match in chosen],

@@ -1,6 +1,6 @@
 """Add synonyms and pinned results of searches, per tenant and per toolset.
 
-Revision: 0024, after: 0021
+Revision: 0024, after: 0023
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0024"
-down_revision = "0021"
+down_revision = "0023"
 branch_labels = None
 depends_on = None
 

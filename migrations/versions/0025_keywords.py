@@ -1,6 +1,6 @@
 """Store keywords of tools, and the language of documents.
 
-Revision: 0025, after: 0022
+Revision: 0025, after: 0024
 """
 
 import sqlalchemy as sa
@@ -8,7 +8,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0025"
-down_revision = "0022"
+down_revision = "0024"
 branch_labels = None
 depends_on = None
 

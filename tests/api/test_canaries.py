@@ -265,7 +265,8 @@ def _message(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-async def _dump(dsn: str) -> bytes:
+async def dump_postgres(dsn: str) -> bytes:
+    """Every row of every table."""
     connection = await asyncpg.connect(asyncpg_dsn(dsn))
     tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
     rows = [
@@ -303,7 +304,7 @@ def test_planted_secrets_are_in_no_output(own: RunningGateway, reflecting: Upstr
             "inline-auth", "variable", "aws-session", "refresh-token"} <= sent, outcomes  # fmt: skip
     assert {one.rpartition(" ")[2] for one in called} == {"True", "False"}, called
     seen.parts.append(("the log", own.log.read_bytes()))
-    seen.parts.append(("PostgreSQL", asyncio.run(_dump(own.database_url))))
+    seen.parts.append(("PostgreSQL", asyncio.run(dump_postgres(own.database_url))))
     seen.parts.append(("Redis", dump_redis(own.redis_url)))
     assert seen.leaks(planted) == []
 
