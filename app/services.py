@@ -70,6 +70,7 @@ from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
 from app.telemetry.tracing import open_tracer
+from app.tool_conditions import ToolConditions
 from app.tool_results import ContinuationStore
 from app.toolsets import ToolCollections
 from app.toolsets.exports import ToolExporter
@@ -110,6 +111,7 @@ class Services:
     feed: ChangeFeed
     catalog: Catalog
     search: SearchIndex
+    conditions: ToolConditions
     collections: ToolCollections
     continuations: ContinuationStore
     exporter: ToolExporter
@@ -144,6 +146,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         for service in (
             services.feed,
             services.search,
+            services.conditions,
             services.keys,
             services.key_expiry,
             services.call_log,
@@ -203,6 +206,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     loader = PlanLoader(database, vault, adapters, origins, settings)
     catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
     search = SearchIndex(database, base_url=settings.base_url)
+    conditions = ToolConditions(database, environment=settings.variable_env_names)
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -214,7 +218,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, keys, collections):
+    for subscriber in (catalog, search, conditions, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -282,6 +286,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         feed=feed,
         catalog=catalog,
         search=search,
+        conditions=conditions,
         collections=collections,
         continuations=ContinuationStore(redis_client, vault, collections),
         exporter=ToolExporter(base_url=settings.base_url),

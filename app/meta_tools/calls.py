@@ -16,7 +16,6 @@ from app.meta_tools.inputs import (
     parse,
     parse_call,
 )
-from app.meta_tools.signature import signature
 from app.search import Filters
 from app.security.scopes import Scope
 from app.tool_results import (
@@ -26,6 +25,7 @@ from app.tool_results import (
     error_result,
     read_continuation,
 )
+from app.tool_schemas.signature import signature
 from app.toolsets import AgentTool, ToolCollection, with_names_here
 
 Result = TypeVar("Result")

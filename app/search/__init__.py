@@ -18,6 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.background import cancel_tasks
+from app.catalog.annotations import Annotations, effects
 from app.catalog.availability import executor_command
 from app.catalog.feed import ChangeNotice
 from app.catalog.tools import (
@@ -33,10 +34,11 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
-from app.search.hits import ExecutorCommand, Hit, hits_json, json_members
+from app.search.hits import ExecutorCommand, Hit, ShownTool, hits_json, json_members
 from app.search.index import Filters, Match, ToolIndex
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
 from app.security.principal import Principal
+from app.security.requirements import slot_alternatives
 from app.suggestions import closest
 
 __all__ = ["MAX_QUERIES", "MAX_QUERY_LENGTH", "ExecutorCommand", "Filters", "Hit", "SearchIndex", "hits_json"]
@@ -110,7 +112,17 @@ class SearchIndex:
         if not text.strip():
             return await self._list_by_name(principal, filters, limit)
         matches = await self.matches(text, principal=principal, filters=filters, limit=limit)
-        return [Hit(match.name, match.score, match.json_members, match.executor_command) for match in matches]
+        return [
+            Hit(
+                match.name,
+                match.score,
+                match.json_members,
+                match.executor_command,
+                match.provider,
+                match.credential_slots,
+            )
+            for match in matches
+        ]
 
     async def search_all(
         self, texts: Sequence[str], *, principal: Viewer, filters: Filters | None = None, limit: int = 10
@@ -310,18 +322,24 @@ class SearchIndex:
         return [self._hit(tool_view(row)) for row in rows]
 
     def _hit(self, tool: ToolView) -> Hit:
+        known = Annotations.of_template(tool.call_template).overridden(tool.annotations)
         members = json_members(
-            name=tool.name,
-            alias=tool.alias,
-            provider=tool.provider,
-            description=tool.description,
-            inputs=orjson.dumps(tool.inputs).decode(),
-            tags=tool.tags,
-            call_url=call_url(self._base_url, tool.alias),
+            ShownTool(
+                name=tool.name,
+                alias=tool.alias,
+                provider=tool.provider,
+                description=tool.description,
+                schema=tool.inputs,
+                inputs=orjson.dumps(tool.inputs).decode(),
+                effects=effects(known, requires_approval=tool.requires_approval, deprecated=tool.deprecated),
+                average_response_size=tool.average_response_size,
+                tags=tool.tags,
+                call_url=call_url(self._base_url, tool.alias),
+            )
         )
         command_name = executor_command(tool.call_template)
         command = None if command_name is None else ExecutorCommand(tool.provider, command_name)
-        return Hit(tool.name, 0.0, members, command)
+        return Hit(tool.name, 0.0, members, command, tool.provider, slot_alternatives(tool.security))
 
 
 async def _run_to_completion(write: Callable[..., None], *arguments: Any) -> None:

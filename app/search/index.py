@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import orjson
 import tantivy
 from tantivy import Occur, Query
 
@@ -20,6 +21,7 @@ from app.search.text_analysis import (
     prose_text,
     query_words,
 )
+from app.security.requirements import SlotAlternatives
 
 _WORDS = "words"
 # A match in the name counts most; one in a parameter's description least, because there are many.
@@ -61,6 +63,8 @@ class Match:
     score: float
     json_members: bytes
     executor_command: ExecutorCommand | None = None
+    provider: str = ""
+    credential_slots: SlotAlternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,8 @@ class IndexedTool:
     json_members: bytes
     command_name: str | None = None
     """The command that executors of its provider execute; None where none does."""
+    credential_slots: SlotAlternatives = ()
+    """The slots of each alternative of credentials that its calls need."""
 
 
 class ToolIndex:
@@ -157,7 +163,11 @@ class ToolIndex:
                 bytes(document.get_first("json_members") or b""),
             )
             command = _executor_command(document.get_first("executor_command"))
-            matches.append(Match(UUID(str(document.get_first("id"))), name, score, members, command))
+            slots = _credential_slots(document.get_first("credential_slots"))
+            provider = name.partition(".")[0]
+            matches.append(
+                Match(UUID(str(document.get_first("id"))), name, score, members, command, provider, slots)
+            )
         matches.sort(key=lambda match: (-match.score, match.name))
         return matches[:limit]
 
@@ -251,6 +261,7 @@ def _schema() -> tantivy.Schema:
         builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("json_members", stored=True, indexed=False)
     builder.add_bytes_field("executor_command", stored=True, indexed=False)
+    builder.add_bytes_field("credential_slots", stored=True, indexed=False)
     for name in ("provider_id", "tag", "registrar_tag", "exact"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
     for name in _BOOSTS:
@@ -267,13 +278,20 @@ def _executor_command(stored: Any) -> ExecutorCommand | None:
     return ExecutorCommand(provider, command_name)
 
 
+def _credential_slots(stored: Any) -> SlotAlternatives:
+    """Return the slots of a document, which are stored as JSON."""
+    return () if stored is None else tuple(map(tuple, orjson.loads(bytes(stored))))
+
+
 def _document(tool: IndexedTool) -> tantivy.Document:
     # One call for all fields: a call for each takes half as long again.
-    command = {}
+    stored = {}
     if tool.command_name is not None:
-        command["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
+        stored["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
+    if tool.credential_slots:
+        stored["credential_slots"] = orjson.dumps(tool.credential_slots)
     return tantivy.Document(
-        **command,
+        **stored,
         id=tool.id.hex,
         exact_name=tool.name,
         json_members=tool.json_members,

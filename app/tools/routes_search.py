@@ -28,7 +28,7 @@ from app.tools.schemas_search import (
     ToolsetHits,
     ToolsetHitsExport,
 )
-from app.toolsets import AgentTool
+from app.toolsets import AgentTool, condition_of
 from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter()
@@ -79,7 +79,13 @@ async def search_tools(
     hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     is_available = await hit_availability(hits, services.commands, principal=principal)
-    body = hits_json(hits, is_available=is_available)
+    conditions = services.conditions
+    conditions.refresh_if_due()
+    body = hits_json(
+        hits,
+        is_available=is_available,
+        condition=lambda hit: conditions.of(hit.name, provider=hit.provider, slots=hit.credential_slots),
+    )
     plugins = await services.plugins.suggestions(
         [q] if isinstance(q, str) else list(q), hits, principal=principal
     )
@@ -118,9 +124,16 @@ async def search_toolset(
     found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
     base_url = services.settings.base_url
     available = await availability_of_agent_tools(found, services.commands, principal=principal)
+    services.conditions.refresh_if_due()
     hits = ToolsetHits(
         items=[
-            ToolsetHit.of(tool, toolset=name, base_url=base_url, available=one)
+            ToolsetHit.of(
+                tool,
+                toolset=name,
+                base_url=base_url,
+                condition=condition_of(tool, services.conditions),
+                available=one,
+            )
             for tool, one in zip(found, available, strict=True)
         ]
     )

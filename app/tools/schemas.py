@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.tools import ToolView, call_url
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
 from app.schemas import AnnotationsInput, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
 from app.toolclad.contract import risk_tier_of
-from app.toolsets.agent_tool import Annotations, header_inputs_of
 
 
 class ToolAnnotations(BaseModel):
@@ -163,7 +163,56 @@ class ToolPatch(StrictModel):
     )
 
 
-class ToolHit(BaseModel):
+class ToolEffects(BaseModel):
+    """What a call of a tool may do."""
+
+    read_only: bool = Field(description="It changes nothing.")
+    destructive: bool = Field(
+        description="It may delete or overwrite; true also where nothing is known and it is not read-only."
+    )
+    idempotent: bool | None = Field(description="Repeating a call changes nothing more; null: unknown.")
+    requires_approval: bool = Field(description="Each call waits until another key has approved it (202).")
+    deprecated: bool
+
+
+class ToolCost(BaseModel):
+    """What a tool costs a model."""
+
+    tokens: int = Field(description="Estimate of the tokens of its definition: bytes of its JSON / 4.", ge=0)
+    average_response_size: int | None = Field(
+        description="Bytes of a response on average, as its source states them; null where it does not."
+    )
+
+
+class ToolHealthView(BaseModel):
+    """How the upstream of a tool has responded in the last hour to the calls of all keys."""
+
+    error_rate: float = Field(
+        description="Share of the calls that failed at the upstream or on the way to it. Calls that the "
+        "upstream rejected (4xx) and those with wrong arguments are no errors of the tool.",
+        ge=0,
+        le=1,
+    )
+    p95_ms: float | None = Field(description="The 95th percentile of the durations; null where unknown.")
+    calls_at_least: int = Field(
+        description="How many calls there were, rounded down to 5 or a power of ten.", ge=1
+    )
+
+
+class ConditionView(BaseModel):
+    """What decides whether a call is likely to succeed now; it is read every 30 seconds."""
+
+    health: ToolHealthView | None = Field(
+        None, description="null where the tool had fewer than five calls in the last hour."
+    )
+    missing_credential: bool | None = Field(
+        None,
+        description="Whether its provider has no credential that its calls need; null where that is not "
+        "known yet. `GET /providers/{name}` has the slots, for keys with `providers:read`.",
+    )
+
+
+class ToolHit(ConditionView):
     """A search result."""
 
     score: float = Field(
@@ -173,7 +222,13 @@ class ToolHit(BaseModel):
     name: str
     alias: str
     provider: str
+    signature: str = Field(
+        description="Its inputs on one line, required ones with a star; at most 300 characters.",
+        examples=["library.searchBooks(q*: string, limit: integer)"],
+    )
     description: str
+    effects: ToolEffects
+    cost: ToolCost
     inputs: dict[str, Any]
     tags: list[str]
     call_url: str

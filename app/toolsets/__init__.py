@@ -1,6 +1,6 @@
 """The tools that an agent sees at one address: those of the registry, or of a toolset, a named view of it."""
 
-from app.toolsets.agent_tool import AgentTool
+from app.toolsets.agent_tool import AgentTool, condition_of
 from app.toolsets.collections import (
     CallTarget,
     CollectionOptions,
@@ -17,5 +17,6 @@ __all__ = [
     "Listing",
     "ToolCollection",
     "ToolCollections",
+    "condition_of",
     "with_names_here",
 ]
