@@ -203,8 +203,9 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     origins = Origins(engine.timers)
     # An executor that has connected again is not what has failed before.
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
-    loader = PlanLoader(database, vault, adapters, origins, settings)
-    catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
+    catalog = Catalog(
+        PlanLoader(database, vault, adapters, origins, settings).load, capacity=settings.plan_cache_size
+    )
     search = SearchIndex(database, base_url=settings.base_url)
     conditions = ToolConditions(database, environment=settings.variable_env_names)
     collections = ToolCollections(database, search)

@@ -247,13 +247,13 @@ async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
 async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:
     matching = None
     if query.search is not None and query.search.strip():
-        found = await services_of(query.request).search.matches(
+        found = await services_of(query.request).search.search(
             query.search,
             principal=query.principal,
             filters=Filters(provider=provider, tag=query.tag),
             limit=_MAX_MATCHES,
         )
-        matching = frozenset(match.tool_id for match in found)
+        matching = frozenset(hit.tool_id for hit in found)
     return ManualSelection(query.version, provider, query.tag, matching, query.streaming)
 
 

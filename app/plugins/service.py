@@ -1,7 +1,7 @@
 """Enabling and disabling plugins: the provider, its credentials and the toolset, in one transaction."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -131,7 +131,7 @@ class PluginService:
         return setting is None or bool(getattr(self.registration.settings, setting.lower()))
 
     async def suggestions(
-        self, texts: list[str], hits: list[Hit], *, principal: Principal
+        self, texts: list[str], hits: Sequence[Hit], *, principal: Principal
     ) -> list[PluginEntry]:
         """Return plugins that are off and fit a search better than the tools that it has found, to keys that
         may read providers; none to others.

@@ -6,9 +6,10 @@ for a change made through this worker, before its response.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import Any, Final
+from typing import Any, Final, Literal
 from uuid import UUID
 
 import orjson
@@ -34,14 +35,33 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
+from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand, Hit, ShownTool, hits_json, json_members
-from app.search.index import Filters, Match, ToolIndex
+from app.search.index import Filters, IndexQuery, Match, Matches, ToolIndex
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
+from app.search.signals import SearchScope, Signals
 from app.security.principal import Principal
 from app.security.requirements import slot_alternatives
 from app.suggestions import closest
 
-__all__ = ["MAX_QUERIES", "MAX_QUERY_LENGTH", "ExecutorCommand", "Filters", "Hit", "SearchIndex", "hits_json"]
+__all__ = [
+    "MAX_QUERIES",
+    "MAX_QUERY_LENGTH",
+    "ExecutorCommand",
+    "Explanation",
+    "Filters",
+    "Hit",
+    "QueryReport",
+    "Ranking",
+    "SearchIndex",
+    "SearchResult",
+    "hits_json",
+]
+
+Ranking = Literal["words", "words+vectors"]
+"""By what hits were ranked; the latter only where a model is installed, and was fast enough."""
+OnSearch = Callable[[Principal, Sequence[str], Sequence[UUID]], None]
+"""Is told whose search it was, the stems of its texts, and the tools that were found. It must not block."""
 
 MAX_QUERIES: Final = 4
 """How many texts a client may search by at once."""
@@ -56,15 +76,44 @@ _MAX_SIMILAR = 30
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class QueryReport:
+    """What is known of one text of a search.
+
+    `coverage` is the share of its words, by weight, that the best hit has; `cosine` the cosine of the best
+    hit, None without vectors; `is_named`: the best hit is pinned for the text, or the text is its name.
+    """
+
+    text: str
+    stems: Sequence[str]
+    unknown_words: Sequence[str]
+    synonyms: Mapping[str, Sequence[str]]
+    coverage: float
+    cosine: float | None
+    is_named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The hits of a search, best first, and what is known of its texts: none for a list by name."""
+
+    hits: Sequence[Hit]
+    ranking: Ranking = "words"
+    queries: Sequence[QueryReport] = ()
+
+
 class SearchIndex:
     """The search index of this worker. Subscribe `on_changes` to the feed, start the feed, then `start()`
     this.
     """
 
-    def __init__(self, database: Database, *, base_url: str) -> None:
+    def __init__(self, database: Database, *, base_url: str, signals: Signals | None = None) -> None:
         self._database = database
         self._base_url = base_url
-        self._index = ToolIndex()
+        self._signals = signals or Signals()
+        self._index = ToolIndex(self._signals)
+        self.on_search: OnSearch | None = None
+        """Is told of each search; None: nothing is."""
         self._stamps: dict[UUID, dict[UUID, str]] = {}
         """The stamps of the tools in the index, by provider and tool, as read when they were indexed."""
         self._inconsistent = True
@@ -101,54 +150,60 @@ class SearchIndex:
         async with self._lock:
             await asyncio.to_thread(self._index.close)
 
-    async def search(
-        self, text: str, *, principal: Viewer, filters: Filters | None = None, limit: int = 10
-    ) -> list[Hit]:
-        """Return the best `limit` matches among the tools that the principal may call, best first.
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        principal: Principal,
+        filters: Filters | None = None,
+        limit: int = 10,
+        explain: bool = False,
+    ) -> SearchResult:
+        """Return the best `limit` matches of up to four texts among the tools that the principal may call.
 
-        Any text is a valid query; an empty one lists tools by name. Raises Unavailable.
+        Best first; of several texts, the matches of each are taken in turn, and each tool once. Any text is a
+        valid query. Empty ones are left out; where all are, tools are listed by name. Raises Unavailable.
         """
         filters = filters or Filters()
-        if not text.strip():
-            return await self._list_by_name(principal, filters, limit)
-        matches = await self.matches(text, principal=principal, filters=filters, limit=limit)
-        return [
-            Hit(
-                match.name,
-                match.score,
-                match.json_members,
-                match.executor_command,
-                match.provider,
-                match.credential_slots,
-            )
-            for match in matches
+        wanted = [text for text in dict.fromkeys(texts) if text.strip()]
+        if not wanted:
+            return SearchResult(await self._list_by_name(principal, filters, limit))
+        await self.wait_loaded()
+        vectors = [await self._signals.vectors.encode(text) for text in wanted]
+        queries = [
+            IndexQuery(text, SearchScope.of(principal), vector, explain)
+            for text, vector in zip(wanted, vectors, strict=True)
         ]
+        found = [
+            await asyncio.to_thread(self._index.search, query, viewer=principal, filters=filters, limit=limit)
+            for query in queries
+        ]
+        unique: dict[UUID, Match] = {}
+        for match in chain.from_iterable(zip_longest(*(one.items for one in found))):
+            if match is not None:
+                unique.setdefault(match.tool_id, match)
+        chosen = list(islice(unique.values(), limit))
+        if self.on_search is not None:
+            stems = list(dict.fromkeys(chain.from_iterable(one.stems for one in found)))
+            self.on_search(principal, stems, [match.tool_id for match in chosen])
+        with_vectors = any(vector is not None for vector in vectors)
+        return SearchResult(
+            [_hit_of(match) for match in chosen],
+            "words+vectors" if with_vectors else "words",
+            [_report(text, one) for text, one in zip(wanted, found, strict=True)],
+        )
+
+    async def search(
+        self, text: str, *, principal: Principal, filters: Filters | None = None, limit: int = 10
+    ) -> Sequence[Hit]:
+        """Return the hits of one text, as `find` does."""
+        return (await self.find([text], principal=principal, filters=filters, limit=limit)).hits
 
     async def search_all(
-        self, texts: Sequence[str], *, principal: Viewer, filters: Filters | None = None, limit: int = 10
-    ) -> list[Hit]:
-        """Return the best `limit` matches of several texts, taken from each text in turn; duplicates once.
-
-        One text gives what `search` does. Of several, empty ones are left out. Raises Unavailable.
-        """
-        wanted = [text for text in dict.fromkeys(texts) if text.strip()] or [""]
-        found = [
-            await self.search(text, principal=principal, filters=filters, limit=limit) for text in wanted
-        ]
-        unique: dict[str, Hit] = {}
-        for hit in chain.from_iterable(zip_longest(*found)):
-            if hit is not None:
-                unique.setdefault(hit.name, hit)
-        return list(islice(unique.values(), limit))
-
-    async def matches(
-        self, text: str, *, principal: Viewer, filters: Filters | None = None, limit: int
-    ) -> list[Match]:
-        """Return the best `limit` matches as the index has them, best first. Raises Unavailable."""
-        await self.wait_loaded()
-        return await asyncio.to_thread(
-            self._index.search, text, viewer=principal, filters=filters or Filters(), limit=limit
-        )
+        self, texts: Sequence[str], *, principal: Principal, filters: Filters | None = None, limit: int = 10
+    ) -> Sequence[Hit]:
+        """Return the hits of several texts, as `find` does."""
+        return (await self.find(texts, principal=principal, filters=filters, limit=limit)).hits
 
     async def suggest_tools(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of tools similar to an unknown name, of those that the principal may call.
@@ -157,8 +212,14 @@ class SearchIndex:
         """
         if not principal.has_scope("tools:read") or not self._loaded.is_set():
             return []
-        found = await self.matches(name[:_MAX_NAME], principal=principal, limit=_MAX_SIMILAR)
-        return closest(name, [match.name for match in found], limit=3)
+        found = await asyncio.to_thread(
+            self._index.search,
+            IndexQuery(name[:_MAX_NAME]),
+            viewer=principal,
+            filters=Filters(),
+            limit=_MAX_SIMILAR,
+        )
+        return closest(name, [match.name for match in found.items], limit=3)
 
     def suggest_providers(self, name: str, *, principal: Principal) -> list[str]:
         """Return up to three names of providers similar to an unknown name, of those whose tools the
@@ -339,7 +400,32 @@ class SearchIndex:
         )
         command_name = executor_command(tool.call_template)
         command = None if command_name is None else ExecutorCommand(tool.provider, command_name)
-        return Hit(tool.name, 0.0, members, command, tool.provider, slot_alternatives(tool.security))
+        slots = slot_alternatives(tool.security)
+        return Hit(tool.name, 0.0, members, command, tool_id=tool.id, credential_slots=slots)
+
+
+def _hit_of(match: Match) -> Hit:
+    return Hit(
+        match.name,
+        match.score,
+        match.json_members,
+        match.executor_command,
+        tool_id=match.tool_id,
+        explanation=match.explanation,
+        credential_slots=match.credential_slots,
+    )
+
+
+def _report(text: str, found: Matches) -> QueryReport:
+    return QueryReport(
+        text=text,
+        stems=found.stems,
+        unknown_words=found.unknown_words,
+        synonyms=found.synonyms or {},
+        coverage=found.coverage,
+        cosine=found.cosine,
+        is_named=found.is_named,
+    )
 
 
 async def _run_to_completion(write: Callable[..., None], *arguments: Any) -> None:

@@ -1,11 +1,13 @@
 """Search hits as JSON, serialised once, when a tool is indexed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import orjson
 
+from app.search.explanation import Explanation
 from app.security.requirements import SlotAlternatives
 from app.tool_conditions import ToolCondition
 from app.tool_schemas.cost import tool_cost
@@ -25,16 +27,22 @@ class ExecutorCommand(NamedTuple):
 class Hit:
     """A search result: the tool's name, its score (0 where the query is empty), and its `json_members`.
 
-    `executor_command` is None for a tool that no executor executes.
+    `executor_command` is None for a tool that no executor executes, `explanation` where none is wanted.
     """
 
     name: str
     score: float
     json_members: bytes
     executor_command: ExecutorCommand | None = None
-    provider: str = ""
+    tool_id: UUID = field(kw_only=True)
+    explanation: Explanation | None = None
     credential_slots: SlotAlternatives = ()
     """The slots of each alternative of credentials that its calls need; no client sees them."""
+
+    @property
+    def provider(self) -> str:
+        """The name of its provider: names of providers have no dot."""
+        return self.name.partition(".")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

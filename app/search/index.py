@@ -1,7 +1,7 @@
 """The tantivy index of one worker, in memory. All methods are synchronous; one thread at a time may write."""
 
-import heapq
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -11,30 +11,28 @@ import tantivy
 from tantivy import Occur, Query
 
 from app.catalog.tools import Viewer
+from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand
+from app.search.lexical import ANALYZER, FIELDS, LexicalQuery
+from app.search.ranking import CANDIDATES, Candidate, RankingSignals, candidate, rank
+from app.search.signals import SearchScope, Signals, Vector, tool_key
 from app.search.text_analysis import (
     analyzer,
-    exact_form,
     exact_forms,
+    first_sentence,
+    in_language,
     name_text,
     parameter_text,
     prose_text,
-    query_words,
+    query_terms,
+    stemmer_language,
 )
 from app.security.requirements import SlotAlternatives
 
-_WORDS = "words"
-# A match in the name counts most; one in a parameter's description least, because there are many.
-_BOOSTS = {"name": 3.0, "tags": 1.6, "description": 1.2, "provider_words": 1.0, "parameters": 0.6}
-_FUZZY_FIELDS = ("name", "tags", "description")
-_FUZZY_BOOST = 0.4
-_MIN_FUZZY_LENGTH = 4
-_EXACT_SCORE = 100.0
 # Each time the heap is full a segment is written, and every search reads every segment.
 _HEAP_BYTES = 60_000_000
 # Hits of equal score have no defined order: this many more are read, so that they can be sorted by name.
 _TIES = 100
-_MAX_WORDS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,9 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match: the tool's id and canonical name, its score (BM25; plus 100 where the query is the tool's
-    name), and the JSON of its hit (`search.hits`). `executor_command` is None for a tool that no executor
-    executes.
+    """A match: the tool's id and canonical name, its score (`ranking.rank`), and the JSON of its hit
+    (`search.hits`). `executor_command` is None for a tool that no executor executes, `explanation` where none
+    is wanted.
     """
 
     tool_id: UUID
@@ -63,8 +61,40 @@ class Match:
     score: float
     json_members: bytes
     executor_command: ExecutorCommand | None = None
-    provider: str = ""
+    explanation: Explanation | None = None
     credential_slots: SlotAlternatives = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """A text to search by: whose search it is, the vector of the text where there is one, and whether hits
+    are explained.
+    """
+
+    text: str
+    scope: SearchScope | None = None
+    """None: without an operator's words and without what was learned from use."""
+    vector: Vector | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """The matches of a text, best first, and what is known of the text."""
+
+    items: Sequence[Match] = ()
+    stems: Sequence[str] = ()
+    """The stems of its words."""
+    unknown_words: Sequence[str] = ()
+    """The words that no tool has."""
+    synonyms: Mapping[str, Sequence[str]] | None = None
+    """The synonyms that were searched, by the term that they stand for."""
+    coverage: float = 0.0
+    """The share of the words, by weight, that the best match has (`LexicalQuery.coverage`)."""
+    cosine: float | None = None
+    """The cosine of the best match; None where there are no vectors."""
+    is_named: bool = False
+    """Whether the best match is pinned, or the text is its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +125,11 @@ class IndexedTool:
     tags: Collection[str]
     registrar_tags: Collection[str]
     json_members: bytes
+    keywords: Collection[str] = ()
+    """Words by which it is found besides its own texts."""
+    language: str | None = None
+    """The language of its texts, as a language tag (BCP 47)."""
+    provider_title: str = ""
     command_name: str | None = None
     """The command that executors of its provider execute; None where none does."""
     credential_slots: SlotAlternatives = ()
@@ -102,18 +137,21 @@ class IndexedTool:
 
 
 class ToolIndex:
-    """Documents by tool id, ranked by BM25 over name, tags, description, provider and parameters.
+    """Documents by tool id, ranked by their words and further signals.
 
     Each search reads `providers`: the tools of a disabled one are not found, and its tags count as theirs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Signals | None = None) -> None:
+        self.signals = signals or Signals()
         self._words = analyzer()
         self._schema = _schema()
         self._index = tantivy.Index(self._schema)
-        self._index.register_tokenizer(_WORDS, self._words)
+        self._index.register_tokenizer(ANALYZER, self._words)
         self._writer = self._index.writer(heap_size=_HEAP_BYTES, num_threads=1)
         self.providers: Mapping[UUID, IndexedProvider] = {}
+        self._languages: Counter[str] = Counter()
+        """How many documents were added in each language; English ones are not counted."""
 
     def __len__(self) -> int:
         return int(self._index.searcher().num_docs)
@@ -130,7 +168,10 @@ class ToolIndex:
     def add(self, tools: Iterable[IndexedTool]) -> None:
         """Add documents; searches see them after the next commit."""
         for tool in tools:
-            self._writer.add_document(_document(tool))
+            language = stemmer_language(tool.language)
+            if language is not None:
+                self._languages[language] += 1
+            self._writer.add_document(_document(tool, language))
 
     def commit(self) -> None:
         """Make visible all that was written since the last commit."""
@@ -141,82 +182,129 @@ class ToolIndex:
         """Discard what was written since the last commit."""
         self._writer.rollback()
 
-    def search(self, text: str, *, viewer: Viewer, filters: Filters, limit: int) -> list[Match]:
+    def search(self, query: IndexQuery, *, viewer: Viewer, filters: Filters, limit: int) -> Matches:
         """Return the best `limit` matches that the viewer may see, best first; equal scores by name."""
-        ranked = self._ranking_query(text)
-        if ranked is None:
-            return []
-        restrictions = self._restrictions(viewer, filters)
-        query = Query.boolean_query([(Occur.Must, ranked), *restrictions]) if restrictions else ranked
         searcher = self._index.searcher()
-        hits = searcher.search(query, limit=limit + _TIES, count=False).hits
-        matches: list[Match] = []
-        for rank, (found, address) in enumerate(hits):
-            score = round(float(found), 4)
-            # Reading a document takes as long as ranking a hundred, so only those that can still qualify are
-            # read.
-            if rank >= limit and score < matches[limit - 1].score:
-                break
-            document = searcher.doc(address)
-            name, members = (
-                str(document.get_first("exact_name")),
-                bytes(document.get_first("json_members") or b""),
-            )
-            command = _executor_command(document.get_first("executor_command"))
-            slots = _credential_slots(document.get_first("credential_slots"))
-            provider = name.partition(".")[0]
-            matches.append(
-                Match(UUID(str(document.get_first("id"))), name, score, members, command, provider, slots)
-            )
-        matches.sort(key=lambda match: (-match.score, match.name))
-        return matches[:limit]
+        words = query_terms(query.text, self._words, languages=self._languages)
+        stems = [word.stem for word in words]
+        synonyms = {} if query.scope is None else self.signals.operator_words.synonyms(query.scope)
+        lexical = LexicalQuery(query.text, words, synonyms, searcher=searcher, schema=self._schema)
+        ranked = lexical.query()
+        if ranked is None:
+            return Matches()
+        signals = self._signals(query, stems)
+        restrictions = self._restrictions(viewer, filters)
+        wanted = limit + _TIES
+        candidates = self._candidates(searcher, ranked, restrictions, signals, limit=wanted)
+        ordered = rank(candidates, signals)
+        matches = self._read(searcher, ordered, limit=limit, explain=lexical if query.explain else None)
+        first = ordered[0] if ordered else None
+        return Matches(
+            items=[match for match, _ in matches],
+            stems=stems,
+            unknown_words=lexical.unknown_words,
+            synonyms=lexical.synonyms,
+            coverage=0.0 if not matches else lexical.coverage(matches[0][1].address),
+            cosine=None if first is None else first.cosine,
+            is_named=first is not None and (first.exact or first.pin is not None),
+        )
 
     def close(self) -> None:
         """Wait for the threads that merge segments, and end them."""
         self._writer.wait_merging_threads()
 
-    def _ranking_query(self, text: str) -> Query | None:
-        """Return the query of a text, None where it contains no word. It is built from terms, never parsed:
-        any text is a valid query.
-        """
-        words = self._distinctive(query_words(text, self._words))
-        clauses = [(Occur.Should, self._word_query(word)) for word in words]
-        whole = exact_form(text.encode("utf-8", "replace").decode())
-        if whole:
-            exact = Query.term_query(self._schema, "exact", whole)
-            clauses.append((Occur.Should, Query.const_score_query(exact, _EXACT_SCORE)))
-        return Query.boolean_query(clauses) if clauses else None
-
-    def _distinctive(self, words: list[str]) -> list[str]:
-        """Return at most 32 of the words, in their order: of more, those that are in the fewest documents,
-        and words that are in no document last.
-        """
-        if len(words) <= _MAX_WORDS:
-            return words
-        searcher = self._index.searcher()
-        counts = {word: max(searcher.doc_freq(name, word) for name in _BOOSTS) for word in words}
-        chosen = frozenset(
-            heapq.nsmallest(_MAX_WORDS, words, key=lambda word: (counts[word] == 0, counts[word]))
+    def _signals(self, query: IndexQuery, stems: Sequence[str]) -> RankingSignals:
+        if query.scope is None:
+            return RankingSignals({}, {}, query.vector, self.signals.vectors)
+        pins = self.signals.operator_words.pins(stems, query.scope)
+        priors = self.signals.usage.priors(stems, query.scope)
+        return RankingSignals(
+            {tool_key(tool): position for position, tool in enumerate(dict.fromkeys(pins))},
+            {tool_key(tool): prior for tool, prior in priors.items()},
+            query.vector,
+            self.signals.vectors,
         )
-        return [word for word in words if word in chosen]
 
-    def _word_query(self, word: str) -> Query:
-        """Return the query of one word: the score of its best field, plus 0.3 of those of the others."""
-        searcher = self._index.searcher()
-        fields = [name for name in _BOOSTS if searcher.doc_freq(name, word)]
-        terms = [
-            Query.boost_query(Query.term_query(self._schema, name, word), _BOOSTS[name]) for name in fields
+    def _candidates(
+        self,
+        searcher: tantivy.Searcher,
+        ranked: Query,
+        restrictions: list[tuple[Occur, Query]],
+        signals: RankingSignals,
+        *,
+        limit: int,
+    ) -> list[Candidate]:
+        """Return the best candidates by words, with their keys where there are further signals; and those
+        that the signals name, though no word may match them.
+        """
+        query = Query.boolean_query([(Occur.Must, ranked), *restrictions]) if restrictions else ranked
+        if signals.are_empty:
+            return [candidate(address, score) for score, address in _hits(searcher, query, limit)]
+        found = [
+            candidate(address, score) for score, address in _hits(searcher, query, max(limit, CANDIDATES))
         ]
-        if not terms and len(word) >= _MIN_FUZZY_LENGTH:
-            # The word is in no document: it may be misspelt, or the beginning of a word.
-            terms = [
-                Query.boost_query(
-                    Query.fuzzy_term_query(self._schema, name, word, distance=1, prefix=True),
-                    _FUZZY_BOOST * _BOOSTS[name],
-                )
-                for name in _FUZZY_FIELDS
+        if signals.tools:
+            named = Query.const_score_query(
+                Query.term_set_query(self._schema, "key", sorted(signals.tools)), 0.0
+            )
+            known = {(one.address.segment_ord, one.address.doc) for one in found}
+            # Without the words that it may match, of which it has none among the best.
+            others = _hits(
+                searcher, Query.boolean_query([(Occur.Must, named), *restrictions]), len(signals.tools)
+            )
+            found += [
+                Candidate(address, 0.0)
+                for _, address in others
+                if (address.segment_ord, address.doc) not in known
             ]
-        return Query.disjunction_max_query(terms, 0.3) if terms else Query.empty_query()
+        keys = searcher.fast_field_values("key", [one.address for one in found])
+        for one, key in zip(found, keys, strict=True):
+            one.key = int(key or 0)
+        return found
+
+    def _read(
+        self,
+        searcher: tantivy.Searcher,
+        ordered: Sequence[Candidate],
+        *,
+        limit: int,
+        explain: LexicalQuery | None,
+    ) -> list[tuple[Match, Candidate]]:
+        """Return the best candidates as matches; those of equal score by name."""
+        read: list[tuple[Candidate, str, tantivy.Document]] = []
+        for rank_number, one in enumerate(ordered):
+            # Reading a document takes as long as ranking a hundred, so only those that can still qualify are
+            # read.
+            if rank_number >= limit and one.score < ordered[limit - 1].score:
+                break
+            document = searcher.doc(one.address)
+            read.append((one, str(document.get_first("exact_name")), document))
+        read.sort(key=lambda entry: (-entry[0].score, entry[1]))
+        best = max((one.words for one in ordered), default=0.0) or 1.0
+        found = []
+        for one, name, document in read[:limit]:
+            explanation = None
+            if explain is not None:
+                explanation = Explanation(
+                    words=explain.explain(one.address),
+                    words_score=round(one.words, 4),
+                    words_share=round(one.words / best, 4),
+                    cosine=one.cosine,
+                    prior=one.prior,
+                    exact=one.exact,
+                    pinned=one.pin is not None,
+                )
+            match = Match(
+                UUID(str(document.get_first("id"))),
+                name,
+                one.score,
+                bytes(document.get_first("json_members") or b""),
+                _executor_command(document.get_first("executor_command")),
+                explanation,
+                _credential_slots(document.get_first("credential_slots")),
+            )
+            found.append((match, one))
+        return found
 
     def _restrictions(self, viewer: Viewer, filters: Filters) -> list[tuple[Occur, Query]]:
         found: list[tuple[Occur, Query]] = []
@@ -255,6 +343,12 @@ class ToolIndex:
         return Query.const_score_query(Query.term_set_query(self._schema, field, sorted(values)), 0.0)
 
 
+def _hits(searcher: tantivy.Searcher, query: Query, limit: int) -> list[tuple[float, tantivy.DocAddress]]:
+    return [
+        (float(score), address) for score, address in searcher.search(query, limit=limit, count=False).hits
+    ]
+
+
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     for name in ("id", "exact_name"):
@@ -262,10 +356,12 @@ def _schema() -> tantivy.Schema:
     builder.add_bytes_field("json_members", stored=True, indexed=False)
     builder.add_bytes_field("executor_command", stored=True, indexed=False)
     builder.add_bytes_field("credential_slots", stored=True, indexed=False)
+    # Its `tool_key`: read for hundreds of candidates, of which few are read as documents.
+    builder.add_integer_field("key", indexed=True, fast=True)
     for name in ("provider_id", "tag", "registrar_tag", "exact"):
         builder.add_text_field(name, tokenizer_name="raw", index_option="basic")
-    for name in _BOOSTS:
-        builder.add_text_field(name, tokenizer_name=_WORDS, index_option="freq")
+    for name in FIELDS:
+        builder.add_text_field(name, tokenizer_name=ANALYZER, index_option="freq")
     return builder.build()
 
 
@@ -283,25 +379,26 @@ def _credential_slots(stored: Any) -> SlotAlternatives:
     return () if stored is None else tuple(map(tuple, orjson.loads(bytes(stored))))
 
 
-def _document(tool: IndexedTool) -> tantivy.Document:
+def _document(tool: IndexedTool, language: str | None) -> tantivy.Document:
     # One call for all fields: a call for each takes half as long again.
     stored = {}
     if tool.command_name is not None:
         stored["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
     if tool.credential_slots:
         stored["credential_slots"] = orjson.dumps(tool.credential_slots)
+    names = (tool.name.removeprefix(f"{tool.provider}."), tool.provider, *tool.tags, *tool.keywords)
+    summary = in_language(prose_text(first_sentence(tool.description)), language)
     return tantivy.Document(
         **stored,
         id=tool.id.hex,
+        key=tool_key(tool.id),
         exact_name=tool.name,
         json_members=tool.json_members,
         provider_id=tool.provider_id.hex,
         exact=exact_forms(tool.provider, tool.name, tool.alias),
         tag=list(tool.tags),
         registrar_tag=list(tool.registrar_tags),
-        name=name_text(tool.name.removeprefix(f"{tool.provider}.")),
-        provider_words=name_text(tool.provider),
-        tags=" ".join(name_text(tag) for tag in tool.tags),
-        description=prose_text(tool.description),
-        parameters=parameter_text(tool.inputs),
+        head=" ".join((*map(name_text, names), summary)),
+        body=in_language(f"{prose_text(tool.description)} {parameter_text(tool.inputs)}", language),
+        provider_words=" ".join((name_text(tool.provider), prose_text(tool.provider_title))),
     )

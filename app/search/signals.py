@@ -5,7 +5,7 @@ runs in a thread, and read neither PostgreSQL nor Redis.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -16,17 +16,17 @@ Vector: TypeAlias = Any
 Stems: TypeAlias = tuple[str, ...]
 """The stems of a term of one or more words, as `text_analysis.query_words` gives them."""
 
-_KEY_BITS = 64
+_KEY_BITS = 62
 
 
 def tool_key(tool_id: UUID) -> int:
-    """Return the key of a tool in the index and its signals: the low 64 bits of its id, which are random."""
+    """Return the key of a tool in the index: the low 62 bits of its id, which are random in a UUIDv7."""
     return tool_id.int & ((1 << _KEY_BITS) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """Whose search it is: the tenant, the key (`Principal.key_id`), and the toolset at whose address it is."""
+    """Whose search it is: the tenant, the key (`Principal.key_id`), and the toolset of its address."""
 
     tenant_id: UUID
     key_id: str
@@ -105,6 +105,6 @@ class NoQueryVectors:
 class Signals:
     """The signals of a search index; by default none but the words."""
 
-    operator_words: OperatorWords = NoOperatorWords()
-    usage: UsagePrior = NoUsagePrior()
-    vectors: QueryVectors = NoQueryVectors()
+    operator_words: OperatorWords = field(default_factory=NoOperatorWords)
+    usage: UsagePrior = field(default_factory=NoUsagePrior)
+    vectors: QueryVectors = field(default_factory=NoQueryVectors)

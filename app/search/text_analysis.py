@@ -1,9 +1,10 @@
 """Splits text into words, the same way for indexed text and for queries."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import islice
+from itertools import pairwise
 from typing import Any, Final
 
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
@@ -12,19 +13,40 @@ from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
 _WORD_BOUNDARY: Final = re.compile(
     r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=\d)(?=[A-Za-z])"
 )
-# Scripts without spaces between words: each character is a word of its own.
-_UNSPACED: Final = re.compile("([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")
+# Scripts whose words are not separated by spaces (Chinese, Japanese), or have particles attached (Korean).
+_UNSPACED: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 # Frequent in queries, and without information about a tool.
 _STOPWORD_TEXT: Final = (
-    "a an and any are as at be by can do does for from give has have how i in into is it its me my of on"
-    " or please so that the their them this to us want was we what when where which who will with would"
-    " you your"
+    "a an and any are as at be by can do does find for from get give has have help how i in into is it its"
+    " make me my need of on or please provide show so some tell that the their them this to us use want was"
+    " we what when where which who will with would you your"
 )
 _STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
+_MAX_WORD_LENGTH: Final = 48
 _MAX_TEXT: Final = 4_000
-_MAX_PARAMETERS: Final = 200
+_MAX_SENTENCE: Final = 300
+_MIN_SENTENCE: Final = 8
+_SENTENCE_END: Final = re.compile(r"[.!?]|\n\s*\n")
+_MAX_INPUTS: Final = 200
+_MAX_INPUT_DESCRIPTION: Final = 500
+_MAX_ENUM_VALUES: Final = 20
+_MAX_ENUM_TEXT: Final = 1_500
 _MAX_DEPTH: Final = 4
+
+LANGUAGES: Final[Mapping[str, str]] = {
+    "ar": "arabic", "da": "danish", "de": "german", "el": "greek", "es": "spanish", "fi": "finnish",
+    "fr": "french", "hu": "hungarian", "it": "italian", "nb": "norwegian", "nl": "dutch", "nn": "norwegian",
+    "no": "norwegian", "pt": "portuguese", "ro": "romanian", "ru": "russian", "sv": "swedish", "ta": "tamil",
+    "tr": "turkish",
+}  # fmt: skip
+"""The stemmers by primary language subtag (BCP 47); all other text is stemmed as English."""
+
+
+def stemmer_language(tag: str | None) -> str | None:
+    """Return the language of `LANGUAGES` that a language tag such as `de-AT` names; None for all others."""
+    primary = (tag or "").replace("_", "-").partition("-")[0].lower()
+    return primary if primary in LANGUAGES else None
 
 
 def analyzer() -> TextAnalyzer:
@@ -33,7 +55,7 @@ def analyzer() -> TextAnalyzer:
     """
     return (
         TextAnalyzerBuilder(Tokenizer.simple())
-        .filter(Filter.remove_long(48))
+        .filter(Filter.remove_long(_MAX_WORD_LENGTH))
         .filter(Filter.lowercase())
         .filter(Filter.ascii_fold())
         .filter(Filter.stemmer("english"))
@@ -41,12 +63,41 @@ def analyzer() -> TextAnalyzer:
     )
 
 
+@lru_cache(maxsize=len(LANGUAGES) + 1)
+def _language_analyzer(language: str) -> TextAnalyzer:
+    """Return the analyzer whose stems `analyzer` stems once more: so texts of all languages share a field."""
+    return (
+        TextAnalyzerBuilder(Tokenizer.simple())
+        .filter(Filter.remove_long(_MAX_WORD_LENGTH))
+        .filter(Filter.lowercase())
+        .filter(Filter.ascii_fold())
+        .filter(Filter.stemmer(LANGUAGES[language]))
+        .build()
+    )
+
+
+@lru_cache(maxsize=1)
+def _tokenizer() -> TextAnalyzer:
+    return (
+        TextAnalyzerBuilder(Tokenizer.simple())
+        .filter(Filter.remove_long(_MAX_WORD_LENGTH))
+        .filter(Filter.lowercase())
+        .filter(Filter.ascii_fold())
+        .build()
+    )
+
+
+def in_language(text: str, language: str | None) -> str:
+    """Return text to index with the stems of its language; the same text where it is None."""
+    return text if language is None else " ".join(_language_analyzer(language).analyze(text))
+
+
 def split_identifier(text: str) -> str:
     """Split an identifier into words separated by spaces: `getHTTPServer2` -> `get HTTP Server 2`.
 
-    Each character of a script without spaces becomes a word of its own.
+    Runs of a script without spaces become their bigrams: `図書館` -> `図書 書館`.
     """
-    return _separate_unspaced(_WORD_BOUNDARY.sub(" ", text))
+    return _separate_unspaced(_WORD_BOUNDARY.sub(" ", text), singles=False)
 
 
 @lru_cache(maxsize=10_000)
@@ -60,7 +111,16 @@ def name_text(name: str) -> str:
 
 def prose_text(text: str) -> str:
     """Return prose as text to index: its first 4,000 characters."""
-    return _separate_unspaced(text[:_MAX_TEXT])
+    return _separate_unspaced(text[:_MAX_TEXT], singles=True)
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description, to the first `.`, `!`, `?` after eight characters or the
+    first blank line; 300 characters at most.
+    """
+    head = text.strip()[:_MAX_SENTENCE]
+    end = _SENTENCE_END.search(head, _MIN_SENTENCE)
+    return head if end is None else head[: end.start()]
 
 
 def exact_forms(provider: str, name: str, alias: str) -> list[str]:
@@ -77,37 +137,126 @@ def exact_form(text: str) -> str:
 
 
 def parameter_text(inputs: Mapping[str, Any]) -> str:
-    """Return the names and descriptions of a tool's inputs, including those of nested objects, as text to
-    index.
+    """Return the names, descriptions and enum values of a tool's inputs, four levels deep, as text to index.
+
+    At most 200 inputs, 4,000 characters of names, 4,000 of descriptions and 1,500 of enum values.
     """
-    return " ".join(islice(_parameters(inputs, 0), _MAX_PARAMETERS))[:_MAX_TEXT]
+    texts = _InputTexts()
+    _collect_inputs(inputs, 0, texts)
+    return " ".join((*texts.names, *texts.descriptions, *texts.enums))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWord:
+    """A word of a query: as it was written, in lower case without accents, and the stems that match it."""
+
+    text: str
+    stems: tuple[str, ...]
+
+    @property
+    def stem(self) -> str:
+        """The English stem, by which synonyms and what was learned from use know the word."""
+        return self.stems[0]
+
+
+def query_terms(text: str, words: TextAnalyzer, *, languages: Collection[str] = ()) -> list[QueryWord]:
+    """Return the words of a query in order, each once; stop words only where it has no others.
+
+    `languages` are those of the indexed texts, of `LANGUAGES`: a word matches by its stem in each of them.
+    """
+    clean = text.encode("utf-8", "replace").decode()
+    significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
+    found = _query_terms(significant, words, languages)
+    return found or _query_terms(clean, words, languages)
 
 
 def query_words(text: str, words: TextAnalyzer) -> list[str]:
-    """Return the distinct stems of a query; stop words only where it has no other words."""
-    clean = text.encode("utf-8", "replace").decode()
-    significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
-    stems = dict.fromkeys(words.analyze(split_identifier(significant)) + words.analyze(significant))
-    if not stems:
-        stems = dict.fromkeys(words.analyze(split_identifier(clean)))
-    return list(stems)
+    """Return the distinct English stems of a query; stop words only where it has no other words."""
+    return [word.stem for word in query_terms(text, words)]
 
 
-def _separate_unspaced(text: str) -> str:
+def _query_terms(text: str, words: TextAnalyzer, languages: Collection[str]) -> list[QueryWord]:
+    # Identifiers are searched by their parts, and whole.
+    split = split_identifier(text)
+    tokens = _tokenizer().analyze(split)
+    if split != text:
+        tokens += _tokenizer().analyze(_separate_unspaced(text, singles=False))
+    found: dict[str, QueryWord] = {}
+    for token in dict.fromkeys(tokens):
+        if stemmed := words.analyze(token):
+            others = (words.analyze(in_language(token, language)) for language in sorted(languages))
+            stems = dict.fromkeys((stemmed[0], *(other[0] for other in others if other)))
+            found.setdefault(stemmed[0], QueryWord(token, tuple(stems)))
+    return list(found.values())
+
+
+def _separate_unspaced(text: str, *, singles: bool) -> str:
+    """Return the text with each run of a script without spaces as its bigrams; with `singles` its characters,
+    too, so that a query of one character finds it.
+    """
     # The pattern is slow, and most texts are ASCII.
-    return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
+    if text.isascii():
+        return text
+
+    def bigrams(run: re.Match[str]) -> str:
+        characters = run[0]
+        pairs = [first + second for first, second in pairwise(characters)]
+        return f" {' '.join([*pairs, *(characters if singles or not pairs else '')])} "
+
+    return _UNSPACED.sub(bigrams, text)
 
 
-def _parameters(schema: Any, depth: int) -> Iterator[str]:
+@dataclass(slots=True)
+class _InputTexts:
+    """The texts of inputs that are indexed, and how many characters of each kind are left."""
+
+    names: list[str] = field(default_factory=list)
+    descriptions: list[str] = field(default_factory=list)
+    enums: list[str] = field(default_factory=list)
+    inputs_left: int = _MAX_INPUTS
+    names_left: int = _MAX_TEXT
+    descriptions_left: int = _MAX_TEXT
+    enums_left: int = _MAX_ENUM_TEXT
+
+
+def _collect_inputs(schema: Any, depth: int, texts: _InputTexts) -> None:
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return
     properties = schema.get("properties")
     if isinstance(properties, Mapping):
         for name, member in properties.items():
-            yield name_text(str(name)[:100])
-            if isinstance(member, Mapping):
-                description = member.get("description")
-                if isinstance(description, str):
-                    yield prose_text(description[:500])
-                yield from _parameters(member, depth + 1)
-    yield from _parameters(schema.get("items"), depth + 1)
+            if texts.inputs_left <= 0:
+                return
+            texts.inputs_left -= 1
+            _collect_input(str(name), member, texts)
+            _collect_inputs(member, depth + 1, texts)
+    _collect_inputs(schema.get("items"), depth + 1, texts)
+
+
+def _collect_input(name: str, schema: Any, texts: _InputTexts) -> None:
+    if texts.names_left > 0:
+        text = name_text(name[:100])
+        texts.names.append(text)
+        texts.names_left -= len(text) + 1
+    if not isinstance(schema, Mapping):
+        return
+    description = schema.get("description")
+    if isinstance(description, str) and texts.descriptions_left > 0:
+        text = prose_text(description[: min(_MAX_INPUT_DESCRIPTION, texts.descriptions_left)])
+        texts.descriptions.append(text)
+        texts.descriptions_left -= len(text) + 1
+    for value in _enum_values(schema):
+        if texts.enums_left <= 0:
+            return
+        text = name_text(value[:100])
+        texts.enums.append(text)
+        texts.enums_left -= len(text) + 1
+
+
+def _enum_values(schema: Mapping[str, Any]) -> Iterator[str]:
+    values = schema.get("enum")
+    items = schema.get("items")
+    if values is None and isinstance(items, Mapping):
+        values = items.get("enum")
+    if isinstance(values, list):
+        yield from (value for value in values[:_MAX_ENUM_VALUES] if isinstance(value, str))

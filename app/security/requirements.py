@@ -40,7 +40,7 @@ def slot_names(requirements: Iterable[Sequence[SlotRequirement]]) -> frozenset[s
 
 
 SlotAlternatives = tuple[tuple[str, ...], ...]
-"""The slots of each alternative of a tool that needs a credential; empty for one that may be called without."""
+"""The slots of each alternative of a tool that needs a credential; empty for one that needs none."""
 
 
 @lru_cache(maxsize=4_096)

@@ -1,4 +1,4 @@
-"""How the upstreams of tools have responded lately: error rate and p95 of the durations, of all keys' calls."""
+"""How the upstreams of tools have responded lately: error rate and p95 duration of the calls of all keys."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

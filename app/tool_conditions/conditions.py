@@ -88,7 +88,7 @@ class ToolConditions:
         return ToolCondition(self._health.get(tool), self._is_missing(provider, slots))
 
     def refresh_if_due(self) -> None:
-        """Begin a refresh in the background where one is due and none is under way; each search calls this."""
+        """Begin a refresh in the background where one is due and none is running; each search calls this."""
         if any(not task.done() for task in self._tasks) or not self._is_due():
             return
         self._tasks = [asyncio.create_task(self._try_refresh(), name="tool-conditions")]

@@ -1,25 +1,23 @@
 """Search: the tool that was meant comes first, nothing hidden is shown, and every text is a legal query."""
 
 import asyncio
-from dataclasses import dataclass
 
 import orjson
 import pytest
 from sqlalchemy import select, update
 
 from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
-from app.models import Override, Provider, Revision, Tool
+from app.models import TENANT, Override, Provider, Revision, Tool
 from app.search import Filters, SearchIndex, hits_json
+from app.security.principal import Principal
 from tests.stored import store_provider, store_tool
 
 
-@dataclass(frozen=True)
-class Viewer:
-    providers: frozenset | None = None
-    tags: frozenset | None = None
+def reader_of(providers: frozenset | None = None, tags: frozenset | None = None) -> Principal:
+    return Principal("k1", "reader", TENANT, frozenset({"tools:read"}), providers=providers, tags=tags)
 
 
-EVERYBODY = Viewer()
+EVERYBODY = reader_of()
 
 
 @pytest.fixture
@@ -139,11 +137,11 @@ async def test_a_disabled_tool_is_not_found(index, library, query):
 
 @pytest.mark.parametrize("query", ["book forecast loan", "", "library.getBook"])
 async def test_a_limited_key_finds_only_what_it_may_call(index, library, query):
-    by_provider = await names(index, query, principal=Viewer(providers=frozenset({"weather"})))
-    by_tag = await names(index, query, principal=Viewer(tags=frozenset({"internal"})))
+    by_provider = await names(index, query, principal=reader_of(providers=frozenset({"weather"})))
+    by_tag = await names(index, query, principal=reader_of(tags=frozenset({"internal"})))
     assert "library.getBook" not in by_provider + by_tag
-    assert await names(index, query, principal=Viewer(providers=frozenset(), tags=None)) == []
-    assert await names(index, query, principal=Viewer(frozenset({"weather"}), frozenset({"public"}))) == []
+    assert await names(index, query, principal=reader_of(providers=frozenset(), tags=None)) == []
+    assert await names(index, query, principal=reader_of(frozenset({"weather"}), frozenset({"public"}))) == []
 
 
 async def test_a_tag_that_came_with_an_import_widens_nothing(registry, index, library):
@@ -160,7 +158,7 @@ async def test_a_tag_that_came_with_an_import_widens_nothing(registry, index, li
     )
     await index.feed.catch_up()
     assert "weather.imported" in await names(index, "book", tag="reading")
-    reader = Viewer(tags=frozenset({"reading"}))
+    reader = reader_of(tags=frozenset({"reading"}))
     for query in ("book", ""):
         assert await names(index, query, principal=reader) == ["library.searchBooks"]
 
@@ -212,13 +210,13 @@ async def test_a_change_of_a_provider_writes_no_document_and_still_decides_who_f
     registry, index, library
 ):
     before = index.documents_indexed
-    reader = Viewer(tags=frozenset({"public"}))
+    reader = reader_of(tags=frozenset({"public"}))
     assert await names(index, "book", principal=reader)
     await change_provider(registry, index, library["library"], tags=["other"])
     assert await names(index, "book", principal=reader) == []
     assert await names(index, "book", tag="public") == []
     assert await names(index, "book", tag="other")
-    assert await names(index, "book", principal=Viewer(tags=frozenset({"other"})))
+    assert await names(index, "book", principal=reader_of(tags=frozenset({"other"})))
     await change_provider(registry, index, library["library"], enabled=False)
     assert await names(index, "book") == []
     await change_provider(registry, index, library["library"], enabled=True)

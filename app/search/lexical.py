@@ -1,0 +1,220 @@
+"""The lexical ranking: the query of a text over the indexed words of tools, and what each word adds.
+
+Each word counts with its best field, and a little with the others; words are summed (BM25).
+Synonyms of an operator count nearly as much as the words that they stand for.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+import tantivy
+from tantivy import Occur, Query
+
+from app.search.explanation import WordScore
+from app.search.signals import Stems
+from app.search.text_analysis import QueryWord, exact_form
+
+FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.8, "provider_words": 1.0}
+"""The fields of words with their boosts: what names and sums up a tool, its other texts, its provider."""
+EXACT_SCORE: Final = 100.0
+"""What a tool has more whose name the query is."""
+ANALYZER: Final = "words"
+"""The name by which the analyzer of the fields is registered in the index."""
+_TIE_BREAKER: Final = 0.2
+_FUZZY_FIELDS: Final = ("head", "body")
+_FUZZY_BOOST: Final = 0.4
+_MIN_FUZZY_LENGTH: Final = 4
+_SYNONYM_BOOST: Final = 0.9
+_MAX_WORDS: Final = 32
+_MAX_SYNONYMS: Final = 8
+"""Synonyms of one term that are searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """Words that count as a whole: one word of the query, or a term that has synonyms, with these."""
+
+    words: tuple[QueryWord, ...]
+    synonyms: tuple[Stems, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+
+class LexicalQuery:
+    """The query of one text; it is built from terms, never parsed: any text is valid."""
+
+    def __init__(
+        self,
+        text: str,
+        words: Sequence[QueryWord],
+        synonyms: Mapping[Stems, Sequence[Stems]],
+        *,
+        searcher: tantivy.Searcher,
+        schema: tantivy.Schema,
+    ) -> None:
+        self._searcher = searcher
+        self._schema = schema
+        chosen = self._distinctive(words)
+        self.words: Sequence[QueryWord] = chosen
+        """The words that are searched: at most 32."""
+        self._terms = _terms(chosen, synonyms)
+        self._exact = exact_form(text.encode("utf-8", "replace").decode())
+
+    @property
+    def unknown_words(self) -> list[str]:
+        """The words that no tool has, as they were written."""
+        return [word.text for word in self.words if not self._frequency(word.stems)]
+
+    @property
+    def synonyms(self) -> dict[str, list[str]]:
+        """The synonyms that are searched, as stems, by the term of the query."""
+        return {
+            term.text: [" ".join(stems) for stems in term.synonyms] for term in self._terms if term.synonyms
+        }
+
+    def query(self) -> Query | None:
+        """Return the query; None where the text contains no word."""
+        clauses = [(Occur.Should, self._term_query(term)) for term in self._terms]
+        if self._exact:
+            exact = Query.term_query(self._schema, "exact", self._exact)
+            clauses.append((Occur.Should, Query.const_score_query(exact, EXACT_SCORE)))
+        return Query.boolean_query(clauses) if clauses else None
+
+    def explain(self, address: tantivy.DocAddress) -> list[WordScore]:
+        """Return what each word contributes to the score of a document, in the order of the query."""
+        found: list[WordScore] = []
+        for term in self._terms:
+            own = [self._word_score(word.text, word.stems, address) for word in term.words]
+            best = [score for score in own if score is not None]
+            for synonym in term.synonyms:
+                scored = [self._word_score(stem, (stem,), address, synonym_of=term.text) for stem in synonym]
+                other = [score for score in scored if score is not None]
+                if sum(score.score for score in other) > sum(score.score for score in best):
+                    best = other
+            found += best
+        return found
+
+    def coverage(self, address: tantivy.DocAddress) -> float:
+        """Return the share of the query's words that a document matches, from 0 to 1; rare words weigh more,
+        and those that no tool has weigh most.
+        """
+        matched = total = 0.0
+        contributing = self.explain(address)
+        known = {score.word for score in contributing} | {score.synonym_of for score in contributing}
+        for term in self._terms:
+            for word in term.words:
+                weight = self._weight(word.stems)
+                total += weight
+                if word.text in known or term.text in known:
+                    matched += weight
+        return matched / total if total else 0.0
+
+    def _weight(self, stems: Stems) -> float:
+        """Return the inverse document frequency of a word, as BM25 weighs it."""
+        frequency, documents = self._frequency(stems), self._searcher.num_docs
+        return math.log(1 + (documents - frequency + 0.5) / (frequency + 0.5))
+
+    def _frequency(self, stems: Stems) -> int:
+        return max(self._searcher.doc_freq(name, stem) for name in FIELDS for stem in stems)
+
+    def _distinctive(self, words: Sequence[QueryWord]) -> Sequence[QueryWord]:
+        """Return at most 32 of the words, in their order: of more, those that are in the fewest documents,
+        and words that are in no document last.
+        """
+        if len(words) <= _MAX_WORDS:
+            return words
+        counts = {word: self._frequency(word.stems) for word in words}
+        chosen = frozenset(
+            heapq.nsmallest(_MAX_WORDS, words, key=lambda word: (counts[word] == 0, counts[word]))
+        )
+        return [word for word in words if word in chosen]
+
+    def _term_query(self, term: _Term) -> Query:
+        own = self._sum([self._word_query(word.stems) for word in term.words])
+        if not term.synonyms:
+            return own
+        others = [
+            Query.boost_query(self._sum([self._word_query((stem,)) for stem in stems]), _SYNONYM_BOOST)
+            for stems in term.synonyms
+        ]
+        return Query.disjunction_max_query([own, *others])
+
+    def _sum(self, queries: Sequence[Query]) -> Query:
+        if len(queries) == 1:
+            return queries[0]
+        return Query.boolean_query([(Occur.Should, query) for query in queries])
+
+    def _word_query(self, stems: Stems) -> Query:
+        """Return the query of a word: the score of its best field, plus 0.2 of those of the others."""
+        fields = [query for _, query in self._field_queries(stems)]
+        return Query.disjunction_max_query(fields, _TIE_BREAKER) if fields else Query.empty_query()
+
+    def _field_queries(self, stems: Stems) -> list[tuple[str, Query]]:
+        found = [
+            (name, Query.boost_query(Query.term_query(self._schema, name, stem), boost))
+            for name, boost in FIELDS.items()
+            for stem in stems
+            if self._searcher.doc_freq(name, stem)
+        ]
+        if not found and len(stems[0]) >= _MIN_FUZZY_LENGTH:
+            # The word is in no document: it may be misspelt, or the beginning of a word.
+            found = [
+                (
+                    name,
+                    Query.boost_query(
+                        Query.fuzzy_term_query(self._schema, name, stems[0], distance=1, prefix=True),
+                        _FUZZY_BOOST * FIELDS[name],
+                    ),
+                )
+                for name in _FUZZY_FIELDS
+            ]
+        return found
+
+    def _word_score(
+        self, text: str, stems: Stems, address: tantivy.DocAddress, *, synonym_of: str | None = None
+    ) -> WordScore | None:
+        boost = 1.0 if synonym_of is None else _SYNONYM_BOOST
+        scores = {
+            name: value * boost
+            for name, query in self._field_queries(stems)
+            if (value := self._value(query, address)) is not None
+        }
+        if not scores:
+            return None
+        best = max(scores, key=lambda name: scores[name])
+        total = (1 - _TIE_BREAKER) * scores[best] + _TIE_BREAKER * sum(scores.values())
+        return WordScore(text, best, round(total, 4), synonym_of)
+
+    def _value(self, query: Query, address: tantivy.DocAddress) -> float | None:
+        try:
+            explanation = query.explain(self._searcher, address)
+        except ValueError:
+            # The document does not match.
+            return None
+        return float(orjson.loads(explanation.to_json())["value"])
+
+
+def _terms(words: Sequence[QueryWord], synonyms: Mapping[Stems, Sequence[Stems]]) -> list[_Term]:
+    """Return the words of a query as terms: the longest that have synonyms, else single words."""
+    if not synonyms:
+        return [_Term((word,)) for word in words]
+    longest = max(len(stems) for stems in synonyms)
+    found: list[_Term] = []
+    position = 0
+    while position < len(words):
+        term = _Term((words[position],))
+        for length in range(min(longest, len(words) - position), 0, -1):
+            candidate = tuple(words[position : position + length])
+            others = synonyms.get(tuple(word.stem for word in candidate))
+            if others:
+                term = _Term(candidate, tuple(others[:_MAX_SYNONYMS]))
+                break
+        found.append(term)
+        position += len(term.words)
+    return found

@@ -1,0 +1,86 @@
+"""The order of the candidates of a search: by words, the cosine of vectors, and what was learned from use."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import tantivy
+
+from app.search.lexical import EXACT_SCORE
+from app.search.signals import QueryVectors, Vector
+
+CANDIDATES: Final = 300
+"""How many of the best candidates by words are ranked by further signals."""
+VECTOR_WEIGHT: Final = 2.5
+PRIOR_WEIGHT: Final = 0.3
+"""The prior at most, of the score of the best candidate by words."""
+PIN_SCORE: Final = 200.0
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A tool that may be a hit. `words` is its BM25 score, without what an exact name adds."""
+
+    address: tantivy.DocAddress
+    words: float
+    key: int = 0
+    """Its `tool_key`; 0 where no further signal is used."""
+    exact: bool = False
+    pin: int | None = None
+    """Its position among the pinned results."""
+    cosine: float | None = None
+    prior: float = 0.0
+    score: float = 0.0
+
+
+def candidate(address: tantivy.DocAddress, score: float) -> Candidate:
+    """Return a hit of the index as a candidate."""
+    if score < EXACT_SCORE:
+        return Candidate(address, score)
+    return Candidate(address, score - EXACT_SCORE, exact=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RankingSignals:
+    """The signals of one search; `vector` is that of its text."""
+
+    pins: Mapping[int, int]
+    """The positions of pinned results, by the tool's key."""
+    priors: Mapping[int, float]
+    vector: Vector | None = None
+    vectors: QueryVectors | None = None
+
+    @property
+    def are_empty(self) -> bool:
+        """Whether the words alone decide."""
+        return not self.pins and not self.priors and self.vector is None
+
+    @property
+    def tools(self) -> frozenset[int]:
+        """The keys of tools that are candidates whatever their words."""
+        return frozenset(self.pins) | frozenset(self.priors)
+
+
+def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candidate]:
+    """Return the candidates with their scores, best first.
+
+    The score is `words / best words + 2.5 * max(0, cosine) + 0.3 * prior`; the tool whose name the query is
+    has 100 more, a pinned result 200 more. Candidates of equal score keep their order.
+    """
+    best = max((one.words for one in candidates), default=0.0) or 1.0
+    cosines: Sequence[float | None] = [None] * len(candidates)
+    if signals.vector is not None and signals.vectors is not None:
+        cosines = signals.vectors.cosines(signals.vector, [one.key for one in candidates])
+    for one, cosine in zip(candidates, cosines, strict=True):
+        one.cosine = cosine
+        one.prior = signals.priors.get(one.key, 0.0)
+        one.pin = signals.pins.get(one.key)
+        score = one.words / best + PRIOR_WEIGHT * one.prior
+        if cosine is not None:
+            score += VECTOR_WEIGHT * max(0.0, cosine)
+        if one.pin is not None:
+            score = PIN_SCORE + len(signals.pins) - one.pin
+        elif one.exact:
+            score += EXACT_SCORE
+        one.score = round(score, 4)
+    return sorted(candidates, key=lambda one: -one.score)
