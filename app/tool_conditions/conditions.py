@@ -83,6 +83,10 @@ class ToolConditions:
         """End a refresh that is under way."""
         await cancel_tasks(self._tasks)
 
+    async def wait(self) -> None:
+        """Wait for the end of a refresh that is running in the background."""
+        await asyncio.gather(*self._tasks)
+
     def of(self, tool: str, *, provider: str, slots: SlotAlternatives) -> ToolCondition:
         """Return the condition of a tool by its canonical name; `slots` are those that its calls need."""
         return ToolCondition(self._health.get(tool), self._is_missing(provider, slots))
