@@ -194,8 +194,7 @@ class ToolIndex:
             return Matches()
         signals = self._signals(query, stems)
         restrictions = self._restrictions(viewer, filters)
-        wanted = limit + _TIES
-        candidates = self._candidates(searcher, ranked, restrictions, signals, limit=wanted)
+        candidates = self._candidates(searcher, ranked, restrictions, signals, limit=limit)
         ordered = rank(candidates, signals)
         matches = self._read(searcher, ordered, limit=limit, explain=lexical if query.explain else None)
         first = ordered[0] if ordered else None
@@ -234,15 +233,16 @@ class ToolIndex:
         *,
         limit: int,
     ) -> list[Candidate]:
-        """Return the best candidates by words, with their keys where there are further signals; and those
-        that the signals name, though no word may match them.
+        """Return the best candidates by words, with those that score as the last one; where there are further
+        signals more of them, with their keys, and the tools that the signals name, which no word may match.
         """
         query = Query.boolean_query([(Occur.Must, ranked), *restrictions]) if restrictions else ranked
         if signals.are_empty:
-            return [candidate(address, score) for score, address in _hits(searcher, query, limit)]
-        found = [
-            candidate(address, score) for score, address in _hits(searcher, query, max(limit, CANDIDATES))
-        ]
+            hits = _hits(searcher, query, limit + _TIES)
+            last = hits[min(limit, len(hits)) - 1][0] if hits else 0.0
+            return [candidate(address, score) for score, address in hits if score >= last]
+        hits = _hits(searcher, query, max(limit + _TIES, CANDIDATES))
+        found = [candidate(address, score) for score, address in hits]
         if signals.tools:
             named = Query.const_score_query(
                 Query.term_set_query(self._schema, "key", sorted(signals.tools)), 0.0

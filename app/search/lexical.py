@@ -45,6 +45,10 @@ class _Term:
     def text(self) -> str:
         return " ".join(word.text for word in self.words)
 
+    def boost(self, synonym: Stems) -> float:
+        """Return the boost of each word of a synonym, so that one of more words does not count more."""
+        return _SYNONYM_BOOST * len(self.words) / max(len(synonym), len(self.words))
+
 
 class LexicalQuery:
     """The query of one text; it is built from terms, never parsed: any text is valid."""
@@ -93,7 +97,10 @@ class LexicalQuery:
             own = [self._word_score(word.text, word.stems, address) for word in term.words]
             best = [score for score in own if score is not None]
             for synonym in term.synonyms:
-                scored = [self._word_score(stem, (stem,), address, synonym_of=term.text) for stem in synonym]
+                scored = [
+                    self._word_score(stem, (stem,), address, boost=term.boost(synonym), synonym_of=term.text)
+                    for stem in synonym
+                ]
                 other = [score for score in scored if score is not None]
                 if sum(score.score for score in other) > sum(score.score for score in best):
                     best = other
@@ -140,7 +147,7 @@ class LexicalQuery:
         if not term.synonyms:
             return own
         others = [
-            Query.boost_query(self._sum([self._word_query((stem,)) for stem in stems]), _SYNONYM_BOOST)
+            Query.boost_query(self._sum([self._word_query((stem,)) for stem in stems]), term.boost(stems))
             for stems in term.synonyms
         ]
         return Query.disjunction_max_query([own, *others])
@@ -177,9 +184,14 @@ class LexicalQuery:
         return found
 
     def _word_score(
-        self, text: str, stems: Stems, address: tantivy.DocAddress, *, synonym_of: str | None = None
+        self,
+        text: str,
+        stems: Stems,
+        address: tantivy.DocAddress,
+        *,
+        boost: float = 1.0,
+        synonym_of: str | None = None,
     ) -> WordScore | None:
-        boost = 1.0 if synonym_of is None else _SYNONYM_BOOST
         scores = {
             name: value * boost
             for name, query in self._field_queries(stems)
