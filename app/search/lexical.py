@@ -18,13 +18,13 @@ from app.search.explanation import WordScore
 from app.search.signals import Stems
 from app.search.text_analysis import QueryWord, exact_form
 
-FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.8, "provider_words": 1.0}
+FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.7, "provider_words": 1.3}
 """The fields of words with their boosts: what names and sums up a tool, its other texts, its provider."""
 EXACT_SCORE: Final = 100.0
 """What a tool has more whose name the query is."""
 ANALYZER: Final = "words"
 """The name by which the analyzer of the fields is registered in the index."""
-_TIE_BREAKER: Final = 0.2
+_TIE_BREAKER: Final = 0.3
 _FUZZY_FIELDS: Final = ("head", "body")
 _FUZZY_BOOST: Final = 0.4
 _MIN_FUZZY_LENGTH: Final = 4
@@ -158,7 +158,7 @@ class LexicalQuery:
         return Query.boolean_query([(Occur.Should, query) for query in queries])
 
     def _word_query(self, stems: Stems) -> Query:
-        """Return the query of a word: the score of its best field, plus 0.2 of those of the others."""
+        """Return the query of a word: the score of its best field, plus 0.3 of those of the others."""
         fields = [query for _, query in self._field_queries(stems)]
         return Query.disjunction_max_query(fields, _TIE_BREAKER) if fields else Query.empty_query()
 
