@@ -41,6 +41,7 @@ from app.command_routing import CommandRouter
 from app.command_routing.relay import WorkerRelay
 from app.credentials.refresh_tokens import IssuedRefreshTokens
 from app.database import Database
+from app.meta_tools import FindAids
 from app.models import CallRecord, Event
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
@@ -132,6 +133,11 @@ class Services:
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
+
+    @property
+    def find_aids(self) -> FindAids:
+        """What `find_tools` knows besides the tools."""
+        return FindAids(self.conditions, self.plugins.suggestions)
 
 
 @asynccontextmanager

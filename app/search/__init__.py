@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
@@ -35,9 +35,11 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
+from app.search.advice import Advice, SeenTool, SeeTool, is_weak
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand, Hit, ShownTool, hits_json, json_members
 from app.search.index import Filters, IndexQuery, Match, Matches, ToolIndex
+from app.search.parameters import MAX_QUERIES, MAX_QUERY_LENGTH, QueryTexts, texts_of
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
 from app.search.signals import SearchScope, Signals
 from app.security.principal import Principal
@@ -47,15 +49,19 @@ from app.suggestions import closest
 __all__ = [
     "MAX_QUERIES",
     "MAX_QUERY_LENGTH",
+    "Advice",
     "ExecutorCommand",
     "Explanation",
     "Filters",
     "Hit",
     "QueryReport",
+    "QueryTexts",
     "Ranking",
     "SearchIndex",
     "SearchResult",
+    "SeenTool",
     "hits_json",
+    "texts_of",
 ]
 
 Ranking = Literal["words", "words+vectors"]
@@ -63,10 +69,6 @@ Ranking = Literal["words", "words+vectors"]
 OnSearch = Callable[[Principal, Sequence[str], Sequence[UUID]], None]
 """Is told whose search it was, the stems of its texts, and the tools that were found. It must not block."""
 
-MAX_QUERIES: Final = 4
-"""How many texts a client may search by at once."""
-MAX_QUERY_LENGTH: Final = 8_000
-"""Characters of each text: agents search by whole tasks."""
 _LOAD_TIMEOUT = 10.0
 # Up to this many tools are read by id; for more, all in scope are read and the unchanged ones skipped.
 _MAX_NAMED = 1_000
@@ -100,6 +102,15 @@ class SearchResult:
     hits: Sequence[Hit]
     ranking: Ranking = "words"
     queries: Sequence[QueryReport] = ()
+
+    @property
+    def weak_texts(self) -> Sequence[str]:
+        """The texts whose best hit may well be the wrong tool."""
+        return [
+            one.text
+            for one in self.queries
+            if is_weak(coverage=one.coverage, cosine=one.cosine, is_named=one.is_named, words=len(one.stems))
+        ]
 
 
 class SearchIndex:
@@ -191,6 +202,31 @@ class SearchIndex:
             [_hit_of(match) for match in chosen],
             "words+vectors" if with_vectors else "words",
             [_report(text, one) for text, one in zip(wanted, found, strict=True)],
+        )
+
+    async def advise(
+        self,
+        result: SearchResult,
+        *,
+        principal: Principal,
+        filters: Filters | None = None,
+        see: SeeTool | None = None,
+    ) -> Advice | None:
+        """Return what to search for next, where a text of a search has weak hits; None where none has.
+
+        `principal` and `filters` are those of the search. It reads only what this principal may see; `see`
+        returns a tool as it is shown (None: as the registry has it).
+        """
+        weak = result.weak_texts
+        if not weak:
+            return None
+        return await asyncio.to_thread(
+            self._index.advise,
+            weak,
+            [hit.json_members for hit in result.hits],
+            viewer=principal,
+            filters=filters or Filters(),
+            see=see,
         )
 
     async def search(

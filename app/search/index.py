@@ -11,6 +11,7 @@ import tantivy
 from tantivy import Occur, Query
 
 from app.catalog.tools import Viewer
+from app.search.advice import Advice, SeeTool, VisibleTerms, advise
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand
 from app.search.lexical import ANALYZER, FIELDS, LexicalQuery
@@ -207,6 +208,21 @@ class ToolIndex:
             cosine=None if first is None else first.cosine,
             is_named=first is not None and (first.exact or first.pin is not None),
         )
+
+    def advise(
+        self,
+        texts: Sequence[str],
+        hits: Sequence[bytes],
+        *,
+        viewer: Viewer,
+        filters: Filters,
+        see: SeeTool | None,
+    ) -> Advice:
+        """Return what to search for next after weak hits of these texts; `hits` are their `json_members`."""
+        restrictions = self._restrictions(viewer, filters)
+        terms = VisibleTerms(self._index.searcher(), self._schema, restrictions, see=see)
+        words = [query_terms(text, self._words, languages=self._languages) for text in texts]
+        return advise(words, hits, terms, stem=self._words.analyze)
 
     def close(self) -> None:
         """Wait for the threads that merge segments, and end them."""

@@ -1,8 +1,8 @@
 """`/tools/search` and `/toolsets/{name}/search`: the tools for a task, and their export for a model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Response
@@ -11,7 +11,7 @@ from app.access import requires
 from app.dependencies import UsesServices
 from app.pagination import TagFilter
 from app.schemas import problem_responses
-from app.search import Filters, hits_json
+from app.search import Advice, Filters, hits_json, texts_of
 from app.security.principal import Principal
 from app.services import Services
 from app.tool_schemas.dialects import Format, Strict
@@ -69,14 +69,15 @@ async def search_tools(
     provider: ProviderFilter = None,
     tag: TagFilter = None,
 ) -> Response:
-    """Search the tools that this key may call, best match first.
+    """Search the tools that this key may call, best match first; `weak` says where to search again.
 
     With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
     has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers,
     `plugins` has those that are off and fit the words better than the matches.
     """
     filters = Filters(provider, tag)
-    hits = await services.search.search_all(q, principal=principal, filters=filters, limit=limit)
+    result = await services.search.find(texts_of(q), principal=principal, filters=filters, limit=limit)
+    hits = result.hits
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     is_available = await hit_availability(hits, services.commands, principal=principal)
     conditions = services.conditions
@@ -86,14 +87,14 @@ async def search_tools(
         is_available=is_available,
         condition=lambda hit: conditions.of(hit.name, provider=hit.provider, slots=hit.credential_slots),
     )
-    plugins = await services.plugins.suggestions(
-        [q] if isinstance(q, str) else list(q), hits, principal=principal
-    )
+    advice = await services.search.advise(result, principal=principal, filters=filters)
+    body = _joined(body, _weak_members(advice))
+    plugins = await services.plugins.suggestions(texts_of(q), hits, principal=principal)
     if plugins:
-        found_plugins = [PluginHit.of(one).model_dump() for one in plugins]
-        body = b'%s,"plugins":%s}' % (body[:-1], orjson.dumps(found_plugins))
+        body = _joined(body, {"plugins": [PluginHit.of(one).model_dump() for one in plugins]})
     if export is not None:
-        found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
+        registry = services.collections.registry(principal)
+        found = await registry.search(texts_of(q), filters=filters, limit=limit)
         body = await _with_export(body, found, export, services)
     return Response(body, media_type="application/json")
 
@@ -121,7 +122,8 @@ async def search_toolset(
     them. With `format` the response has them exported for a model, too, as by `GET /toolsets/{name}/export`.
     """
     collection = await services.collections.toolset(name, principal)
-    found = await collection.search(q or [""], filters=Filters(provider, tag), limit=limit)
+    result = await collection.find(texts_of(q), filters=Filters(provider, tag), limit=limit, advise=True)
+    found = result.tools
     base_url = services.settings.base_url
     available = await availability_of_agent_tools(found, services.commands, principal=principal)
     services.conditions.refresh_if_due()
@@ -137,10 +139,21 @@ async def search_toolset(
             for tool, one in zip(found, available, strict=True)
         ]
     )
-    body = hits.model_dump_json().encode()
+    body = _joined(hits.model_dump_json(include={"items"}).encode(), _weak_members(result.advice))
     if export is not None:
         body = await _with_export(body, found, export, services, toolset=name)
     return Response(body, media_type="application/json")
+
+
+def _weak_members(advice: Advice | None) -> dict[str, Any]:
+    if advice is None:
+        return {"weak": False}
+    return {"weak": True, "suggestions": advice.as_json()}
+
+
+def _joined(body: bytes, members: Mapping[str, Any]) -> bytes:
+    """Return a JSON object that is not empty with further members."""
+    return b"%s,%s" % (body[:-1], orjson.dumps(members)[1:])
 
 
 async def _with_export(

@@ -234,7 +234,33 @@ class ToolHit(ConditionView):
     call_url: str
 
 
-class ToolHits(BaseModel):
+class WordSuggestion(BaseModel):
+    """A word of a search that no tool has, and one that was probably meant."""
+
+    word: str = Field(examples=["forcasts"])
+    suggestion: str = Field(examples=["forecast"])
+
+
+class SearchSuggestions(BaseModel):
+    """What to search for next; all of it is from tools that the key may see."""
+
+    unknown_words: list[str] = Field(description="Words of the search that no tool has; at most three.")
+    did_you_mean: list[WordSuggestion] = Field(description="For unknown words, words of tools spelt alike.")
+    providers: list[str] = Field(description="Providers whose names or tools are nearest; at most three.")
+    words: list[str] = Field(description="Words of the first matches to search by; at most three.")
+
+
+class WeakMatches(BaseModel):
+    """Whether the matches of a search may be the wrong tools, and what to search for next then."""
+
+    weak: bool = Field(
+        default=False,
+        description="Whether the best match of a `q` has few of its words: it may well be the wrong tool.",
+    )
+    suggestions: SearchSuggestions | None = Field(None, description="Only where `weak` is true.")
+
+
+class ToolHits(WeakMatches):
     """Search results, best match first."""
 
     items: list[ToolHit]

@@ -1,29 +1,24 @@
 """Query parameters and response models of `/tools/search` and `/toolsets/{name}/search`."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from fastapi import Query
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 
 from app.catalog.annotations import effects
 from app.plugins import PluginEntry
 from app.resource_names import PROVIDER_NAME
-from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
+from app.search import MAX_QUERIES, QueryTexts
 from app.tool_conditions import ToolCondition
 from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.dialects import Format, Strict
 from app.tool_schemas.signature import signature
-from app.tools.schemas import Available, ConditionView, ToolCost, ToolEffects, ToolHits
+from app.tools.schemas import Available, ConditionView, ToolCost, ToolEffects, ToolHits, WeakMatches
 from app.tools.schemas_exports import ExportReport
 from app.toolsets import AgentTool
 
-_QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
-_QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QUERIES}
 SearchTexts = Annotated[
-    # One text is documented as a string: that is what clients made from earlier contracts have.
-    Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
-    WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
+    QueryTexts,
     Query(
         max_length=MAX_QUERIES,
         description="A description of what the tool should do. Empty: list tools by name. "
@@ -119,7 +114,7 @@ class ToolsetHit(ConditionView):
         )
 
 
-class ToolsetHits(BaseModel):
+class ToolsetHits(WeakMatches):
     """Search results, best match first."""
 
     items: list[ToolsetHit]

@@ -9,14 +9,17 @@ from app.toolsets.collections import (
     with_names_here,
 )
 from app.toolsets.directory import Listing
+from app.toolsets.found import FoundTools, find_members
 
 __all__ = [
     "AgentTool",
     "CallTarget",
     "CollectionOptions",
+    "FoundTools",
     "Listing",
     "ToolCollection",
     "ToolCollections",
     "condition_of",
+    "find_members",
     "with_names_here",
 ]

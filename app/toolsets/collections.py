@@ -15,6 +15,7 @@ from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import ResultBudget
 from app.toolsets.directory import Listing, ToolDirectory, may_see
+from app.toolsets.found import FoundTools, find_in_registry, find_members
 from app.toolsets.members import MemberProblem, Members, MemberView, names_hint
 from app.toolsets.store import Toolset, ToolsetStore
 
@@ -76,12 +77,22 @@ class ToolCollection(Protocol):
         nearest names.
         """
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+    ) -> FoundTools:
+        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
+        An empty text lists tools by name. With `advise`, also what to search for next after weak matches.
+        """
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
-        An empty text lists tools by name.
-        """
+        """Return the tools of `find`."""
 
     def target(self, name: str) -> CallTarget:
         """Return what a call by this name executes, without a look-up in the registry: the call
@@ -100,7 +111,7 @@ class ToolCollections:
     """
 
     def __init__(self, database: Database, search: SearchIndex) -> None:
-        self._search = search
+        self.index = search
         self.directory = ToolDirectory(database)
         self.toolsets = ToolsetStore(database)
 
@@ -111,7 +122,7 @@ class ToolCollections:
 
     def registry(self, principal: Principal) -> ToolCollection:
         """Return the collection of all tools that the principal may call."""
-        return _Registry(self.directory, self._search, principal)
+        return _Registry(self.directory, self.index, principal)
 
     async def toolset(self, name: str, principal: Principal) -> ToolCollection:
         """Return the collection of a toolset; raise NotFound where the principal may use none of it, and
@@ -125,7 +136,7 @@ class ToolCollections:
         view = members.view(within)
         if within.is_restricted and not view.listing.tools:
             raise await self.unknown_toolset(name, principal)
-        return _ToolsetCollection(found, members, view, self._search, within)
+        return _ToolsetCollection(found, members, view, self.index, within)
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
         """Return the toolsets that the principal may use, by name. Raises Unavailable."""
@@ -267,21 +278,28 @@ class _ToolsetCollection:
     async def get(self, name: str) -> AgentTool:
         return self._found(name)
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+    ) -> FoundTools:
+        return await find_members(
+            self._search,
+            texts,
+            self._view.by_name,
+            principal=self.principal,
+            filters=filters,
+            limit=limit,
+            advise=advise,
+        )
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        tools = {tool.tool: tool for tool in self._view.listing.tools}
-        ids = frozenset(tool.id for tool in tools.values())
-        if filters is not None and filters.tools is not None:
-            ids &= filters.tools
-        chosen = replace(filters or Filters(), tools=ids)
-        hits = await self._search.search_all(texts, principal=self.principal, filters=chosen, limit=limit)
-        # A text that is the name of a tool here finds it, although the registry does not know that name.
-        named = [self._view.by_name[text.strip()] for text in texts if text.strip() in self._view.by_name]
-        found = [*named, *(tools[hit.name] for hit in hits if hit.name in tools)]
-        if filters is not None and filters != Filters():
-            found = [tool for tool in found if tool not in named or tool.tool in {hit.name for hit in hits}]
-        return list({tool.name: tool for tool in found}.values())[:limit]
+        return (await self.find(texts, filters=filters, limit=limit)).tools
 
     def target(self, name: str) -> CallTarget:
         found = self._found(name)
@@ -319,13 +337,30 @@ class _Registry:
             raise not_found(f"There is no tool {name}.", similar)
         return found
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+    ) -> FoundTools:
+        found = await find_in_registry(
+            self._search,
+            texts,
+            (await self._directory.snapshot()).by_name,
+            principal=self.principal,
+            filters=filters,
+            limit=limit,
+            advise=advise,
+        )
+        visible = [tool for tool in found.tools if may_see(self.principal, tool)]
+        return replace(found, tools=visible)
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        hits = await self._search.search_all(texts, principal=self.principal, filters=filters, limit=limit)
-        known = (await self._directory.snapshot()).by_name
-        found = (known.get(hit.name) for hit in hits)
-        return [tool for tool in found if tool is not None and may_see(self.principal, tool)]
+        return (await self.find(texts, filters=filters, limit=limit)).tools
 
     def target(self, name: str) -> CallTarget:
         return CallTarget(name, {})
