@@ -34,6 +34,8 @@ _MAX_SIMILAR: Final = 20
 """Tools that are read for words like an unknown one."""
 _MAX_HITS: Final = 5
 _MIN_FUZZY: Final = 4
+_MAX_ENDING: Final = 6
+"""Letters at the end of a word that stemming may remove."""
 _LONG_WORD: Final = 7
 _MIN_WORD: Final = 3
 
@@ -124,12 +126,20 @@ class VisibleTerms:
 
     def similar(self, word: QueryWord) -> list[SeenTool]:
         """Return visible tools with a word that is spelt like this one."""
-        if len(word.stem) < _MIN_FUZZY:
-            return []
-        distance = 2 if len(word.stem) >= _LONG_WORD else 1
+        # A misspelt ending is not removed, where that of the indexed word is: its beginnings are searched, too.
+        shortest = max(_MIN_FUZZY, len(word.stem) - _MAX_ENDING)
         queries = [
-            Query.fuzzy_term_query(self._schema, name, word.stem, distance=distance) for name in FIELDS
+            Query.boost_query(
+                Query.fuzzy_term_query(
+                    self._schema, name, word.stem[:length], distance=2 if length >= _LONG_WORD else 1
+                ),
+                float(length),
+            )
+            for length in range(len(word.stem), shortest - 1, -1)
+            for name in FIELDS
         ]
+        if not queries:
+            return []
         return self.seen(
             bytes(self._searcher.doc(address).get_first("json_members") or b"")
             for _, address in self._search(queries, _MAX_SIMILAR)
@@ -172,6 +182,7 @@ def advise(
         names = list(dict.fromkeys(tool.provider for tool in near))
         similar = closest(word.text, dict.fromkeys(chain.from_iterable(tool.words for tool in near)))
         meant += [(word.text, other) for other in similar]
+        providers += [tool.provider for tool in near if similar and similar[0] in tool.words][:1]
         providers += closest(word.text, names)
     providers += [tool.provider for tool in shown]
     stems = {one for words in texts for word in words for one in word.stems}
