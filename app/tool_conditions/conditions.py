@@ -97,11 +97,13 @@ class ToolConditions:
             return
         self._tasks = [asyncio.create_task(self._try_refresh(), name="tool-conditions")]
 
-    async def refresh(self) -> None:
-        """Read what is due; raise Unavailable without PostgreSQL."""
+    async def refresh(self, *, force: bool = False) -> None:
+        """Read the credentials, and the health where it is due or with `force`; raise Unavailable without
+        PostgreSQL.
+        """
         now = self._clock()
         changes, self._credentials_at = self._changes, now
-        everything = now - self._refreshed_at >= REFRESH_SECONDS
+        everything = force or now - self._refreshed_at >= REFRESH_SECONDS
         if everything:
             self._refreshed_at = now
         async with self._database.read_session() as session:
