@@ -17,15 +17,16 @@ from app.search.lexical import FIELDS
 from app.search.text_analysis import QueryWord, first_sentence, plain_words
 from app.suggestions import closest
 
-WEAK_COVERAGE: Final = 0.5
-"""With a smaller share of the words of a text, by weight, its best hit is weak."""
+FEW_WORDS: Final = 3
+"""A text of up to so many words says little besides the thing itself."""
+WEAK_COVERAGE: Final = 0.3
+"""With a smaller share of the words of a text, by weight, its best hit is weak; see decision 111."""
+WEAK_COVERAGE_OF_FEW: Final = 0.5
+"""The same for a text of few words."""
+ENOUGH_WORDS: Final = 4.0
+"""A hit with so many words, by weight, is not weak: of a whole task, no tool has a large share."""
 STRONG_COSINE: Final = 0.5
 """From this cosine on, the best hit of a text means the same whatever its words are."""
-LONG_TEXT: Final = 12
-"""A text of more words is a whole task, of which no tool has most words: its best hit is weak only where it
-has hardly any of them.
-"""
-_WEAK_COVERAGE_OF_TASK: Final = 0.15
 _MAX_CHECKED: Final = 12
 """Words of a text that are looked up."""
 _MAX_UNKNOWN: Final = 3
@@ -48,7 +49,8 @@ def is_weak(*, coverage: float, cosine: float | None, is_named: bool, words: int
     """
     if is_named or (cosine is not None and cosine >= STRONG_COSINE):
         return False
-    return coverage < (_WEAK_COVERAGE_OF_TASK if words > LONG_TEXT else WEAK_COVERAGE)
+    least = WEAK_COVERAGE_OF_FEW if words <= FEW_WORDS else WEAK_COVERAGE
+    return coverage < least and coverage * words < ENOUGH_WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class VisibleTerms:
 
     def similar(self, word: QueryWord) -> list[SeenTool]:
         """Return visible tools with a word that is spelt like this one."""
-        # A misspelt ending is not removed, where that of the indexed word is: its beginnings are searched, too.
+        # Of a misspelt word, stemming leaves the ending: its beginnings are searched, too.
         shortest = max(_MIN_FUZZY, len(word.stem) - _MAX_ENDING)
         queries = [
             Query.boost_query(

@@ -5,7 +5,7 @@ import pytest
 from app.catalog.feed import ChangeFeed
 from app.models import TENANT
 from app.search import Filters, SearchIndex
-from app.search.advice import LONG_TEXT, is_weak
+from app.search.advice import is_weak
 from app.security.principal import Principal
 from tests.stored import store_provider, store_tool
 
@@ -51,9 +51,9 @@ async def advice(index, *texts, who=EVERYBODY, **options):
     ("coverage", "cosine", "is_named", "words", "weak"),
     [
         (1.0, None, False, 3, False), (0.5, None, False, 3, False), (0.49, None, False, 3, True),
-        (0.0, None, False, 1, True), (0.0, None, True, 1, False), (0.2, 0.6, False, 3, False),
-        (0.2, 0.2, False, 3, True), (0.2, None, False, LONG_TEXT + 1, False),
-        (0.1, None, False, LONG_TEXT + 1, True),
+        (0.49, None, False, 4, False), (0.29, None, False, 4, True), (0.0, None, False, 1, True),
+        (0.0, None, True, 1, False), (0.2, 0.6, False, 3, False), (0.2, 0.2, False, 3, True),
+        (0.2, None, False, 19, True), (0.2, None, False, 20, False),
     ],
 )  # fmt: skip
 def test_a_match_is_weak_where_it_has_few_of_the_words_and_not_their_meaning(
