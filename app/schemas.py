@@ -16,15 +16,18 @@ from pydantic import (
     model_validator,
 )
 
+from app.language_tags import LANGUAGE_TAG, MAX_LENGTH, language_tag
 from app.pagination import Page
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
 from app.security.rate_limit import MAX_PERIOD_SECONDS, MAX_REQUESTS, RateLimit
 from app.security.upstream_mode import MAX_SEED, RECORDING_NAME, ModeName, UpstreamMode
 from app.text import input_path
+from app.tool_keywords import MAX_KEYWORD_LENGTH, MAX_KEYWORDS, distinct
 
 PATTERN_MESSAGES = {
     PROVIDER_NAME: "The name of a provider has at most 50 letters, digits, `-` and `_`, and begins with a "
     "letter or digit.",
+    LANGUAGE_TAG: "A language tag is that of BCP 47, such as `de` or `pt-BR`.",
     TOOL_NAME: "The name of a tool has at most 200 letters, digits, `-`, `_` and `.`, and begins with a "
     "letter or digit.",
 }
@@ -57,6 +60,28 @@ Text = Annotated[str, Field(max_length=20_000, pattern=_NO_NUL), AfterValidator(
 ShortText = Annotated[str, Field(max_length=200, pattern=_NO_NUL), AfterValidator(_storable)]
 UrlText = Annotated[str, Field(max_length=2048, pattern=r"^[^\x00-\x20\x7f]*$"), AfterValidator(_storable)]
 Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Keyword = Annotated[
+    str,
+    Field(
+        max_length=MAX_KEYWORD_LENGTH,
+        pattern=r"^[^\x00-\x1f\x7f]*[^\x00-\x20\x7f][^\x00-\x1f\x7f]*$",
+        examples=["voucher"],
+    ),
+    AfterValidator(_storable),
+]
+"""A further word, or a few words, by which search finds a tool."""
+Keywords = Annotated[
+    list[Keyword],
+    Field(max_length=MAX_KEYWORDS),
+    AfterValidator(lambda given: list(distinct(given))),
+]
+"""Keywords that differ in more than case: of others the first one stays."""
+LanguageTag = Annotated[
+    str,
+    Field(max_length=MAX_LENGTH, pattern=LANGUAGE_TAG, examples=["de"]),
+    AfterValidator(lambda value: language_tag(value) or value),
+]
+"""A language tag (BCP 47), which becomes the case of RFC 5646 section 2.1.1."""
 ProviderName = Annotated[str, Field(pattern=PROVIDER_NAME, examples=["library"])]
 ToolName = Annotated[str, Field(pattern=TOOL_NAME, examples=["library.searchBooks"])]
 

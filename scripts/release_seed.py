@@ -127,7 +127,8 @@ class Seed:
         }
         self._send("POST", "/tools", 201, tool)
         limits = {"total": 20, "rate": {"requests": 600, "per_seconds": 60}}
-        self._send("PATCH", "/providers/mixed", 200, {"description": "A manual.", "limits": limits})
+        changed = {"description": "A manual.", "limits": limits, "language": "en"}
+        self._send("PATCH", "/providers/mixed", 200, changed)
         self._send("PUT", "/providers/mixed/variables/REGION", 201, {"value": "north", "secret": False})
 
     def _import(self) -> Json:
@@ -137,7 +138,7 @@ class Seed:
         return {"import_id": path.rpartition("/")[2]}
 
     def _overrides(self) -> None:
-        text = {"description": "Our items.", "tags": ["books", "public"]}
+        text = {"description": "Our items.", "tags": ["books", "public"], "keywords": ["stock"]}
         self._send("PATCH", "/tools/shop.listItems", 200, text)
         self._send("PATCH", "/tools/mixed.closed", 200, {"tags": ["errors"]})
         self._send("PATCH", "/tools/shop.listOldItems", 200, {"enabled": False})

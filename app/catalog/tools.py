@@ -35,7 +35,7 @@ from app.security.requirements import SecurityRequirements, compile_security
 
 OVERRIDDEN: Final = (
     "description", "tags", "enabled", "requires_approval", "annotations", "publish_output_schema",
-    "response_options",
+    "response_options", "keywords",
 )  # fmt: skip
 """The columns of an override: what a person can change on a tool."""
 _NO_STEPS: Final = literal([], JSONB)
@@ -90,6 +90,8 @@ class ToolView:
     """Whether agents see the schema of its responses."""
     response_options: dict[str, Any] | None = None
     """What an operator has set about its responses: all_pages and poll."""
+    keywords: list[str] = field(default_factory=list)
+    """Further words by which search finds it."""
     output_schema_withdrawn_at: datetime | None = None
     """When the gateway withdrew that schema because responses deviated from it; None where it did not."""
 
@@ -144,6 +146,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
         func.coalesce(slimmed["steps"], _NO_STEPS).label("slimming_steps"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
+        func.coalesce(col(Override.keywords), col(Tool.keywords)).label("keywords"),
         col(Provider.tags).label("provider_tags"),
         _registrar_tags().label("registrar_tags"),
         is_enabled().label("enabled"),
@@ -185,6 +188,7 @@ def tool_view(row: Any) -> ToolView:
         outputs=row.outputs,
         slimming_steps=list(row.slimming_steps),
         tags=list(row.tags),
+        keywords=list(row.keywords),
         registrar_tags=frozenset(row.provider_tags).union(row.registrar_tags or ()),
         enabled=row.enabled,
         provider_enabled=row.provider_enabled,

@@ -23,6 +23,10 @@ def edit(
         list[str] | None, typer.Option("--tag", help="A tag; may be repeated. They replace all its tags.")
     ] = None,
     no_tags: Annotated[bool, typer.Option("--no-tags", help="Remove all its tags.")] = False,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", help="The language of its tools' texts, e.g. de; \"\": the document's."),
+    ] = None,
     base_url: Annotated[str | None, typer.Option("--base-url", help="Another address of the API.")] = None,
     limits: Annotated[
         str | None,
@@ -40,13 +44,15 @@ def edit(
         str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
     ] = None,
 ) -> None:
-    """Change the description, tags, limits or options of a provider; all else stays."""
+    """Change the description, tags, language, limits or options of a provider; all else stays."""
     session = ctx.obj
     body: dict[str, Any] = {} if description is None else {"description": description}
     if tag and no_tags:
         raise InputError("Give --tag or --no-tags, not both.")
     if tag or no_tags:
         body["tags"] = tag or []
+    if language is not None:
+        body["language"] = language or None
     if limits is not None:
         body["limits"] = _object(limits, option="--limits")
     if options is not None:
@@ -54,7 +60,9 @@ def edit(
     if base_url is not None:
         body["options"] = {**body.get("options", {}), "base_url": base_url}
     if not body:
-        raise InputError("Give what is to change: --description, --tag, --base-url, --limits or --options.")
+        raise InputError(
+            "Give what is to change: --description, --tag, --language, --base-url, --limits or --options."
+        )
     changed = _patch(session, name, body, if_match=if_match)
     if session.output.is_structured:
         session.output.document(changed)

@@ -89,6 +89,9 @@ def add(
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag for all its tools; may be repeated.")
     ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", help="The language of its texts, e.g. de.")
+    ] = None,
     overlay: OverlayOption = None,
     root: RootOption = None,
     follow_references: Annotated[
@@ -113,12 +116,14 @@ def add(
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
+            settings |= {"language": language} if language else {}
             body = {**settings, "name": name, "source": {"url": source, **reading.for_url()}}
             result = send_import(session, path, activity=activity, json=body)
         else:
             content = packed_manifests(source) if Path(source).is_dir() else read_bytes(source)
             media_type = _media_type(source, content)
-            parts = [*_json_parts(settings), *_text_parts(reading.for_file())]
+            texts = {**reading.for_file(), **({"language": language} if language else {})}
+            parts = [*_json_parts(settings), *_text_parts(texts)]
             upload: dict[str, Any] = {"content": content, "media_type": media_type}
             if parts:
                 upload = {"files": [*parts, ("file", ("document", content, media_type))]}

@@ -22,7 +22,7 @@ from app.cli.values import read_json, url_path
 
 commands = typer.Typer()
 _REVERTIBLE: Final = (
-    "description", "tags", "enabled", "annotations", "publish_output_schema", "response_options"
+    "description", "tags", "keywords", "enabled", "annotations", "publish_output_schema", "response_options"
 )  # fmt: skip
 _REVERTIBLE_TEXT: Final = f"{', '.join(_REVERTIBLE[:-1])} or {_REVERTIBLE[-1]}"
 
@@ -73,6 +73,13 @@ def edit(
         list[str] | None, typer.Option("--tag", help="A tag; may be repeated. They replace all its tags.")
     ] = None,
     no_tags: Annotated[bool, typer.Option("--no-tags", help="Remove all its tags.")] = False,
+    keyword: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keyword", help="A word by which search finds it; may be repeated. They replace its keywords."
+        ),
+    ] = None,
+    no_keywords: Annotated[bool, typer.Option("--no-keywords", help="Remove all its keywords.")] = False,
     requires_approval: Annotated[
         bool | None,
         typer.Option(
@@ -119,7 +126,7 @@ def edit(
         str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
     ] = None,
 ) -> None:
-    """Change a tool: description, tags, approval of calls. Refreshes of its provider preserve it."""
+    """Change a tool: description, tags, keywords, approval. Refreshes of its provider preserve it."""
     session = ctx.obj
     body: dict[str, Any] = {}
     for field in revert or []:
@@ -128,10 +135,8 @@ def edit(
         body[field] = None
     if description is not None:
         body["description"] = description
-    if tag and no_tags:
-        raise InputError("Give --tag or --no-tags, not both.")
-    if tag or no_tags:
-        body["tags"] = tag or []
+    body |= _replaced("tags", tag, removes_all=no_tags)
+    body |= _replaced("keywords", keyword, removes_all=no_keywords)
     if requires_approval is not None:
         body["requires_approval"] = requires_approval
     annotations = {
@@ -157,6 +162,7 @@ def edit(
         "name",
         "description",
         "tags",
+        "keywords",
         "enabled",
         "requires_approval",
         "publish_output_schema",
@@ -168,6 +174,15 @@ def edit(
             *annotation_fields(changed.get("annotations") or {}),
         ]
     )
+
+
+def _replaced(field: str, given: list[str] | None, *, removes_all: bool) -> dict[str, list[str]]:
+    """Return the member of a patch that replaces a list, without a member where no option names it; raise
+    InputError where the options contradict each other.
+    """
+    if given and removes_all:
+        raise InputError(f"Give --{field.removesuffix('s')} or --no-{field}, not both.")
+    return {field: given or []} if given or removes_all else {}
 
 
 def _header_inputs(given: list[str]) -> dict[str, str]:

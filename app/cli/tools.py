@@ -205,8 +205,8 @@ def show_tool(ctx: SessionContext, *, name: NameArgument) -> None:
         session.output.document(tool)
         return
     names = (
-        "name", "alias", "description", "provider", "tags", "enabled", "deprecated", "requires_approval",
-        "call_url",
+        "name", "alias", "description", "provider", "tags", "keywords", "enabled", "deprecated",
+        "requires_approval", "call_url",
     )  # fmt: skip
     session.output.fields((name.replace("_", " "), tool.get(name)) for name in names)
     inputs = tool.get("inputs") or {}

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Column,
     DateTime,
@@ -85,6 +86,10 @@ class Provider(Row, table=True):
     """Members: connect, first_byte, idle and total (seconds), response_bytes, rate, cache,
     idempotency_header.
     """
+    language: str | None = None
+    """The language tag (BCP 47) that the registrar gave to its texts; null for the document's."""
+    document_language: str | None = None
+    """The language tag that its document, or the response with it, says; null where none ever did."""
     slots: list[dict[str, Any]] = Field(default_factory=list, sa_column=jsonb())
     origins: list[str] = Field(default_factory=list, sa_column=text_array())
     tags: list[str] = Field(default_factory=list, sa_column=text_array())
@@ -164,6 +169,10 @@ class Tool(Row, table=True):
     average_response_size: int | None = Field(default=None, sa_column=Column(BigInteger))
     slimmed: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """What a model sees of a large tool: description, inputs, outputs, and the steps that slimmed them."""
+    keywords: list[str] = Field(
+        default_factory=list, sa_column=Column(ARRAY(Text), nullable=False, server_default="{}")
+    )
+    """Further words by which search finds it."""
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -179,6 +188,7 @@ class Override(SQLModel, table=True):
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     description: str | None = None
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    keywords: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
     requires_approval: bool | None = None
     annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
@@ -206,6 +216,7 @@ class RetainedOverride(SQLModel, table=True):
     tenant_id: UUID = Field(default=TENANT, nullable=False)
     description: str | None = None
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    keywords: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     enabled: bool | None = None
     requires_approval: bool | None = None
     annotations: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))

@@ -10,6 +10,7 @@ from app.openapi.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.conversion import ConvertedTool
 from app.openapi.dialect import Mode
 from app.openapi.document import OpenApiDocument
+from app.openapi.document_keywords import DocumentKeywords
 from app.openapi.model import OUTPUT_EXTENSION, Json
 from app.openapi.names import input_names
 from app.openapi.operations import Operation
@@ -72,6 +73,7 @@ def assemble(
     name: str,
     slots: SecuritySlots,
     tags: TagHierarchy,
+    keywords: DocumentKeywords,
     budget: SizeBudget,
 ) -> ConvertedTool:
     """Return the tool of an operation; raise OperationProblem, with a reason and a pointer, if it has
@@ -116,6 +118,8 @@ def assemble(
     if body is not None:
         call_template["body"] = body.plan()
     response, schema = _shaped(node, outputs)
+    tool_tags = tags.of(node.get("tags"))
+    found_keywords = keywords.of(operation, tags=tool_tags, notes=notes)
     if response is not None:
         call_template["response"] = response
     return ConvertedTool(
@@ -124,10 +128,11 @@ def assemble(
         description=description,
         inputs=inputs,
         outputs=schema,
-        tags=tags.of(node.get("tags")),
+        tags=tool_tags,
         deprecated=node.get("deprecated") is True,
         call_template=call_template,
         security=security.alternatives,
+        keywords=found_keywords,
         notes=tuple(dict.fromkeys(notes)),
     )
 

@@ -89,6 +89,7 @@ class ConvertedTool:
     deprecated: bool
     call_template: Json
     security: SecurityRequirements
+    keywords: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     slimmed: SlimmedTool | None = None
 
@@ -104,6 +105,7 @@ class ConvertedTool:
             "deprecated": self.deprecated,
             "call_template": self.call_template,
             "security": security_json(self.security),
+            "keywords": list(self.keywords),
             "notes": list(self.notes),
             "slimmed": None if self.slimmed is None else self.slimmed.to_json(),
         }
@@ -122,6 +124,7 @@ class ConvertedTool:
             deprecated=form["deprecated"],
             call_template=form["call_template"],
             security=compile_security(form["security"]),
+            keywords=tuple(form["keywords"]),
             notes=tuple(form["notes"]),
             slimmed=None if slimmed is None else SlimmedTool.from_json(slimmed),
         )
@@ -135,6 +138,7 @@ class Conversion:
     `origins`: "https://host[:port]" of the servers that the tools call, in order of first use.
     `missing`: paths of files that the document (`list_missing`) or the archive refers to and does not
     contain.
+    `language`: the language tag (BCP 47) of its texts, where it says one.
     """
 
     title: str
@@ -145,6 +149,7 @@ class Conversion:
     origins: tuple[str, ...]
     report: SourceReport
     missing: tuple[str, ...] = ()
+    language: str | None = None
 
     def to_json(self) -> Json:
         """Return the conversion as JSON; see `ConvertedTool.to_json` about sharing."""
@@ -157,6 +162,7 @@ class Conversion:
             "origins": list(self.origins),
             "report": self.report.to_json(),
             "missing": list(self.missing),
+            "language": self.language,
         }
 
     @classmethod
@@ -171,6 +177,7 @@ class Conversion:
             origins=tuple(form["origins"]),
             report=SourceReport.from_json(form["report"]),
             missing=tuple(form["missing"]),
+            language=form["language"],
         )
 
     def to_bytes(self) -> bytes:

@@ -9,12 +9,14 @@ in the report with a JSON pointer and a reason.
 from collections.abc import Callable
 from dataclasses import replace
 
+from app.language_tags import document_language
 from app.openapi.archive import is_archive
 from app.openapi.assemble import SizeBudget, assemble
 from app.openapi.assess import assess
 from app.openapi.conversion import Conversion, ConvertedTool
 from app.openapi.declared_servers import MAX_SERVERS
 from app.openapi.document import OpenApiDocument, open_document
+from app.openapi.document_keywords import DocumentKeywords
 from app.openapi.identifiers import may_have_identifiers
 from app.openapi.model import ConvertOptions
 from app.openapi.names import tool_names
@@ -76,7 +78,7 @@ def convert(
 def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress | None) -> Conversion:
     operations = list_operations(document)
     names = tool_names({one.source_key: one.given_name for one in operations})
-    slots, tags = SecuritySlots(document), TagHierarchy(document)
+    slots, tags, keywords = SecuritySlots(document), TagHierarchy(document), DocumentKeywords(document)
     tools: list[ConvertedTool] = []
     outcomes: list[OperationOutcome] = []
     for done, operation in enumerate(operations):
@@ -84,7 +86,9 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
             progress(done, len(operations))
         name = names[operation.source_key]
         try:
-            tool = assemble(document, operation, name=name, slots=slots, tags=tags, budget=budget)
+            tool = assemble(
+                document, operation, name=name, slots=slots, tags=tags, keywords=keywords, budget=budget
+            )
         except OperationProblem as problem:
             outcomes.append(_skipped(operation, name, problem.reason, problem.pointer))
         except _UNREADABLE:
@@ -98,6 +102,9 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
             )
     find_unread(document, document.unread)
     info = document.mapping("info")
+    language, unreadable = document_language(document.raw)
+    for one in unreadable:
+        document.warnings.add(one.pointer, one.detail)
     urls = [str(tool.call_template["url"]) for tool in tools]
     return Conversion(
         title=label(info.get("title")),
@@ -109,6 +116,7 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
         report=SourceReport(
             tuple(outcomes), document.warnings.collected(), unread=document.unread.collected()
         ),
+        language=language,
     )
 
 

@@ -60,6 +60,8 @@ class ComparableTool(Protocol):
     @property
     def security(self) -> SecurityRequirements: ...
     @property
+    def keywords(self) -> Sequence[str]: ...
+    @property
     def deprecated(self) -> bool: ...
 
 
@@ -98,7 +100,7 @@ def compare_tools(
         detail = "The same inputs are sent in another way; calls do not change."
         found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
     if _annotations(old) != _annotations(new):
-        detail = "Its description, tags or deprecation changed."
+        detail = "Its description, tags, keywords or deprecation changed."
         found.append(ToolDifference("description", "changed", breaking=False, detail=detail))
     return found
 
@@ -161,8 +163,8 @@ def _auth(
     return found
 
 
-def _annotations(tool: ComparableTool) -> tuple[str, list[str], bool]:
-    return tool.description, list(tool.tags), tool.deprecated
+def _annotations(tool: ComparableTool) -> tuple[str, list[str], list[str], bool]:
+    return tool.description, list(tool.tags), list(tool.keywords), tool.deprecated
 
 
 def _members(slot: ComparableSlot) -> dict[str, str | None]:

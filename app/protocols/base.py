@@ -208,7 +208,8 @@ async def _chain(beginning: bytes, remaining: AsyncIterator[bytes]) -> AsyncIter
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """The bytes that a discovery fetched, their media type and the URL that they came from.
+    """The bytes that a discovery fetched, their media type and the URL that they came from. `language` is
+    the value of `Content-Language`, "" where there is none.
 
     `is_generated`: they are a manual that the adapter generated from the upstream's introspection. The call
     templates of its tools have only the members that they add to the template of the discovery.
@@ -218,6 +219,7 @@ class Discovered:
     media_type: str
     url: str
     is_generated: bool = False
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ from typing import Any, Final, Literal
 
 from app.errors import FieldError, InvalidDocument, InvalidInput
 from app.json_schema.normalize import normalize_inputs, normalize_schema
+from app.language_tags import document_language
 from app.protocols.call_templates import for_tool, read_template
 from app.text import NAME_LIMIT, clean_text, pointer, reject_unstorable, storable_text
+from app.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, distinct, read_keywords
 from app.utcp.call_template import Template
 
 DocumentKind = Literal[
@@ -21,6 +23,7 @@ DocumentKind = Literal[
 _TEMPLATE_KEYS: Final = ("tool_call_template", "tool_provider", "provider", "tool_transport")
 _MAX_TAGS: Final = 64
 _MAX_TAG_LENGTH: Final = 100
+_MAX_WARNINGS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class ManualTool:
     outputs: dict[str, Any]
     tags: tuple[str, ...]
     template: Template
+    keywords: tuple[str, ...] = ()
     average_response_size: int | None = None
     notes: tuple[str, ...] = ()
     inherited: bool = False
@@ -54,13 +58,16 @@ class RejectedTool:
 
 @dataclass(frozen=True, slots=True)
 class Manual:
-    """A parsed manual: `version` is its format, `declared` the version that it names."""
+    """A parsed manual: `version` is its format, `declared` the version that it names, `language` the language
+    tag of its texts, where it says one.
+    """
 
     version: Literal["manual_v1", "manual_v0"]
     declared: str
     tools: tuple[ManualTool, ...]
     rejected_tools: tuple[RejectedTool, ...] = ()
     warnings: tuple[FieldError, ...] = ()
+    language: str | None = None
 
 
 def detect_kind(raw: Any) -> DocumentKind:
@@ -109,10 +116,13 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
     declared = raw.get("utcp_version" if kind == "manual_v1" else "version", "")
     tools: list[ManualTool] = []
     rejected: list[RejectedTool] = []
+    language, warnings = document_language(raw)
+    common, problems = read_keywords(raw.get(KEYWORDS_EXTENSION), at=pointer("", KEYWORDS_EXTENSION))
+    warnings += problems
     for index, entry in enumerate(entries):
         at = pointer("/tools", index)
         try:
-            tools.append(_tool(entry, at, inherited))
+            tools.append(_tool(entry, at, inherited, common=common, warnings=warnings))
         except InvalidInput as error:
             rejected.append(RejectedTool(at, _readable_name(entry), error.detail, error.errors))
     version: Literal["manual_v1", "manual_v0"] = "manual_v0" if kind == "manual_v0" else "manual_v1"
@@ -121,7 +131,8 @@ def read_manual(raw: Any, *, max_tools: int = 100_000, inherited: Mapping[str, A
         str(declared)[:64],
         tuple(tools),
         tuple(rejected),
-        tuple(_warnings(raw, tools)),
+        (*warnings, *_warnings(raw, tools)),
+        language,
     )
 
 
@@ -155,7 +166,14 @@ def _readable_name(entry: Any) -> str | None:
     return storable_text(name)[:NAME_LIMIT] if isinstance(name, str) else None
 
 
-def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualTool:
+def _tool(
+    entry: Any,
+    at: str,
+    inherited: Mapping[str, Any] | None,
+    *,
+    common: tuple[str, ...],
+    warnings: list[FieldError],
+) -> ManualTool:
     if not isinstance(entry, Mapping):
         raise InvalidDocument(
             "A tool must be an object", errors=[FieldError(at, "Give an object.", "object")]
@@ -170,6 +188,8 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
     template, is_own = _template_or(inherited, entry, at, notes)
     template = for_tool(template, name, at=pointer(at, _template_key(entry)))
     size = entry.get("average_response_size")
+    keywords, problems = read_keywords(entry.get(KEYWORDS_EXTENSION), at=pointer(at, KEYWORDS_EXTENSION))
+    warnings += problems[: max(0, _MAX_WARNINGS - len(warnings))]
     return ManualTool(
         pointer=at,
         name=name,
@@ -178,6 +198,7 @@ def _tool(entry: Any, at: str, inherited: Mapping[str, Any] | None) -> ManualToo
         outputs=outputs,
         tags=_tags(entry.get("tags"), pointer(at, "tags")),
         template=template,
+        keywords=distinct((*keywords, *common))[:MAX_KEYWORDS],
         average_response_size=size if isinstance(size, int) and 0 < size < 2**53 else None,
         notes=(*notes, *template.notes, *input_notes, *output_notes),
         inherited=not is_own,

@@ -164,6 +164,7 @@ class CustomTools:
             inputs=inputs,
             outputs=outputs,
             tags=tuple(dict.fromkeys(body.tags)),
+            keywords=tuple(body.keywords),
             call_template=split.fields,
             security=tool_security(split, origin, allocator=allocator, fallback=fallback, optional=True),
             origin=origin,

@@ -33,6 +33,8 @@ from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import RegistrationService
 from app.schemas import (
     AnnotationsInput,
+    Keywords,
+    LanguageTag,
     ProviderName,
     ResponseOptionsInput,
     ShortText,
@@ -52,6 +54,7 @@ class ExportedOverride(StrictModel):
 
     description: Text | None = None
     tags: Tags | None = None
+    keywords: Keywords | None = None
     enabled: bool | None = None
     requires_approval: bool | None = None
     annotations: AnnotationsInput | None = None
@@ -68,6 +71,10 @@ class ExportedProvider(StrictModel):
     title: ShortText = ""
     description: Text = ""
     tags: Tags = Field(default_factory=list)
+    language: LanguageTag | None = Field(default=None, description="The language that the registrar gave.")
+    document_language: LanguageTag | None = Field(
+        default=None, description="The language that the source said, for a source that says none."
+    )
     enabled: bool = True
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
@@ -131,6 +138,8 @@ class Exporter:
             "title": row.title,
             "description": row.description,
             "tags": row.tags,
+            "language": row.language,
+            "document_language": row.document_language,
             "enabled": row.enabled,
             "limits": row.limits,
             "options": _options(row.options),
@@ -191,6 +200,8 @@ def _registration(entry: Any, at: str) -> RegistrationRequest:
         title=body.title,
         description=body.description,
         tags=tuple(body.tags),
+        language=body.language,
+        document_language=body.document_language,
         limits=body.limits.stored(),
         options=body.options.stored(),
         option_secrets=body.options.secrets(),
@@ -253,6 +264,7 @@ def _tool(provider: str, tool: Tool) -> Json:
         "inputs": tool.inputs,
         "outputs": tool.outputs,
         "tags": tool.tags,
+        "keywords": tool.keywords,
         "call_template": tool.call_template,
         "security": tool.security,
         "custom": tool.revision_id is None,

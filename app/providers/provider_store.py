@@ -174,6 +174,8 @@ def _values(
         values["description"] = body.description
     if body.tags is not None:
         values["tags"] = list(dict.fromkeys(body.tags))
+    if "language" in body.model_fields_set:
+        values["language"] = body.language
     if body.enabled is not None:
         values["enabled"] = body.enabled
     if body.limits is not None:

@@ -254,6 +254,12 @@ class ProviderSummary(BaseModel):
     kind: Literal["openapi", "manual", "custom"]
     enabled: bool
     tags: list[str]
+    language: str | None = Field(
+        default=None,
+        description="The language of the texts of its tools (BCP 47): the registrar's, else its document's; "
+        "null where nobody says one.",
+        examples=["de"],
+    )
     origins: list[str] = Field(description="The origins that its tools call.")
     tool_count: int
     version: int = Field(description="Its ETag is this number in quotes.")
@@ -304,6 +310,7 @@ class ToolPreview(BaseModel):
     method: str
     url: str
     inputs: dict[str, Any]
+    keywords: list[str] = Field(default_factory=list)
     security: list[list[dict[str, Any]]]
 
 
@@ -315,6 +322,12 @@ class Preview(BaseModel):
     description: str
     kind: Literal["openapi", "manual", "custom"]
     protocol: str
+    language: str | None = Field(
+        default=None,
+        description="The language of the texts of its tools (BCP 47): the registrar's, else its document's; "
+        "null where nobody says one.",
+        examples=["de"],
+    )
     exists: bool = Field(
         description="Whether a provider of this name exists; then `difference` compares to it."
     )
@@ -383,6 +396,7 @@ class CustomTool(BaseModel):
     inputs: dict[str, Any]
     outputs: dict[str, Any]
     tags: list[str]
+    keywords: list[str] = Field(default_factory=list)
     call_template: dict[str, Any]
     security: list[list[dict[str, Any]]]
     version: int

@@ -31,7 +31,7 @@ from app.providers.schemas import (
     VariableView,
 )
 from app.registration.model import RegistrationResult
-from app.registration.persist import HIDDEN_OPTIONS
+from app.registration.persist import HIDDEN_OPTIONS, language_of
 from app.registration.repository import SourceSummary, changes_of, slots_of
 from app.security.credentials import RELEASED_KINDS
 
@@ -88,6 +88,7 @@ def preview_of(imported: RegistrationResult) -> Preview:
             method=str(tool.call_template.get("http_method") or protocol_of(tool.call_template)),
             url=str(tool.call_template.get("url") or tool.origin),
             inputs=tool.inputs,
+            keywords=list(tool.keywords),
             security=security_json(tool.security),
         )
         for tool in imported.plan.parsed.tools
@@ -99,6 +100,7 @@ def preview_of(imported: RegistrationResult) -> Preview:
         description=provider.description,
         kind=provider.kind,
         protocol=provider.protocol,
+        language=language_of(provider),
         exists=imported.provider_exists,
         origins=provider.origins,
         slots=[_slot(slot, stored) for slot in slots_of(provider)],
@@ -161,7 +163,12 @@ def variable_of(row: Variable) -> VariableView:
 def _summary(provider: Provider, tool_count: int) -> Json:
     names = ("name", "title", "description", "protocol", "kind", "enabled", "tags", "origins", "version",
              "created_at", "updated_at")  # fmt: skip
-    return {**{name: getattr(provider, name) for name in names}, "tool_count": tool_count}
+    language = language_of(provider)
+    return {
+        **{name: getattr(provider, name) for name in names},
+        "language": language,
+        "tool_count": tool_count,
+    }
 
 
 def _view(provider: Provider, tool_count: int, credentials: list[Credential]) -> Json:
@@ -198,6 +205,7 @@ def custom_tool_of(tool: ToolView) -> CustomTool:
         inputs=tool.inputs,
         outputs=tool.outputs,
         tags=tool.tags,
+        keywords=tool.keywords,
         call_template=tool.call_template,
         security=security_json(tool.security),
         version=tool.version,

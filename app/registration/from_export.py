@@ -18,7 +18,7 @@ from app.protocols.origins import template_origin
 from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
-from app.schemas import ShortText, StrictModel, Text
+from app.schemas import Keywords, ShortText, StrictModel, Text
 from app.text import pointer
 
 
@@ -60,6 +60,7 @@ class ToolForm(StrictModel):
     inputs: dict[str, Any] = Field(default_factory=dict)
     outputs: dict[str, Any] = Field(default_factory=dict)
     tags: Tags = Field(default_factory=list)
+    keywords: Keywords = Field(default_factory=list)
     call_template: dict[str, Any]
     security: Annotated[list[list[NeedForm]], Field(max_length=100)] = Field(default_factory=list)
     custom: bool = False
@@ -132,6 +133,7 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
             for alternative in form.security
         ),
         origin=origin,
+        keywords=tuple(form.keywords),
         is_custom=form.custom,
         source_name=form.name,
     )

@@ -97,6 +97,7 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
         source=source,
         tools=tuple(drafts.values()),
         report=SourceReport(tuple(outcomes), warnings),
+        language=manual.language,
         slots=slots_of_tools(rules.allocator, drafts.values(), fallback=fallback[0]),
         inline=rules.allocator.assignments,
         unset_variables=unset,
@@ -239,6 +240,7 @@ def _draft(
         security=_with_shared(security, shared),
         origin=origin,
         average_response_size=tool.average_response_size,
+        keywords=tool.keywords,
         source_name=local,
     )
 

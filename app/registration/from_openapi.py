@@ -35,6 +35,7 @@ def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> Pa
         report=conversion.report,
         title=conversion.title,
         description=conversion.description,
+        language=conversion.language,
         slots=slots or (CredentialSlot(DEFAULT_SLOT, "any"),),
     )
 
@@ -85,5 +86,6 @@ def _draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDr
         security=tool.security if security is None else security,
         origin=origin_of_template(tool.call_template) or "",
         deprecated=tool.deprecated,
+        keywords=tool.keywords,
         slimmed=tool.slimmed,
     )

@@ -18,6 +18,8 @@ from app.credentials.input_models import (
 from app.credentials.origins import origin_of
 from app.schemas import (
     ACCEPT_INTEGRAL_FLOAT,
+    Keywords,
+    LanguageTag,
     Number,
     ProviderName,
     RateLimitInput,
@@ -233,6 +235,11 @@ class RegistrationFields(StrictModel):
 
     description: Text | None = None
     tags: Tags = Field(default_factory=list)
+    language: LanguageTag | None = Field(
+        default=None,
+        description="The language of the texts of its tools (BCP 47), by which search stems their words. "
+        "Default: what the document says, or the response with it (`Content-Language`).",
+    )
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
     credentials: Annotated[
@@ -315,6 +322,9 @@ class ProviderPatch(StrictModel):
 
     description: Text | None = None
     tags: Tags | None = None
+    language: LanguageTag | None = Field(
+        default=None, description="The language of the texts of its tools (BCP 47); null: the document's."
+    )
     limits: LimitsInput | None = None
     options: OptionsInput | None = None
     enabled: Annotated[bool, Field(strict=True)] | None = None
@@ -329,6 +339,7 @@ class CustomToolInput(StrictModel):
     inputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the arguments.")
     outputs: dict[str, Any] = Field(default_factory=dict, description="JSON Schema of the result.")
     tags: Tags = Field(default_factory=list)
+    keywords: Keywords = Field(default_factory=list, description="Further words by which search finds it.")
     call_template: dict[str, Any] = Field(
         json_schema_extra={
             "anyOf": [{"required": ["url"]}, {"required": ["call_template_type"]}],

@@ -86,6 +86,8 @@ class RegistrationRequest:
 
     `overrides` are what people changed on its tools, by source key: description, tags, enabled.
     `unconfirmed_origins` are those that only keys without `credentials:write` brought, where it was exported.
+    `language` is the language tag that the registrar gives to the texts of its tools; `document_language` the
+    one that a source had where it was exported, for a source that says none.
     `at` is the JSON pointer of this registration in the request.
     """
 
@@ -102,6 +104,8 @@ class RegistrationRequest:
     enabled: bool = True
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unconfirmed_origins: tuple[str, ...] = ()
+    language: str | None = None
+    document_language: str | None = None
     at: str = ""
 
 
@@ -137,6 +141,7 @@ class ToolDefinition:
     deprecated: bool
     average_response_size: int | None
     slimmed: SlimmedTool | None
+    keywords: tuple[str, ...]
 
     @classmethod
     def from_row(cls, tool: Tool) -> "ToolDefinition":
@@ -151,6 +156,7 @@ class ToolDefinition:
             deprecated=tool.deprecated,
             average_response_size=tool.average_response_size,
             slimmed=None if tool.slimmed is None else SlimmedTool.from_json(tool.slimmed),
+            keywords=tuple(tool.keywords),
         )
 
     @classmethod
@@ -167,6 +173,8 @@ class ToolDefinition:
             deprecated=form["deprecated"],
             average_response_size=form["average_response_size"],
             slimmed=None if slimmed is None else SlimmedTool.from_json(slimmed),
+            # A pending revision of the release before has none.
+            keywords=tuple(form.get("keywords", ())),
         )
 
     def columns(self) -> Json:
@@ -181,6 +189,7 @@ class ToolDefinition:
             "deprecated": self.deprecated,
             "average_response_size": self.average_response_size,
             "slimmed": None if self.slimmed is None else self.slimmed.to_json(),
+            "keywords": list(self.keywords),
         }
 
 
@@ -205,6 +214,7 @@ class ToolDraft:
     deprecated: bool = False
     average_response_size: int | None = None
     slimmed: SlimmedTool | None = None
+    keywords: tuple[str, ...] = ()
     is_custom: bool = False
     source_name: str | None = None
 
@@ -221,6 +231,7 @@ class ToolDraft:
             deprecated=self.deprecated,
             average_response_size=self.average_response_size,
             slimmed=self.slimmed,
+            keywords=self.keywords,
         )
 
     def to_json(self) -> Json:
@@ -249,7 +260,7 @@ class ParsedSource:
     the source is fetched, `discovery` the credentials for that, by slot. `named_origins` are those that the
     registrar named: a credential goes there unless its owner says otherwise. `is_fetched`: the text is that
     of an upstream, not the registrar's. `unread_parts` are JSON pointers into the template, of those of its
-    servers that could not be read.
+    servers that could not be read. `language` is the language tag (BCP 47) of its texts, where it says one.
     """
 
     kind: ProviderKind
@@ -259,6 +270,7 @@ class ParsedSource:
     report: SourceReport
     title: str = ""
     description: str = ""
+    language: str | None = None
     slots: tuple[CredentialSlot, ...] = ()
     inline: tuple[SlotAssignment, ...] = ()
     protocol: str = DEFAULT

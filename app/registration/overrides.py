@@ -40,6 +40,7 @@ class OverridableTool:
     version: int
     description: str
     tags: tuple[str, ...]
+    keywords: tuple[str, ...]
     enabled: bool
     requires_approval: bool
     annotations: dict[str, Any] | None
@@ -56,7 +57,8 @@ class OverridableTool:
 
     def values(self) -> dict[str, Any]:
         """Return the fields of `OVERRIDDEN` as they apply now, as JSON values."""
-        return {name: getattr(self, name) for name in OVERRIDDEN} | {"tags": list(self.tags)}
+        lists = {"tags": list(self.tags), "keywords": list(self.keywords)}
+        return {name: getattr(self, name) for name in OVERRIDDEN} | lists
 
 
 def overridable_select() -> Select[Any]:
@@ -71,6 +73,7 @@ def overridable_select() -> Select[Any]:
             col(Override.description), col(Tool.slimmed)["description"].astext, col(Tool.description)
         ).label("description"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
+        func.coalesce(col(Override.keywords), col(Tool.keywords)).label("keywords"),
         func.coalesce(col(Override.enabled), true()).label("enabled"),
         requires_approval().label("requires_approval"),
         col(Override.annotations).label("annotations"),
@@ -92,6 +95,7 @@ def overridable(row: Any) -> OverridableTool:
         version=row.version,
         description=row.description,
         tags=tuple(row.tags),
+        keywords=tuple(row.keywords),
         enabled=row.enabled,
         requires_approval=row.requires_approval,
         annotations=row.annotations,

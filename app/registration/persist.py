@@ -63,6 +63,10 @@ async def definition_of(request: RegistrationRequest, *, vault: Vault) -> str:
 
 def _digest(request: RegistrationRequest, vault: Vault) -> str:
     members = _members(request, without=frozenset({"at", "name", "source"}))
+    # A registration without them is the one that a gateway without keywords has stored.
+    for name in ("language", "document_language"):
+        if members[name] is None:
+            del members[name]
     members["source"] = _members(request.source, without=frozenset({"at", "body", "moved"}))
     text = orjson.dumps(members, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return vault.digest("definition", text, request.source.body).hex()
@@ -110,12 +114,19 @@ def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Pr
         name=request.name,
         title=request.title or parsed.title,
         description=parsed.description if request.description is None else request.description,
+        language=request.language,
+        document_language=parsed.language or request.document_language,
         protocol=parsed.protocol,
         kind=parsed.kind,
         slots=[slot.to_json() for slot in parsed.slots],
         origins=list(plan.origins),
         tags=list(request.tags),
     )
+
+
+def language_of(provider: Provider) -> str | None:
+    """Return the language tag of the texts of a provider's tools: the registrar's, else the document's."""
+    return provider.language or provider.document_language
 
 
 async def write_credentials(
@@ -232,6 +243,7 @@ async def refreshed_columns(
     before = provider.origins if any(tool.revision_id is not None for tool in staying) else []
     return {
         "title": plan.parsed.title or provider.title,
+        "document_language": plan.parsed.language or provider.document_language,
         "slots": [slot.to_json() for slot in slots.values()],
         "origins": list(dict.fromkeys(origin for origin in (*applied, *origins, *before) if origin)),
     }

@@ -75,10 +75,10 @@ _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml",
 _GZIP: Final = frozenset({"application/gzip", "application/x-gzip"})
 _ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
 _OTHERS: Final = _YAML | _ZIP | _GZIP | TOML_TYPES
-_FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "limits", "description")
+_FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "language", "limits", "description")
 _READING: Final = ("root", "overlay")
 _SOURCE_KINDS: Final = ("url", "document", "manual", "call_template", "manifests")
-_TEXT_FIELDS: Final = frozenset({"name", "description"})
+_TEXT_FIELDS: Final = frozenset({"name", "description", "language"})
 # The first key of a canonical body; no OpenAPI document begins with one of these.
 _CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
 
@@ -388,6 +388,7 @@ def request_from_fields(
         source=source,
         description=body.description,
         tags=tuple(dict.fromkeys(body.tags)),
+        language=body.language,
         limits=body.limits.stored(),
         options=_base_url_option(source) | body.options.stored(),
         option_secrets=body.options.secrets(),

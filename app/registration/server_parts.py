@@ -112,6 +112,7 @@ def _draft(row: Tool, provider: str) -> ToolDraft:
         deprecated=definition.deprecated,
         average_response_size=definition.average_response_size,
         slimmed=definition.slimmed,
+        keywords=definition.keywords,
         source_name=local,
     )
 

@@ -17,6 +17,7 @@ from app.credentials.slots import Binding, SlotAllocator, complete
 from app.credentials.template_secrets import draft_from_auth, split_template, with_origins
 from app.credentials.variable_scope import VariableScope
 from app.errors import FieldError, GatewayError, InvalidDocument, InvalidInput
+from app.language_tags import content_language
 from app.models import TENANT
 from app.openapi.archive import is_archive
 from app.openapi.conversion import Conversion
@@ -277,7 +278,8 @@ class SourceReader:
             has_discovery_credential=DISCOVERY_SLOTS[0] in request.credentials,
             given_variables=_given_variables(request, resolved, vault=self.vault),
         )
-        return await self._document(document, origin, context)
+        read = await self._document(document, origin, context)
+        return replace(read, language=read.language or content_language(found.language))
 
     async def _introspected(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read the manuals that the adapter makes, with the provider's template under that of each tool."""

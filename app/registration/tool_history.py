@@ -147,6 +147,7 @@ def _fields(definition: ToolDefinition) -> Json:
     return {
         "description": definition.description,
         "tags": list(definition.tags),
+        "keywords": list(definition.keywords),
         "deprecated": definition.deprecated,
         **template,
         "security": security_json(definition.security),

@@ -46,20 +46,29 @@ class RowScope:
 
 def _stamp() -> ColumnElement[Any]:
     """Return an expression that changes whenever the row of the tool or of its override is written (`xmin`;
-    PostgreSQL, "System Columns").
+    PostgreSQL, "System Columns"), and when the indexed texts of its provider change. The row of a provider
+    also changes without them, with each refresh.
     """
-    return version_stamp(cast(literal_column("tools.xmin"), Text))
+    of_provider = func.concat_ws("|", col(Provider.title), _language())
+    return version_stamp(cast(literal_column("tools.xmin"), Text), func.left(func.md5(of_provider), 8))
+
+
+def _language() -> ColumnElement[Any]:
+    return func.coalesce(col(Provider.language), col(Provider.document_language))
 
 
 def _rows() -> Select[Any]:
     found = tool_select()
     columns = found.selected_columns
     plain = (columns[name] for name in ("id", "provider_id", "provider", "name", "alias", "description"))
-    rest = (
+    rest: tuple[ColumnElement[Any], ...] = (
         columns["tags"],
         columns["registrar_tags"],
         cast(columns["inputs"], Text).label("inputs_text"),
         *(columns[name] for name in _DECIDING),
+        columns["keywords"],
+        _language().label("language"),
+        col(Provider.title).label("provider_title"),
     )
     return found.with_only_columns(*plain, *rest, _stamp())
 
@@ -80,6 +89,7 @@ async def stamps(session: AsyncSession, scope: RowScope) -> dict[UUID, dict[UUID
     """Return the stamps of the enabled tools in scope, by provider and tool."""
     statement = (
         select(col(Tool.provider_id), col(Tool.id), _stamp())
+        .join(Provider, col(Provider.id) == col(Tool.provider_id))
         .outerjoin(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.tenant_id) == TENANT, scope.where())
         .execution_options(yield_per=_STAMP_BATCH)
@@ -129,4 +139,7 @@ def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
         json_members=json_members(shown),
         command_name=executor_command(row.call_template),
         credential_slots=slot_alternatives(compile_security(row.security)),
+        keywords=row.keywords,
+        language=row.language,
+        provider_title=row.provider_title,
     )

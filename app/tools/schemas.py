@@ -9,7 +9,7 @@ from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.tools import ToolView, call_url
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
-from app.schemas import AnnotationsInput, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
+from app.schemas import AnnotationsInput, Keywords, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
 from app.security.requirements import security_json
 from app.toolclad.contract import risk_tier_of
 
@@ -53,6 +53,9 @@ class ToolSummary(BaseModel):
     provider: str = Field(examples=["library"])
     description: str
     tags: list[str]
+    keywords: list[str] = Field(
+        default_factory=list, description="Further words by which search finds it.", examples=[["voucher"]]
+    )
     enabled: bool = Field(description="Whether it can be called; also false where its provider is disabled.")
     available: Available = None
     deprecated: bool
@@ -139,6 +142,11 @@ class ToolPatch(StrictModel):
 
     description: Text | None = Field(None, examples=["Search the catalogue by words of the title."])
     tags: Annotated[list[Tag], Field(max_length=64)] | None = Field(None, examples=[["reading"]])
+    keywords: Keywords | None = Field(
+        None,
+        description="Further words by which search finds it, in place of the source's `x-keywords`.",
+        examples=[["coupon", "voucher"]],
+    )
     enabled: Annotated[bool, Field(strict=True)] | None = None
     requires_approval: Annotated[bool, Field(strict=True)] | None = Field(
         None,
@@ -275,6 +283,7 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "provider": tool.provider,
         "description": tool.description,
         "tags": tool.tags,
+        "keywords": tool.keywords,
         "enabled": tool.enabled,
         "deprecated": tool.deprecated,
         "requires_approval": tool.requires_approval,

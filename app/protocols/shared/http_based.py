@@ -115,7 +115,12 @@ class HttpBasedAdapter:
         if not 200 <= response.status < 300:
             raise await self.rejection(response, call)
         raw = await response.read(call.limits.response_bytes)
-        return Discovered(raw=raw, media_type=response.headers.get("Content-Type", ""), url=prepared.url)
+        return Discovered(
+            raw=raw,
+            media_type=response.headers.get("Content-Type", ""),
+            url=prepared.url,
+            language=response.headers.get("Content-Language", ""),
+        )
 
     async def rejection(self, response: OutboundResponse, call: Call[Any]) -> UpstreamError:
         """Return the error for a response whose status is not a success; read the beginning of its body."""

@@ -81,7 +81,7 @@ HTTP_FIELDS = "header_fields http_method content_type body_field"
 LOCAL_DOCUMENT = {"owner": "auth auth_tools", "nested": "toolclad", "harmless": "base_url"}
 
 FIELDS = {
-    inputs.ProviderPatch: {"nested": "limits options", "harmless": "description tags enabled"},
+    inputs.ProviderPatch: {"nested": "limits options", "harmless": "description tags language enabled"},
     inputs.OptionsInput: {
         "owner": " ".join(permissions.CREDENTIALS_WRITE_OPTIONS),
         "moves": " ".join(permissions.DESTINATION_OPTIONS),
@@ -97,23 +97,23 @@ FIELDS = {
     inputs.VariableInput: {"owner": "value secret"},
     inputs.VariablesInput: {"owner": "variables"},
     inputs.RegistrationFields: {
-        "owner": "credentials variables", "nested": "limits options", "harmless": "description tags",
+        "owner": "credentials variables", "nested": "limits options", "harmless": "description tags language",
     },
     inputs.RegistrationInput: {
         "owner": "credentials variables", "nested": "limits options source",
-        "registers": "name", "harmless": "description tags",
+        "registers": "name", "harmless": "description tags language",
     },
     inputs.UrlRegistrationInput: {
         "owner": "credentials variables", "nested": "limits options",
-        "registers": "name url", "harmless": "description tags",
+        "registers": "name url", "harmless": "description tags language",
     },
     request_bodies.UploadForm: {
         "owner": "credentials variables", "nested": "limits options",
-        "registers": "name file root overlay", "harmless": "description tags",
+        "registers": "name file root overlay", "harmless": "description tags language",
     },
     request_bodies.McpServersBody: {
         "owner": "credentials variables", "nested": "limits options",
-        "registers": "name mcp_servers", "harmless": "description tags",
+        "registers": "name mcp_servers", "harmless": "description tags language",
     },
     request_bodies.ExportBody: {"nested": "providers toolsets", "harmless": "format"},
     inputs.DocumentOptionsInput: {"registers": "root overlay"},
@@ -123,11 +123,11 @@ FIELDS = {
     },
     inputs.CustomToolInput: {
         "owner": "variables", "nested": "call_template",
-        "harmless": "provider name description inputs outputs tags",
+        "harmless": "provider name description inputs outputs tags keywords",
     },
     ToolPatch: {
         "nested": "annotations response_options",
-        "harmless": "description tags enabled requires_approval publish_output_schema",
+        "harmless": "description tags keywords enabled requires_approval publish_output_schema",
     },
     ResponseOptionsInput: {"nested": "all_pages", "harmless": "poll"},
     AllPagesInput: {"harmless": "by items pointer argument max_pages"},
@@ -146,15 +146,16 @@ FIELDS = {
         "nested": "limits options tools slots overrides",
         "registers": "name url media_type document document_base64 root overlay follow_references "
         "call_template",
-        "harmless": "title description tags enabled variables unconfirmed_origins",
+        "harmless": "title description tags language document_language enabled variables "
+        "unconfirmed_origins",
     },
     export.ExportedOverride: {
         "nested": "annotations response_options",
-        "harmless": "description tags enabled requires_approval publish_output_schema",
+        "harmless": "description tags keywords enabled requires_approval publish_output_schema",
     },
     exported.ToolForm: {
         "nested": "security", "registers": "call_template",
-        "harmless": "source_key name description inputs outputs tags custom",
+        "harmless": "source_key name description inputs outputs tags keywords custom",
     },
     exported.NeedForm: {"registers": "slot scopes"},
     exported.SlotForm: {

@@ -100,6 +100,7 @@ async def test_an_override_is_restored_with_its_tool(admin, upstream):
                 "requires_approval": None,
                 "publish_output_schema": None,
                 "response_options": None,
+                "keywords": None,
             }
         }
         upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/b"))

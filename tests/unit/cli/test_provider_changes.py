@@ -53,6 +53,13 @@ def test_edit_sends_what_was_given(run: Run, stub: Any) -> None:
     assert stub.seen[0].headers["if-match"] == '"3"'
 
 
+def test_edit_sets_and_reverts_the_language(run: Run, stub: Any) -> None:
+    stub.on("PATCH", "/providers/pets", PROVIDER)
+    assert run("providers", "edit", "pets", "--language", "de").code == 0
+    assert run("providers", "edit", "pets", "--language", "").code == 0
+    assert [one.json() for one in stub.seen] == [{"language": "de"}, {"language": None}]
+
+
 @pytest.mark.parametrize(
     "words", [(), ("--tag", "a", "--no-tags"), ("--limits", "[]"), ("--options", "not json")]
 )

@@ -104,6 +104,18 @@ def test_a_file_with_settings_goes_as_multipart_with_the_same_bytes(
     assert seen.query == {"name": "pets"}
 
 
+def test_the_language_goes_with_a_url_and_with_a_file(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on("POST", "/providers", registered("accepted"), status=201)
+    assert run("providers", "add", "https://a.example/a.json", "-n", "pets", "--language", "de").code == 0
+    assert stub.seen[0].json()["language"] == "de"
+    (tmp_path / "a.yaml").write_bytes(b"openapi: 3.1.0\n")
+    assert run("providers", "add", "a.yaml", "-n", "pets", "--language", "de").code == 0
+    seen = stub.seen[1]
+    head = f"Content-Type: {seen.headers['content-type']}\r\n\r\n".encode()
+    language, _ = message_from_bytes(head + seen.body).get_payload()
+    assert language.get_payload(decode=True) == b"de"
+
+
 def test_missing_consent_and_credential_are_shown_with_the_command_to_run(run: Run, stub: Any) -> None:
     consent = {
         "slot": "key",

@@ -72,6 +72,21 @@ def test_edit_sends_what_was_given(run: Run, stub: Any) -> None:
     assert stub.seen[0].headers["if-match"] == '"1"'
     assert run("tools", "edit", "pets.a", "--no-tags", "--json").json() == TOOL
     assert stub.seen[1].json() == {"tags": []}
+
+
+def test_edit_replaces_keywords_and_shows_them(run: Run, stub: Any) -> None:
+    stub.on("PATCH", "/tools/pets.a", {**TOOL, "keywords": ["coupon", "voucher"]})
+    ran = run("tools", "edit", "pets.a", "--keyword", "coupon", "--keyword", "voucher")
+    assert ran.code == 0
+    assert "keywords" in ran.out
+    assert "voucher" in ran.out
+    assert run("tools", "edit", "pets.a", "--no-keywords").code == 0
+    assert run("tools", "edit", "pets.a", "--revert", "keywords").code == 0
+    assert [one.json() for one in stub.seen] == [
+        {"keywords": ["coupon", "voucher"]},
+        {"keywords": []},
+        {"keywords": None},
+    ]
     for flag, value in (("--requires-approval", True), ("--no-requires-approval", False)):
         assert run("tools", "edit", "pets.a", flag).code == 0
         assert stub.seen[-1].json() == {"requires_approval": value}
@@ -89,7 +104,14 @@ def test_edit_sends_the_inputs_that_mcp_clients_repeat_in_headers(run: Run, stub
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("--tag", "a", "--no-tags"), ("--revert", "name"), ("--header-input", "tenant")]
+    "words",
+    [
+        (),
+        ("--tag", "a", "--no-tags"),
+        ("--keyword", "a", "--no-keywords"),
+        ("--revert", "name"),
+        ("--header-input", "tenant"),
+    ],
 )
 def test_edit_rejects_what_cannot_be_sent(run: Run, stub: Any, words: tuple[str, ...]) -> None:
     assert run("tools", "edit", "pets.a", *words).code == 2

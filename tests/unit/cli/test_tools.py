@@ -233,7 +233,11 @@ def test_show_lists_the_arguments(run: Run, stub: Any) -> None:
         "$defs": {"Kind": {"enum": ["a"]}, "Tree": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}},
         "required": ["q", "ids"],
     }
-    stub.on("GET", "/tools/library.search", {"name": "library.search", "inputs": inputs, "tags": []})
+    stub.on(
+        "GET",
+        "/tools/library.search",
+        {"name": "library.search", "inputs": inputs, "tags": [], "keywords": ["find", "look up"]},
+    )
     ran = run("tools", "show", "library.search")
     rows = {line.split()[0]: line for line in ran.out.splitlines() if line.strip()}
     assert "string" in rows["q"]
@@ -242,6 +246,7 @@ def test_show_lists_the_arguments(run: Run, stub: Any) -> None:
     assert "list of integer" in rows["ids"]
     assert 'one of "a" or null' in rows["kind"]
     assert "list of Tree" in rows["tree"]
+    assert "look up" in rows["keywords"]
     assert "tools call library.search q=... ids:=..." in ran.err
 
 

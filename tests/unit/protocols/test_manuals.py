@@ -168,3 +168,31 @@ def test_what_says_nothing_at_the_top_is_warned_of():
 def test_no_manual_at_all(raw):
     with pytest.raises(InvalidDocument):
         read_manual(raw, max_tools=2)
+
+
+def test_keywords_of_the_manual_hold_for_its_tools_after_their_own():
+    own = {"name": "a", "tool_call_template": V1, "x-keywords": "parrot, Voice"}
+    raw = {"utcp_version": "1.0.1", "tools": [own, {"name": "b", "tool_call_template": V1}]}
+    manual = read_manual({**raw, "x-keywords": ["voice", "sound"], "x-language": "fr_ca"})
+    assert [tool.keywords for tool in manual.tools] == [("parrot", "Voice", "sound"), ("voice", "sound")]
+    assert (manual.language, manual.warnings) == ("fr-CA", ())
+
+
+def test_keywords_and_languages_that_cannot_be_read_are_warnings():
+    tools = [{"name": "a", "tool_call_template": V1, "x-keywords": ["x", {}]}]
+    raw = {"utcp_version": "1.0.1", "tools": tools, "x-keywords": 7, "x-lang": []}
+    manual = read_manual(raw)
+    assert [tool.keywords for tool in manual.tools] == [("x",)]
+    assert manual.language is None
+    assert [one.pointer for one in manual.warnings] == ["/x-lang", "/x-keywords", "/tools/0/x-keywords/1"]
+
+
+def test_a_tool_has_at_most_fifty_keywords_and_the_manual_a_thousand_warnings():
+    tools = [
+        {"name": f"t{number}", "tool_call_template": V1, "x-keywords": ["own", *[7] * 49]}
+        for number in range(30)
+    ]
+    common = [f"k{number}" for number in range(50)]
+    manual = read_manual({"utcp_version": "1.0.1", "tools": tools, "x-keywords": common})
+    assert all(tool.keywords == ("own", *common[:49]) for tool in manual.tools)
+    assert len(manual.warnings) == 1_000

@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from app.credentials.model import CredentialDraft
 from app.models import Credential, Override, Revision, SourceRow, Tool
-from app.registration.model import RegistrationRequest, RegistrationSource
+from app.registration.model import RegistrationRequest, RegistrationSource, ToolDraft
 from app.registration.persist import (
     definition_of,
     open_source_body,
@@ -121,3 +121,35 @@ async def test_definition_depends_on_everything_but_name_and_pointer(vault):
     assert await definition_of(request(at="/3"), vault=vault) == plain
     assert await definition_of(request(credentials={"key": KEY}), vault=vault) != plain
     assert await definition_of(request(tags=("a",)), vault=vault) != plain
+
+
+class DigestedText:
+    """Stands for a vault, and returns what it would digest."""
+
+    def digest(self, purpose, *parts):
+        return b"|".join(parts)
+
+
+async def test_a_registration_without_a_language_has_the_definition_of_earlier_releases():
+    """Else each registration that a release before has stored would differ from the same one now."""
+    plain = bytes.fromhex(await definition_of(request(), vault=DigestedText()))
+    assert b"language" not in plain
+    spoken = bytes.fromhex(await definition_of(request(language="de"), vault=DigestedText()))
+    assert b'"language":"de"' in spoken
+
+
+def test_a_definition_of_an_earlier_release_has_no_keywords():
+    tool = parsed_document().tools[0]
+    stored = replace(tool, keywords=("coupon",)).to_json()
+    assert ToolDraft.from_json(stored).keywords == ("coupon",)
+    del stored["keywords"]
+    assert ToolDraft.from_json(stored).keywords == ()
+
+
+async def test_the_language_is_that_of_the_document_and_stays_where_it_says_none(register, refresh):
+    stored = await register(replace(parsed_document(), language="de"))
+    assert (stored.provider.language, stored.provider.document_language) == (None, "de")
+    _, columns, _ = await refresh(stored.provider, parsed_document())
+    assert columns["document_language"] == "de"
+    _, columns, _ = await refresh(stored.provider, replace(parsed_document(), language="fr"))
+    assert columns["document_language"] == "fr"
