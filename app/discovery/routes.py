@@ -127,7 +127,7 @@ async def _manual_query(
     principal: Reads,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = (),
+    q: SearchQuery = "",
     mode: Mode = "gateway",
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
@@ -221,7 +221,7 @@ async def get_toolset_manual(
     *,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = (),
+    q: SearchQuery = "",
     protocol: ToolsetProtocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
