@@ -41,6 +41,7 @@ from app.command_routing import CommandRouter
 from app.command_routing.relay import WorkerRelay
 from app.credentials.refresh_tokens import IssuedRefreshTokens
 from app.database import Database
+from app.meta_tools import FindAids
 from app.models import CallRecord, Event
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
@@ -74,6 +75,7 @@ from app.telemetry.logs import configure_logging
 from app.telemetry.metrics import Metrics
 from app.telemetry.traces import Tracer
 from app.telemetry.tracing import open_tracer
+from app.tool_conditions import ToolConditions
 from app.tool_results import ContinuationStore
 from app.toolsets import ToolCollections
 from app.toolsets.exports import ToolExporter
@@ -115,6 +117,7 @@ class Services:
     catalog: Catalog
     search: SearchIndex
     vectors: SearchVectors
+    conditions: ToolConditions
     collections: ToolCollections
     words: SearchWords
     search_words: SearchWordsService
@@ -139,6 +142,11 @@ class Services:
     stopping: asyncio.Event
     readiness: Readiness
 
+    @property
+    def find_aids(self) -> FindAids:
+        """What `find_tools` knows besides the tools."""
+        return FindAids(self.conditions, self.plugins.suggestions)
+
 
 @asynccontextmanager
 async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[Services]:
@@ -154,6 +162,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.words,
             services.search,
             services.vectors,
+            services.conditions,
             services.keys,
             services.key_expiry,
             services.call_log,
@@ -211,11 +220,13 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     origins = Origins(engine.timers)
     # An executor that has connected again is not what has failed before.
     commands.listen(lambda tenant_id, executor: origins.reset(tenant_id, f"ubp://{executor}"))
-    loader = PlanLoader(database, vault, adapters, origins, settings)
-    catalog = Catalog(loader.load, capacity=settings.plan_cache_size)
+    catalog = Catalog(
+        PlanLoader(database, vault, adapters, origins, settings).load, capacity=settings.plan_cache_size
+    )
     usage = SearchUsage(database, vault, masker, options=_usage_options(settings))
     searching = _search_parts(settings, database, listen, usage)
     search = searching.index
+    conditions = ToolConditions(database, environment=settings.variable_env_names)
     collections = ToolCollections(database, search)
     keys = KeyVerifier(
         database,
@@ -227,7 +238,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         failure_limit=settings.key_failure_limit(),
         feed=feed,
     )
-    for subscriber in (catalog, search, searching.words, usage, keys, collections):
+    for subscriber in (catalog, search, searching.words, usage, conditions, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     resolver = CredentialResolver(vault, tokens, masker)
@@ -293,6 +304,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         catalog=catalog,
         search=search,
         vectors=searching.vectors,
+        conditions=conditions,
         collections=collections,
         words=searching.words,
         search_words=SearchWordsService(database, feed, collections),

@@ -1,12 +1,12 @@
 """The tools that the model of a case gets: those of toolsets, and single ones, as one collection."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.agent_tests.definition import PlannedCase
 from app.errors import NotFound, not_found
 from app.model_calls.model import DEFAULT_MAX_BYTES
-from app.search import Filters
+from app.search import Filters, SearchIndex
 from app.security.principal import Principal
 from app.suggestions import closest
 from app.tool_results import ResultBudget
@@ -14,9 +14,12 @@ from app.toolsets import (
     AgentTool,
     CallTarget,
     CollectionOptions,
+    FoundTools,
     Listing,
     ToolCollection,
     ToolCollections,
+    ToolSearch,
+    find_members,
 )
 
 _MAX_NAMED = 50
@@ -34,6 +37,7 @@ class OfferedTools:
     _tools: Mapping[str, AgentTool] = field(default_factory=dict, repr=False)
     _owners: Mapping[str, ToolCollection] = field(default_factory=dict, repr=False)
     _names: Mapping[str, str] = field(default_factory=dict, repr=False)
+    _search: SearchIndex | None = field(default=None, repr=False)
 
     @property
     def toolset(self) -> str | None:
@@ -65,12 +69,31 @@ class OfferedTools:
         """Return a tool by one of its names; raise NotFound with the nearest names."""
         return self._tools[self._known(name)]
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+        explain: bool = False,
+    ) -> FoundTools:
+        """Return the best matches among the offered tools, best first; raise Unavailable."""
+        if self._search is None:
+            return FoundTools()
+        return await find_members(
+            self._search,
+            ToolSearch(texts, filters, limit, advise, explain),
+            {name: self._tools[known] for name, known in self._names.items()},
+            # Only what may be called is offered, some of it at the addresses of toolsets alone.
+            principal=replace(self.principal, providers=None, tags=None),
+        )
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        """Return no tools: all are offered."""
-        del texts, filters, limit
-        return ()
+        """Return the tools of `find`."""
+        return (await self.find(texts, filters=filters, limit=limit)).tools
 
     def target(self, name: str) -> CallTarget:
         """Return what a call by this name executes; raise NotFound."""
@@ -89,7 +112,7 @@ class OfferedTools:
         tool = self._tools[known]
         return frozenset({tool.name, tool.tool, tool.alias})
 
-    def find(self, name: str) -> AgentTool | None:
+    def named(self, name: str) -> AgentTool | None:
         """Return a tool by one of its names; None where there is none."""
         known = self._names.get(name)
         return None if known is None else self._tools[known]
@@ -147,4 +170,4 @@ async def offered_tools(
     known = {tool.alias: name for name, tool in tools.items()}
     known |= {tool.tool: name for name, tool in tools.items()}
     known |= {name: name for name in tools}
-    return OfferedTools(principal, tuple(warnings), tools, owners, known)
+    return OfferedTools(principal, tuple(warnings), tools, owners, known, collections.index)

@@ -265,7 +265,7 @@ class ResultWriter:
         """Return the arguments of a call as they are shown."""
         if isinstance(call.arguments, ArgumentError) or not isinstance(call.arguments, dict):
             return None
-        tool = offered.find(call.answer.tool if call.answer is not None else call.name)
+        tool = offered.named(call.answer.tool if call.answer is not None else call.name)
         inputs = {} if tool is None else tool.inputs
         masked = self.masking.value(masked_arguments(call.arguments, inputs, self.masking.masker))
         try:

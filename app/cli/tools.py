@@ -1,7 +1,7 @@
 """`utcp-gateway tools`: find tools and call them."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import orjson
@@ -27,6 +27,9 @@ from app.cli.values import ENVELOPE_TYPE, tool_arguments, url_path
 
 # The status of a call that waits for approval.
 _WAITS: Final = 202
+# From here on, a search shows the health of a tool.
+_NOTED_ERROR_RATE: Final = 0.03
+_NOTED_P95_MS: Final = 5_000
 
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
 commands.add_typer(tool_changes.commands)
@@ -70,6 +73,10 @@ def search(
     words: Annotated[list[str], typer.Argument(help="What the tool should do, in any words.")],
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Another task, whose matches are taken in turn; up to three times."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of results.")] = 10,
     toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
     explain: Annotated[
@@ -78,7 +85,7 @@ def search(
 ) -> None:
     """Search the tools that this key may call, the best match first."""
     session = ctx.obj
-    query = {"q": " ".join(words), "provider": provider, "tag": tag, "limit": limit}
+    query = {"q": [" ".join(words), *(also or ())], "provider": provider, "tag": tag, "limit": limit}
     if explain:
         query["explain"] = "true"
     path = "/tools/search" if toolset is None else url_path("toolsets", toolset, "search")
@@ -90,17 +97,66 @@ def search(
         print_explained(session, found)
         return
     hits = found["items"]
-    if toolset is None:
-        rows = (
-            (f"{hit.get('score', 0):.2f}", hit["name"], shortened(hit.get("description"))) for hit in hits
-        )
-        session.output.table(("SCORE", "NAME", "DESCRIPTION"), rows)
-    else:
-        session.output.table(
-            ("NAME", "DESCRIPTION"), ((hit["name"], shortened(hit.get("description"))) for hit in hits)
-        )
+    columns = [(name, [cell(hit) for hit in hits]) for name, cell in _HIT_COLUMNS.items()]
+    # A column that says nothing of any hit is left out; without hits, the table has its usual head.
+    shown = [(name, cells) for name, cells in columns if name in _ALWAYS or any(cells)]
+    session.output.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True))
+    for line in _advice(found):
+        session.output.note(line)
     if hits and toolset is None:
         session.output.note(f"Next: utcp-gateway tools show {hits[0]['name']}")
+
+
+def _health(hit: Mapping[str, Any]) -> str:
+    """Return the health of a hit, where it needs attention."""
+    health = hit.get("health")
+    if not health:
+        return ""
+    parts = [f"{health['error_rate']:.0%} errors"] if health["error_rate"] >= _NOTED_ERROR_RATE else []
+    if (health["p95_ms"] or 0) >= _NOTED_P95_MS:
+        parts.append(f"p95 {health['p95_ms'] / 1_000:.0f} s")
+    return ", ".join(parts)
+
+
+def _needs(hit: Mapping[str, Any]) -> str:
+    """Return what a call of a hit needs besides its arguments."""
+    effects = hit.get("effects") or {}
+    needs = [
+        *(["credential"] if hit.get("missing_credential") else []),
+        *(["approval"] if effects.get("requires_approval") else []),
+        *(["executor"] if hit.get("available") is False else []),
+    ]
+    return ", ".join(needs)
+
+
+_HIT_COLUMNS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "SCORE": lambda hit: f"{hit.get('score', 0):.2f}",
+    "NAME": lambda hit: str(hit["name"]),
+    "HEALTH": _health,
+    "NEEDS": _needs,
+    "DESCRIPTION": lambda hit: shortened(hit.get("description")),
+}
+_ALWAYS: Final = ("SCORE", "NAME", "DESCRIPTION")
+
+
+def _advice(found: Mapping[str, Any]) -> list[str]:
+    """Return what to search for next, where the matches are weak."""
+    suggestions = found.get("suggestions") or {}
+    lines = []
+    if found.get("weak"):
+        unknown = ", ".join(suggestions.get("unknown_words") or ())
+        lines.append(f"Weak match{f': no tool has the words {unknown}' if unknown else ''}.")
+    meant = [one["suggestion"] for one in suggestions.get("did_you_mean") or ()]
+    if meant:
+        lines.append(f"Did you mean: {', '.join(meant)}?")
+    for title, values in (
+        ("Providers nearby", suggestions.get("providers")),
+        ("Other words", suggestions.get("words")),
+        ("Plugins that are off", [one["name"] for one in found.get("plugins") or ()]),
+    ):
+        if values:
+            lines.append(f"{title}: {', '.join(values)}")
+    return lines
 
 
 @commands.command("export", cls=GatewayCommand)
@@ -119,7 +175,10 @@ def export_tools(
     toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
     provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
-    q: Annotated[str | None, typer.Option("--q", help="Only the best matches of this search.")] = None,
+    q: Annotated[
+        list[str] | None,
+        typer.Option("--q", help="Only the best matches of this search; up to four, taken in turn."),
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of tools.")] = None,
 ) -> None:
     """Export tools in the dialect of a model's client; standard output is what the client takes as its tools.
@@ -128,8 +187,8 @@ def export_tools(
     """
     session = ctx.obj
     query = {
-        "format": dialect, "strict": strict, "names": names or None, "provider": provider, "tag": tag, "q": q,
-        "limit": limit,
+        "format": dialect, "strict": strict, "names": names or None, "provider": provider, "tag": tag,
+        "q": q or None, "limit": limit,
     }  # fmt: skip
     path = "/tools/export" if toolset is None else url_path("toolsets", toolset, "export")
     found = session.gateway.get(path, query=query).json()

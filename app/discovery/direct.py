@@ -118,7 +118,8 @@ class DirectManuals:
 def _composed(
     rows: Sequence[Any], provider_rows: _ProviderRows, selection: ManualSelection, protocols: frozenset[str]
 ) -> Representation:
-    bodies: list[tuple[str, bytes]] = []
+    bodies: list[tuple[int, str, bytes]] = []
+    ranks = selection.ranks
     left_out = 0
     providers: dict[UUID, _TemplateContext | None] = {}
     for row in rows:
@@ -130,15 +131,18 @@ def _composed(
             if selection.provider is not None:
                 raise Forbidden(_NOT_DIRECT)
             continue
-        if protocol_of(tool.call_template) not in protocols or not _is_selected(tool, selection):
+        if protocol_of(tool.call_template) not in protocols or not _has_tag(tool, selection.tag):
+            continue
+        if ranks is not None and tool.id not in ranks:
             continue
         try:
-            bodies.append((tool.name, _rendered(tool, context, selection)))
+            rank = 0 if ranks is None else ranks[tool.id]
+            bodies.append((rank, tool.name, _rendered(tool, context, selection)))
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             left_out += 1
             reason = error.detail if isinstance(error, NotDirect) else type(error).__name__
             _log.info("a tool was omitted from the direct manual", tool=tool.name, reason=reason)
-    body = render_manual(selection.version, [rendered for _, rendered in sorted(bodies)])
+    body = render_manual(selection.version, [rendered for _, _, rendered in sorted(bodies)])
     etag = hashlib.sha256(body).hexdigest()[:32]
     return Representation(body, etag, len(bodies), left_out=left_out)
 
@@ -163,9 +167,8 @@ def _rendered(tool: ToolView, context: _TemplateContext, selection: ManualSelect
     return render_direct(direct, selection.version)
 
 
-def _is_selected(tool: ToolView, selection: ManualSelection) -> bool:
-    tagged = selection.tag is None or selection.tag in tool.tags or selection.tag in tool.registrar_tags
-    return tagged and (selection.matching is None or tool.id in selection.matching)
+def _has_tag(tool: ToolView, tag: str | None) -> bool:
+    return tag is None or tag in tool.tags or tag in tool.registrar_tags
 
 
 def _slot(kind: str, fields: Mapping[str, Any]) -> DirectSlot:

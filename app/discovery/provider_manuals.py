@@ -2,7 +2,7 @@
 
 import gzip
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -60,14 +60,23 @@ class ProviderManual:
 
 @dataclass(frozen=True, slots=True)
 class ManualSelection:
-    """Which tools go into a manual; `matching` are the ids of those that a search found (None: no search)."""
+    """Which tools go into a manual; `matching` are the ids of those that a search found, in the order in
+    which the manual has them (None: no search).
+    """
 
     version: ManualVersion
     provider: str | None = None
     tag: str | None = None
-    matching: frozenset[UUID] | None = None
+    matching: tuple[UUID, ...] | None = None
     streaming: bool = False
     """Whether tools whose responses are streams are to be called by UTCP's `streamable_http`."""
+
+    @property
+    def ranks(self) -> Mapping[UUID, int] | None:
+        """The position of each tool that a search found; None: no search."""
+        if self.matching is None:
+            return None
+        return {tool: rank for rank, tool in enumerate(self.matching)}
 
 
 @dataclass(slots=True)
@@ -176,22 +185,22 @@ def _slimmed(entry: ManualToolEntry) -> ManualToolEntry:
 def compose(
     provider_manuals: Sequence[ProviderManual], *, selection: ManualSelection, principal: Principal
 ) -> Representation:
-    """Compose the manual of the selected tools that the principal may call, ordered by provider and tool
-    name.
+    """Compose the manual of the selected tools that the principal may call: in the order of the search, else
+    by provider and tool name.
     """
-    selected = [
-        (tool.streaming_body or tool.body) if selection.streaming else tool.body
+    ranks = selection.ranks
+    chosen = [
+        tool
         for provider_manual in provider_manuals
         for tool in provider_manual.tools
         if principal.may_use(provider_manual.provider, tool.registrar_tags)
         and (selection.tag is None or selection.tag in tool.tags)
-        and _is_selected(tool.tool_id, selection.matching)
+        and (ranks is None or tool.tool_id in ranks)
     ]
+    if ranks is not None:
+        chosen.sort(key=lambda tool: ranks[tool.tool_id])
+    selected = [(tool.streaming_body or tool.body) if selection.streaming else tool.body for tool in chosen]
     bodies = [body for body in selected if body is not None]
     body = render_manual(selection.version, bodies)
     etag = hashlib.sha256(body).hexdigest()[:32]
     return Representation(body, etag, len(bodies), left_out=len(selected) - len(bodies))
-
-
-def _is_selected(tool_id: UUID, matching: Collection[UUID] | None) -> bool:
-    return matching is None or tool_id in matching

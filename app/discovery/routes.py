@@ -1,5 +1,6 @@
 """`GET /utcp` and `GET /providers/{name}/utcp`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -20,7 +21,7 @@ from app.pagination import TagFilter
 from app.protocols.registry import PROTOCOLS
 from app.resource_names import PROVIDER_NAME
 from app.schemas import problem_responses
-from app.search import Filters
+from app.search import MAX_QUERIES, Filters, QueryTexts, texts_of
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
 from app.toolsets.definition import TOOLSET_NAME
@@ -39,7 +40,14 @@ Version = Annotated[
     Literal["0", "1"] | None,
     Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: the operator's setting."),
 ]
-SearchQuery = Annotated[str | None, Query(max_length=1000, description="Only tools that match this search.")]
+SearchQuery = Annotated[
+    QueryTexts,
+    Query(
+        max_length=MAX_QUERIES,
+        description="Only tools that match this search, the best match first. Up to four, whose matches are "
+        "taken in turn.",
+    ),
+]
 Mode = Annotated[
     Literal["gateway", "direct"],
     Query(
@@ -102,7 +110,8 @@ class _ManualQuery:
     principal: Principal
     version: ManualVersion
     tag: str | None
-    search: str | None
+    search: Sequence[str]
+    """The texts of the search; none: all tools."""
     if_none_match: str | None
     takes_gzip: bool
     direct: frozenset[str] | None = None
@@ -118,7 +127,7 @@ async def _manual_query(
     principal: Reads,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = None,
+    q: SearchQuery = "",
     mode: Mode = "gateway",
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
@@ -136,7 +145,7 @@ async def _manual_query(
         principal=principal,
         version=0 if (version or services.settings.manual_version) == "0" else 1,
         tag=tag,
-        search=q,
+        search=texts_of(q),
         if_none_match=if_none_match,
         takes_gzip=_takes_gzip(request.headers.get("accept-encoding", "")),
         direct=_protocols(protocol) if mode == "direct" else None,
@@ -212,7 +221,7 @@ async def get_toolset_manual(
     *,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = None,
+    q: SearchQuery = "",
     protocol: ToolsetProtocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
@@ -227,7 +236,7 @@ async def get_toolset_manual(
     manual = await manuals.manual(
         collection,
         query.version,
-        text=q if q is not None and q.strip() else None,
+        texts=query.search,
         tag=tag,
         streaming=query.streaming,
         compressed=query.takes_gzip,
@@ -246,14 +255,14 @@ async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
 
 async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:
     matching = None
-    if query.search is not None and query.search.strip():
-        found = await services_of(query.request).search.search(
+    if query.search:
+        found = await services_of(query.request).search.find(
             query.search,
             principal=query.principal,
             filters=Filters(provider=provider, tag=query.tag),
             limit=_MAX_MATCHES,
         )
-        matching = frozenset(hit.tool_id for hit in found)
+        matching = tuple(hit.tool_id for hit in found.hits)
     return ManualSelection(query.version, provider, query.tag, matching, query.streaming)
 
 

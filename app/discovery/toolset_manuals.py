@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any, Final
 
 import structlog
@@ -39,29 +40,29 @@ class ToolsetManuals:
         collection: ToolCollection,
         version: ManualVersion,
         *,
-        text: str | None = None,
+        texts: Sequence[str] = (),
         tag: str | None = None,
         streaming: bool = False,
         compressed: bool = False,
     ) -> Representation:
-        """Return the manual of a toolset's tools that the principal may call; with `text`, of those that a
-        search finds. With `streaming`, tools that stream are called by `streamable_http`. Raises Unavailable.
+        """Return the manual of a toolset's tools that the principal may call; with `texts`, of those that a
+        search finds, in its order. With `streaming`, tools that stream are called by `streamable_http`.
+        Raises Unavailable.
         """
         listing = await collection.listing()
         tools = listing.tools
         if tag is not None:
             tools = tuple(tool for tool in tools if tag in tool.tags or tag in tool.registrar_tags)
-        if text is not None:
-            found = await collection.search([text], filters=Filters(tag=tag), limit=_MAX_MATCHES)
-            matching = {tool.name for tool in found}
-            tools = tuple(tool for tool in tools if tool.name in matching)
-        chosen = listing if tools is listing.tools else Listing.of(tools)
+        if texts:
+            chosen = await _found(collection, texts, tag)
+        else:
+            chosen = listing if tools is listing.tools else Listing.of(tools)
         name = collection.toolset or ""
         form = (name, version, streaming)
         key = (*form, chosen.stamp)
         manual = self._manuals.get(key)
         if manual is None:
-            if len(tools) <= _COMPOSE_INLINE_MAX:
+            if len(chosen.tools) <= _COMPOSE_INLINE_MAX:
                 manual = self._compose(form, chosen)
             else:
                 manual = await asyncio.to_thread(self._compose, form, chosen)
@@ -103,6 +104,12 @@ class ToolsetManuals:
         except (GatewayError, RecursionError, TypeError, ValueError) as error:
             _log.warning("a tool was omitted from the manual", tool=tool.tool, error=type(error).__name__)
             return None
+
+
+async def _found(collection: ToolCollection, texts: Sequence[str], tag: str | None) -> Listing:
+    """Return what a search finds as a listing in the order of the search, whose stamp tells that order."""
+    tools = tuple(await collection.search(texts, filters=Filters(tag=tag), limit=_MAX_MATCHES))
+    return Listing(tools, hashlib.sha256("".join(tool.stamp for tool in tools).encode()).hexdigest())
 
 
 def _store(cache: "OrderedDict[Any, Any]", key: Any, value: Any) -> None:

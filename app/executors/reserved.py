@@ -29,6 +29,7 @@ from app.registration.executor_tools import (
     require_executor_name,
 )
 from app.resource_names import PROVIDER_NAME
+from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.security.principal import Principal
 from app.services import Services
 from app.toolsets import AgentTool
@@ -275,11 +276,21 @@ class ReservedCommands:
         require_scope(principal, "tools:read")
         value = value_of(command.arguments, at="/arguments")
         value = value if isinstance(value, Mapping) else {}
-        text, limit = value.get("q", ""), value.get("limit", 20)
-        if not isinstance(text, str) or not isinstance(limit, int) or not 0 < limit <= _MAX_LISTED:
-            problem = FieldError("/arguments", f"Give q as a text, and limit from 1 to {_MAX_LISTED}.")
+        q, limit = value.get("q", ""), value.get("limit", 20)
+        texts = [q] if isinstance(q, str) else q
+        if (
+            not isinstance(texts, list)
+            or len(texts) > MAX_QUERIES
+            or not all(isinstance(text, str) and len(text) <= MAX_QUERY_LENGTH for text in texts)
+            or not isinstance(limit, int)
+            or not 0 < limit <= _MAX_LISTED
+        ):
+            problem = FieldError(
+                "/arguments",
+                f"Give q as a text or up to {MAX_QUERIES}, and limit from 1 to {_MAX_LISTED}.",
+            )
             raise InvalidInput("The arguments are not valid.", errors=[problem])
-        found = await self._services.collections.registry(principal).search([text], limit=limit)
+        found = await self._services.collections.registry(principal).search(texts, limit=limit)
         flat = [flat_definition(tool.name, tool.description, tool.inputs) for tool in found]
         losses = {
             one.definition["name"]: [loss.as_json() for loss in one.losses] for one in flat if one.losses

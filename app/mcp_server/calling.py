@@ -93,6 +93,7 @@ class ToolCall:
                 continuations=self._exchange.services.continuations,
                 budget=self._budget(),
                 base_url=self._exchange.services.settings.base_url,
+                aids=self._exchange.services.find_aids,
             )
             return result if isinstance(result, bytes) else self._render(result, None)
         try:

@@ -2,17 +2,17 @@
 
 from app.meta_tools.calls import CallTool, call_meta_tool, find_called_tool
 from app.meta_tools.definitions import META_TOOL_NAMES, meta_tool, meta_tools, read_more_tool
+from app.meta_tools.finding import FindAids
 from app.meta_tools.listed import listed_tools
-from app.meta_tools.signature import signature
 
 __all__ = [
     "META_TOOL_NAMES",
     "CallTool",
+    "FindAids",
     "call_meta_tool",
     "find_called_tool",
     "listed_tools",
     "meta_tool",
     "meta_tools",
     "read_more_tool",
-    "signature",
 ]

@@ -8,6 +8,7 @@ import orjson
 
 from app.errors import GatewayError, NotFound, not_found, scopes_missing
 from app.meta_tools.definitions import META_TOOL_NAMES
+from app.meta_tools.finding import FindAids, brief_effects, find_tools
 from app.meta_tools.inputs import (
     DescribeArguments,
     FindArguments,
@@ -16,8 +17,6 @@ from app.meta_tools.inputs import (
     parse,
     parse_call,
 )
-from app.meta_tools.signature import signature
-from app.search import Filters
 from app.security.scopes import Scope
 from app.tool_results import (
     ContinuationStore,
@@ -34,9 +33,6 @@ CallTool = Callable[[AgentTool, dict[str, Any], ResultBudget | None], Awaitable[
 within the budget.
 """
 
-_MAX_SEARCHED: Final = 50
-"""Matches of a search at most, which is also the maximum of `/tools/search`: so many are counted."""
-_MAX_LINE: Final = 200
 _SCOPES: Final[Mapping[str, Scope]] = {
     "find_tools": "tools:read",
     "describe_tools": "tools:read",
@@ -55,11 +51,13 @@ async def call_meta_tool(
     continuations: ContinuationStore | None = None,
     budget: ResultBudget | None = None,
     base_url: str = "",
+    aids: FindAids | None = None,
 ) -> ModelResult | Result:
     """Return the result of a meta-tool: what `call` returns for the tool that it calls, else a ModelResult.
 
     `read_more` reads rests from `continuations`, within the budget; without them, every rest is unknown.
-    `base_url` is the gateway's public URL without a slash at its end, for the links of errors.
+    `base_url` is the gateway's public URL without a slash at its end, for the links of errors. `aids` are
+    what `find_tools` knows besides the tools; without them, it says nothing of their health.
     The name of the tool to call is resolved here, once: `call` gets the tool, never the name. Errors are
     results with `is_error`. Raise Forbidden where the key lacks the scope of the meta-tool, which is that of
     the same request over HTTP.
@@ -69,7 +67,7 @@ async def call_meta_tool(
         raise scopes_missing(f"This API key does not have the scope {scope}.", [scope])
     try:
         if name == "find_tools":
-            return await _find(parse(FindArguments, arguments), collection)
+            return await find_tools(parse(FindArguments, arguments), collection, aids)
         if name == "describe_tools":
             return await _describe(parse(DescribeArguments, arguments).names, collection)
         if name == "read_more":
@@ -127,78 +125,6 @@ async def _tool(name: str, collection: ToolCollection) -> AgentTool:
         raise NotFound(error.detail, hint="Search for the tool with find_tools.") from None
 
 
-async def _find(wanted: FindArguments, collection: ToolCollection) -> ModelResult:
-    filters = Filters(provider=wanted.provider, any_tag=frozenset(wanted.tags) if wanted.tags else None)
-    if wanted.read_only:
-        listed = await collection.tools()
-        filters = Filters(
-            provider=filters.provider,
-            any_tag=filters.any_tag,
-            tools=frozenset(tool.id for tool in listed if tool.read_only),
-        )
-    # The same search as for `limit` tools, whose results are the first of these; the others are counted.
-    found = await collection.search(wanted.query, filters=filters, limit=_MAX_SEARCHED)
-    shown, more = found[: wanted.limit], len(found[wanted.limit :])
-    body = {"tools": [_hit(tool, detail=wanted.detail) for tool in shown], "more": more}
-    return ModelResult(_found_text(shown, more, wanted), body=orjson.dumps(body))
-
-
-def _hit(tool: AgentTool, *, detail: str) -> dict[str, Any]:
-    hit = {
-        "name": tool.name,
-        "signature": signature(tool.name, tool.inputs),
-        "description": _line(tool.description),
-        **_effects(tool),
-    }
-    return hit | {"inputSchema": orjson.Fragment(tool.inputs_json)} if detail == "schema" else hit
-
-
-def _effects(tool: AgentTool) -> dict[str, Any]:
-    """Return what is known of the effects of a tool, and what else decides whether to call it."""
-    # A tool that is not read-only counts as destructive where nothing is known (MCP, `ToolAnnotations`).
-    effects: dict[str, Any] = {
-        "read_only": tool.read_only,
-        "destructive": not tool.read_only and tool.destructive is not False,
-    }
-    if tool.requires_approval:
-        effects["requires_approval"] = True
-    if tool.deprecated:
-        effects["deprecated"] = True
-    return effects
-
-
-def _found_text(shown: Sequence[AgentTool], more: int, wanted: FindArguments) -> str:
-    if not shown:
-        return "No tool matches. Search by other words, or without filters."
-    blocks = []
-    for tool in shown:
-        block = f"{signature(tool.name, tool.inputs)}{_marks(tool)}"
-        line = _line(tool.description)
-        block += f"\n  {line}" if line else ""
-        if wanted.detail == "schema":
-            block += f"\n  inputSchema: {tool.inputs_json.decode()}"
-        blocks.append(block)
-    if more:
-        plus = "+" if more + len(shown) == _MAX_SEARCHED else ""
-        blocks.append(f"{more}{plus} more match: search by more words, or with a higher limit.")
-    return "\n".join(blocks)
-
-
-def _marks(tool: AgentTool) -> str:
-    marks = [
-        *(["read-only"] if tool.read_only else ["destructive"] if tool.destructive else []),
-        *(["requires approval"] if tool.requires_approval else []),
-        *(["deprecated"] if tool.deprecated else []),
-    ]
-    return f" [{', '.join(marks)}]" if marks else ""
-
-
-def _line(text: str) -> str:
-    """Return the first paragraph of a text as one line of at most 200 characters."""
-    line = " ".join(text.strip().partition("\n\n")[0].split())
-    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 3]}..."
-
-
 async def _describe(names: Sequence[str], collection: ToolCollection) -> ModelResult:
     described: list[dict[str, Any]] = []
     unknown: list[dict[str, Any]] = []
@@ -221,7 +147,7 @@ def _description(tool: AgentTool) -> dict[str, Any]:
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
-        **_effects(tool),
+        **brief_effects(tool),
         "inputSchema": orjson.Fragment(tool.inputs_json),
     }
     if tool.outputs_json not in (b"", b"{}"):

@@ -240,6 +240,7 @@ class CallBatch:
             continuations=self._services.continuations,
             budget=self._options.budget,
             base_url=self._services.settings.base_url,
+            aids=self._services.find_aids,
         )
         if isinstance(result, CallAnswer):
             return result

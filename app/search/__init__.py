@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import Any, Final, Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import orjson
@@ -19,6 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.background import cancel_tasks
+from app.catalog.annotations import Annotations, effects
 from app.catalog.availability import executor_command
 from app.catalog.feed import ChangeNotice
 from app.catalog.tools import (
@@ -34,26 +35,33 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Unavailable
 from app.models import Provider, Tool
+from app.search.advice import Advice, SeenTool, SeeTool, is_weak
 from app.search.explanation import Explanation
-from app.search.hits import ExecutorCommand, Hit, hits_json, json_members
+from app.search.hits import ExecutorCommand, Hit, ShownTool, hits_json, json_members
 from app.search.index import Filters, IndexQuery, Match, Matches, ToolIndex
+from app.search.parameters import MAX_QUERIES, MAX_QUERY_LENGTH, QueryTexts, texts_of
 from app.search.rows import RowScope, indexed_providers, indexed_tool, stamps, tool_rows
 from app.search.signals import SearchScope, Signals
 from app.security.principal import Principal
+from app.security.requirements import slot_alternatives
 from app.suggestions import closest
 
 __all__ = [
     "MAX_QUERIES",
     "MAX_QUERY_LENGTH",
+    "Advice",
     "ExecutorCommand",
     "Explanation",
     "Filters",
     "Hit",
     "QueryReport",
+    "QueryTexts",
     "Ranking",
     "SearchIndex",
     "SearchResult",
+    "SeenTool",
     "hits_json",
+    "texts_of",
 ]
 
 Ranking = Literal["words", "words+vectors"]
@@ -63,10 +71,6 @@ OnSearch = Callable[[Principal, str, Sequence[str], Sequence[UUID]], None]
 for it and shown, best first. It must not block.
 """
 
-MAX_QUERIES: Final = 4
-"""How many texts a client may search by at once."""
-MAX_QUERY_LENGTH: Final = 8_000
-"""Characters of each text: agents search by whole tasks."""
 _LOAD_TIMEOUT = 10.0
 # Up to this many tools are read by id; for more, all in scope are read and the unchanged ones skipped.
 _MAX_NAMED = 1_000
@@ -100,6 +104,15 @@ class SearchResult:
     hits: Sequence[Hit]
     ranking: Ranking = "words"
     queries: Sequence[QueryReport] = ()
+
+    @property
+    def weak_texts(self) -> Sequence[str]:
+        """The texts whose best hit may well be the wrong tool."""
+        return [
+            one.text
+            for one in self.queries
+            if is_weak(coverage=one.coverage, cosine=one.cosine, is_named=one.is_named, words=len(one.stems))
+        ]
 
 
 class SearchIndex:
@@ -197,6 +210,31 @@ class SearchIndex:
             [_hit_of(match) for match in chosen],
             "words+vectors" if with_vectors else "words",
             [_report(text, one) for text, one in zip(wanted, found, strict=True)],
+        )
+
+    async def advise(
+        self,
+        result: SearchResult,
+        *,
+        principal: Principal,
+        filters: Filters | None = None,
+        see: SeeTool | None = None,
+    ) -> Advice | None:
+        """Return what to search for next, where a text of a search has weak hits; None where none has.
+
+        `principal` and `filters` are those of the search. It reads only what this principal may see; `see`
+        returns a tool as it is shown (None: as the registry has it).
+        """
+        weak = result.weak_texts
+        if not weak:
+            return None
+        return await asyncio.to_thread(
+            self._index.advise,
+            weak,
+            [hit.json_members for hit in result.hits],
+            viewer=principal,
+            filters=filters or Filters(),
+            see=see,
         )
 
     async def search(
@@ -396,18 +434,25 @@ class SearchIndex:
         return [self._hit(tool_view(row)) for row in rows]
 
     def _hit(self, tool: ToolView) -> Hit:
+        known = Annotations.of_template(tool.call_template).overridden(tool.annotations)
         members = json_members(
-            name=tool.name,
-            alias=tool.alias,
-            provider=tool.provider,
-            description=tool.description,
-            inputs=orjson.dumps(tool.inputs).decode(),
-            tags=tool.tags,
-            call_url=call_url(self._base_url, tool.alias),
+            ShownTool(
+                name=tool.name,
+                alias=tool.alias,
+                provider=tool.provider,
+                description=tool.description,
+                schema=tool.inputs,
+                inputs=orjson.dumps(tool.inputs).decode(),
+                effects=effects(known, requires_approval=tool.requires_approval, deprecated=tool.deprecated),
+                average_response_size=tool.average_response_size,
+                tags=tool.tags,
+                call_url=call_url(self._base_url, tool.alias),
+            )
         )
         command_name = executor_command(tool.call_template)
         command = None if command_name is None else ExecutorCommand(tool.provider, command_name)
-        return Hit(tool.name, 0.0, members, command, tool_id=tool.id)
+        slots = slot_alternatives(tool.security)
+        return Hit(tool.name, 0.0, members, command, tool_id=tool.id, credential_slots=slots)
 
 
 def _hit_of(match: Match) -> Hit:
@@ -418,6 +463,7 @@ def _hit_of(match: Match) -> Hit:
         match.executor_command,
         tool_id=match.tool_id,
         explanation=match.explanation,
+        credential_slots=match.credential_slots,
     )
 
 

@@ -29,6 +29,9 @@ class Explanation:
     words_share: float
     """The part of the score that the words make: 1 for the best candidate by words."""
     cosine: float | None
+    vector_share: float
+    """The part of the score that the vectors make."""
     prior: float
+    prior_share: float
     exact: bool
     pinned: bool

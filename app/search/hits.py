@@ -1,13 +1,17 @@
 """Search hits as JSON, serialised once, when a tool is indexed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
 
 from app.search.explanation import Explanation
+from app.security.requirements import SlotAlternatives
+from app.tool_conditions import ToolCondition
+from app.tool_schemas.cost import tool_cost
+from app.tool_schemas.signature import signature
 
 _AVAILABLE: Final = {True: b"true", False: b"false", None: b"null"}
 
@@ -32,37 +36,71 @@ class Hit:
     executor_command: ExecutorCommand | None = None
     tool_id: UUID = field(kw_only=True)
     explanation: Explanation | None = None
+    credential_slots: SlotAlternatives = ()
+    """The slots of each alternative of credentials that its calls need; no client sees them."""
+
+    @property
+    def provider(self) -> str:
+        """The name of its provider: names of providers have no dot."""
+        return self.name.partition(".")[0]
 
 
-def json_members(
-    *, name: str, alias: str, provider: str, description: str, inputs: str, tags: Sequence[str], call_url: str
-) -> bytes:
-    """Return the members of a hit that follow its score: a JSON object without its opening brace.
-
-    `inputs` is JSON text.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTool:
+    """What a hit shows of a tool. `inputs` is the JSON text of `schema`; `effects` as `catalog.annotations`
+    gives them.
     """
+
+    name: str
+    alias: str
+    provider: str
+    description: str
+    schema: Mapping[str, Any]
+    inputs: str
+    effects: Mapping[str, bool | None]
+    average_response_size: int | None
+    tags: Sequence[str]
+    call_url: str
+
+
+def json_members(tool: ShownTool) -> bytes:
+    """Return the members of a hit that follow its score: a JSON object without its opening brace."""
+    cost = tool_cost(
+        tool.name, tool.description, tool.schema, average_response_size=tool.average_response_size
+    )
     members = {
-        "name": name,
-        "alias": alias,
-        "provider": provider,
-        "description": description,
-        "inputs": orjson.Fragment(inputs),
-        "tags": tags,
-        "call_url": call_url,
+        "name": tool.name,
+        "alias": tool.alias,
+        "provider": tool.provider,
+        "signature": signature(tool.name, tool.schema),
+        "description": tool.description,
+        "effects": tool.effects,
+        "cost": cost,
+        "inputs": orjson.Fragment(tool.inputs),
+        "tags": tool.tags,
+        "call_url": tool.call_url,
     }
     return orjson.dumps(members)[1:]
 
 
-def hits_json(hits: Sequence[Hit], *, is_available: Callable[[ExecutorCommand], bool | None]) -> bytes:
+def hits_json(
+    hits: Sequence[Hit],
+    *,
+    is_available: Callable[[ExecutorCommand], bool | None],
+    condition: Callable[[Hit], ToolCondition],
+) -> bytes:
     """Return the hits as the JSON of `app.tools.schemas.ToolHits`.
 
-    `is_available` tells whether an executor is connected that executes a command.
+    `is_available` tells whether an executor is connected that executes a command, `condition` what is known
+    of a tool now.
     """
     items = b",".join(
-        b'{"score":%s,"available":%s,%s'
+        b'{"score":%s,"available":%s,%s,%s'
         % (
             repr(hit.score).encode(),
             _AVAILABLE[None if hit.executor_command is None else is_available(hit.executor_command)],
+            # Without the braces.
+            orjson.dumps(condition(hit).as_json())[1:-1],
             hit.json_members,
         )
         for hit in hits

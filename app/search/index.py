@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import orjson
 import tantivy
 from tantivy import Occur, Query
 
 from app.catalog.tools import Viewer
+from app.search.advice import Advice, SeeTool, VisibleTerms, advise
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand
 from app.search.lexical import ANALYZER, FIELDS, LexicalQuery
@@ -26,6 +28,7 @@ from app.search.text_analysis import (
     query_terms,
     stemmer_language,
 )
+from app.security.requirements import SlotAlternatives
 
 # Each time the heap is full a segment is written, and every search reads every segment.
 _HEAP_BYTES = 60_000_000
@@ -60,6 +63,7 @@ class Match:
     json_members: bytes
     executor_command: ExecutorCommand | None = None
     explanation: Explanation | None = None
+    credential_slots: SlotAlternatives = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ class IndexedTool:
     provider_title: str = ""
     command_name: str | None = None
     """The command that executors of its provider execute; None where none does."""
+    credential_slots: SlotAlternatives = ()
+    """The slots of each alternative of credentials that its calls need."""
 
 
 class ToolIndex:
@@ -202,6 +208,21 @@ class ToolIndex:
             cosine=None if first is None else first.cosine,
             is_named=first is not None and (first.exact or first.pin is not None),
         )
+
+    def advise(
+        self,
+        texts: Sequence[str],
+        hits: Sequence[bytes],
+        *,
+        viewer: Viewer,
+        filters: Filters,
+        see: SeeTool | None,
+    ) -> Advice:
+        """Return what to search for next after weak hits of these texts; `hits` are their `json_members`."""
+        restrictions = self._restrictions(viewer, filters)
+        terms = VisibleTerms(self._index.searcher(), self._schema, restrictions, see=see)
+        words = [query_terms(text, self._words, languages=self._languages) for text in texts]
+        return advise(words, hits, terms, stem=self._words.analyze)
 
     def close(self) -> None:
         """Wait for the threads that merge segments, and end them."""
@@ -289,7 +310,9 @@ class ToolIndex:
                     words_score=round(one.words, 4),
                     words_share=round(one.words / best, 4),
                     cosine=one.cosine,
+                    vector_share=round(one.vector_share, 4),
                     prior=one.prior,
+                    prior_share=round(one.prior_share, 4),
                     exact=one.exact,
                     pinned=one.pin is not None,
                 )
@@ -300,6 +323,7 @@ class ToolIndex:
                 bytes(document.get_first("json_members") or b""),
                 _executor_command(document.get_first("executor_command")),
                 explanation,
+                _credential_slots(document.get_first("credential_slots")),
             )
             found.append((match, one))
         return found
@@ -353,6 +377,7 @@ def _schema() -> tantivy.Schema:
         builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_bytes_field("json_members", stored=True, indexed=False)
     builder.add_bytes_field("executor_command", stored=True, indexed=False)
+    builder.add_bytes_field("credential_slots", stored=True, indexed=False)
     # Its `tool_key`: read for hundreds of candidates, of which few are read as documents.
     builder.add_integer_field("key", indexed=True, fast=True)
     for name in ("provider_id", "tag", "registrar_tag", "exact"):
@@ -371,15 +396,22 @@ def _executor_command(stored: Any) -> ExecutorCommand | None:
     return ExecutorCommand(provider, command_name)
 
 
+def _credential_slots(stored: Any) -> SlotAlternatives:
+    """Return the slots of a document, which are stored as JSON."""
+    return () if stored is None else tuple(map(tuple, orjson.loads(bytes(stored))))
+
+
 def _document(tool: IndexedTool, language: str | None) -> tantivy.Document:
     # One call for all fields: a call for each takes half as long again.
-    command = {}
+    stored = {}
     if tool.command_name is not None:
-        command["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
+        stored["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
+    if tool.credential_slots:
+        stored["credential_slots"] = orjson.dumps(tool.credential_slots)
     names = (tool.name.removeprefix(f"{tool.provider}."), tool.provider, *tool.tags, *tool.keywords)
     summary = in_language(prose_text(first_sentence(tool.description)), language)
     return tantivy.Document(
-        **command,
+        **stored,
         id=tool.id.hex,
         key=tool_key(tool.id),
         exact_name=tool.name,

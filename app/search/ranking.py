@@ -33,7 +33,10 @@ class Candidate:
     pin: int | None = None
     """Its position among the pinned results."""
     cosine: float | None = None
+    vector_share: float = 0.0
+    """The part of its score that its vector makes."""
     prior: float = 0.0
+    prior_share: float = 0.0
     score: float = 0.0
 
 
@@ -83,9 +86,10 @@ def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candi
         one.cosine = cosine
         one.prior = signals.priors.get(one.key, 0.0)
         one.pin = signals.pins.get(one.key)
-        score = one.words / best + PRIOR_WEIGHT * one.prior
+        one.prior_share = PRIOR_WEIGHT * one.prior
         if cosine is not None:
-            score += VECTOR_WEIGHT * (max(0.0, cosine) / nearest) ** 2
+            one.vector_share = VECTOR_WEIGHT * (max(0.0, cosine) / nearest) ** 2
+        score = one.words / best + one.vector_share + one.prior_share
         if one.pin is not None:
             score = PIN_SCORE + len(signals.pins) - one.pin
         elif one.exact:

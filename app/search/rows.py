@@ -8,19 +8,24 @@ from typing import Any, Final
 from uuid import UUID
 
 import orjson
-from sqlalchemy import ColumnElement, Select, Text, and_, case, cast, func, literal_column, or_, select, true
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, literal_column, or_, select, true
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app.catalog.annotations import Annotations, effects
 from app.catalog.availability import executor_command
 from app.catalog.tools import call_url, tool_select, version_stamp
 from app.models import TENANT, Override, Provider, Tool
-from app.protocols.registry import PROTOCOLS
-from app.search.hits import json_members
+from app.search.hits import ShownTool, json_members
 from app.search.index import IndexedProvider, IndexedTool
+from app.security.requirements import compile_security, slot_alternatives
 
 _BATCH: Final = 250
 _STAMP_BATCH: Final = 2_000
+_DECIDING: Final = (
+    "call_template", "annotations", "requires_approval", "deprecated", "average_response_size", "security",
+)  # fmt: skip
+"""The columns by which a client decides whether to call a tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +65,12 @@ def _rows() -> Select[Any]:
         columns["tags"],
         columns["registrar_tags"],
         cast(columns["inputs"], Text).label("inputs_text"),
-        _executor_template().label("executor_template"),
+        *(columns[name] for name in _DECIDING),
         columns["keywords"],
         _language().label("language"),
         col(Provider.title).label("provider_title"),
     )
     return found.with_only_columns(*plain, *rest, _stamp())
-
-
-def _executor_template() -> ColumnElement[Any]:
-    """Return the call template of a tool that executors execute; null for all others, whose templates are
-    not read.
-    """
-    template = col(Tool.call_template)
-    is_executed = template["call_template_type"].astext.in_(sorted(PROTOCOLS.connected))
-    return case((is_executed, template), else_=None)
 
 
 async def indexed_providers(
@@ -116,27 +112,33 @@ async def tool_rows(session: AsyncSession, scope: RowScope) -> AsyncIterator[Seq
 
 def indexed_tool(row: Any, *, base_url: str) -> IndexedTool:
     """Return a row of `tool_rows` as a tool to be indexed; `base_url` is the gateway's public address."""
-    tool, provider_id, provider, name, alias, description, tags, registrar_tags, inputs, template = row[:10]
+    schema = orjson.loads(row.inputs_text)
+    known = Annotations.of_template(row.call_template).overridden(row.annotations)
+    shown = ShownTool(
+        name=row.name,
+        alias=row.alias,
+        provider=row.provider,
+        description=row.description,
+        schema=schema,
+        inputs=row.inputs_text,
+        effects=effects(known, requires_approval=row.requires_approval, deprecated=row.deprecated),
+        average_response_size=row.average_response_size,
+        tags=row.tags,
+        call_url=call_url(base_url, row.alias),
+    )
     return IndexedTool(
-        id=tool,
-        provider_id=provider_id,
-        provider=provider,
-        name=name,
-        alias=alias,
-        description=description,
-        inputs=orjson.loads(inputs),
-        tags=tags,
-        registrar_tags=registrar_tags or (),
-        json_members=json_members(
-            name=name,
-            alias=alias,
-            provider=provider,
-            description=description,
-            inputs=inputs,
-            tags=tags,
-            call_url=call_url(base_url, alias),
-        ),
-        command_name=None if template is None else executor_command(template),
+        id=row.id,
+        provider_id=row.provider_id,
+        provider=row.provider,
+        name=row.name,
+        alias=row.alias,
+        description=row.description,
+        inputs=schema,
+        tags=row.tags,
+        registrar_tags=row.registrar_tags or (),
+        json_members=json_members(shown),
+        command_name=executor_command(row.call_template),
+        credential_slots=slot_alternatives(compile_security(row.security)),
         keywords=row.keywords,
         language=row.language,
         provider_title=row.provider_title,

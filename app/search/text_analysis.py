@@ -260,3 +260,11 @@ def _enum_values(schema: Mapping[str, Any]) -> Iterator[str]:
         values = items.get("enum")
     if isinstance(values, list):
         yield from (value for value in values[:_MAX_ENUM_VALUES] if isinstance(value, str))
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the distinct words of a text in order, in lower case without accents and not stemmed; names as
+    their parts. Stop words are left out.
+    """
+    tokens = _tokenizer().analyze(split_identifier(text[:_MAX_TEXT]))
+    return [word for word in dict.fromkeys(tokens) if word not in _STOPWORDS]

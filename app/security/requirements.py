@@ -4,6 +4,7 @@ This is OpenAPI's list of Security Requirement Objects, with slots in place of s
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 
@@ -36,3 +37,17 @@ def security_json(requirements: SecurityRequirements) -> list[list[dict[str, Any
 def slot_names(requirements: Iterable[Sequence[SlotRequirement]]) -> frozenset[str]:
     """Return all slots that any alternative names."""
     return frozenset(need.slot for alternative in requirements for need in alternative)
+
+
+SlotAlternatives = tuple[tuple[str, ...], ...]
+"""The slots of each alternative of a tool that needs a credential; empty for one that needs none."""
+
+
+@lru_cache(maxsize=4_096)
+def slot_alternatives(requirements: SecurityRequirements) -> SlotAlternatives:
+    """Return the slots of each alternative; none where there is no alternative, or one is empty, since
+    credentials are optional then. The tools of a provider share one object.
+    """
+    if not all(requirements):
+        return ()
+    return tuple(tuple(need.slot for need in alternative) for alternative in requirements)

@@ -10,7 +10,7 @@ from app.dependencies import UsesServices
 from app.errors import FieldError, InvalidInput, NotFound
 from app.meta_tools import listed_tools, meta_tools
 from app.schemas import problem_responses
-from app.search import Filters
+from app.search import Filters, texts_of
 from app.security.principal import Principal
 from app.services import Services
 from app.tools.schemas_exports import LIST_LIMIT, MAX_NAMES, SEARCH_LIMIT, ExportQuery, ToolExport
@@ -77,7 +77,7 @@ async def _selected(
     unknown: list[str] = []
     if query.q is not None and not query.names:
         filters = Filters(query.provider, query.tag)
-        found = await collection.search([query.q], filters=filters, limit=query.limit or SEARCH_LIMIT)
+        found = await collection.search(texts_of(query.q), filters=filters, limit=query.limit or SEARCH_LIMIT)
         return found, unknown, 0
     if query.names:
         tools: Sequence[AgentTool] = await _named(collection, query.names, unknown)

@@ -1,8 +1,8 @@
 """`/tools/search` and `/toolsets/{name}/search`: the tools for a task, and their export for a model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Path, Response
@@ -11,7 +11,7 @@ from app.access import requires
 from app.dependencies import UsesServices
 from app.pagination import TagFilter
 from app.schemas import problem_responses
-from app.search import Filters, hits_json
+from app.search import Advice, Filters, SearchResult, hits_json, texts_of
 from app.security.principal import Principal
 from app.services import Services
 from app.tool_schemas.dialects import Format, Strict
@@ -30,12 +30,12 @@ from app.tools.schemas_search import (
 )
 from app.tools.search_explanations import (
     Explain,
+    SearchExplanation,
     explained_hits,
     explanations_by_tool,
     require_may_explain,
-    with_explanation,
 )
-from app.toolsets import AgentTool
+from app.toolsets import AgentTool, condition_of
 from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter()
@@ -81,7 +81,7 @@ async def search_tools(
     limit: SearchLimit = 10,
     explain: Explain = False,
 ) -> Response:
-    """Search the tools that this key may call, best match first.
+    """Search the tools that this key may call, best match first; `weak` says where to search again.
 
     With several `q`, the best matches of each are taken in turn, each tool once. With `format` the response
     has them exported for a model, too, as by `GET /tools/export`. For a key that may read providers,
@@ -90,21 +90,28 @@ async def search_tools(
     """
     if explain:
         require_may_explain(principal)
-    result = await services.search.find(q, principal=principal, filters=filters, limit=limit, explain=explain)
+    texts = texts_of(q)
+    result = await services.search.find(
+        texts, principal=principal, filters=filters, limit=limit, explain=explain
+    )
     hits = explained_hits(result.hits) if explain else result.hits
     # Built from JSON that was serialised when the tools were indexed, in the form of `ToolHits`.
     is_available = await hit_availability(hits, services.commands, principal=principal)
-    body = hits_json(hits, is_available=is_available)
-    if explain:
-        body = with_explanation(body, result)
-    plugins = await services.plugins.suggestions(
-        [q] if isinstance(q, str) else list(q), hits, principal=principal
+    conditions = services.conditions
+    conditions.refresh_if_due()
+    body = hits_json(
+        hits,
+        is_available=is_available,
+        condition=lambda hit: conditions.of(hit.name, provider=hit.provider, slots=hit.credential_slots),
     )
+    advice = await services.search.advise(result, principal=principal, filters=filters)
+    body = _joined(body, _search_members(result, advice, explain=explain))
+    plugins = await services.plugins.suggestions(texts, hits, principal=principal)
     if plugins:
-        found_plugins = [PluginHit.of(one).model_dump() for one in plugins]
-        body = b'%s,"plugins":%s}' % (body[:-1], orjson.dumps(found_plugins))
+        body = _joined(body, {"plugins": [PluginHit.of(one).model_dump() for one in plugins]})
     if export is not None:
-        found = await services.collections.registry(principal).search(q, filters=filters, limit=limit)
+        registry = services.collections.registry(principal)
+        found = await registry.search(texts, filters=filters, limit=limit)
         body = await _with_export(body, found, export, services)
     return Response(body, media_type="application/json")
 
@@ -134,27 +141,46 @@ async def search_toolset(
     if explain:
         require_may_explain(principal)
     collection = await services.collections.toolset(name, principal)
-    found = await collection.search(q or [""], filters=filters, limit=limit)
+    result = await collection.find(texts_of(q), filters=filters, limit=limit, advise=True, explain=explain)
+    found = result.tools
     base_url = services.settings.base_url
     available = await availability_of_agent_tools(found, services.commands, principal=principal)
+    services.conditions.refresh_if_due()
     hits = ToolsetHits(
         items=[
-            ToolsetHit.of(tool, toolset=name, base_url=base_url, available=one)
+            ToolsetHit.of(
+                tool,
+                toolset=name,
+                base_url=base_url,
+                condition=condition_of(tool, services.conditions),
+                available=one,
+            )
             for tool, one in zip(found, available, strict=True)
         ]
     )
-    result = None
     if explain:
-        result = await services.collections.explain(collection, q, filters=filters, limit=limit)
-        explanations = explanations_by_tool(result.hits)
+        explanations = explanations_by_tool(result.search.hits)
         for tool, hit in zip(found, hits.items, strict=True):
             hit.explanation = explanations.get(tool.tool)
-    body = hits.model_dump_json().encode()
-    if result is not None:
-        body = with_explanation(body, result)
+    body = hits.model_dump_json(include={"items"}).encode()
+    body = _joined(body, _search_members(result.search, result.advice, explain=explain))
     if export is not None:
         body = await _with_export(body, found, export, services, toolset=name)
     return Response(body, media_type="application/json")
+
+
+def _search_members(result: SearchResult, advice: Advice | None, *, explain: bool) -> dict[str, Any]:
+    members: dict[str, Any] = {"ranking": result.ranking, "weak": advice is not None}
+    if advice is not None:
+        members["suggestions"] = advice.as_json()
+    if explain:
+        members["explanation"] = SearchExplanation.of(result).model_dump()
+    return members
+
+
+def _joined(body: bytes, members: Mapping[str, Any]) -> bytes:
+    """Return a JSON object that is not empty with further members."""
+    return b"%s,%s" % (body[:-1], orjson.dumps(members)[1:])
 
 
 async def _with_export(

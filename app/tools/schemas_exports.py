@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from app.pagination import TagFilter
 from app.resource_names import PROVIDER_NAME
 from app.schemas import StrictModel
-from app.search import MAX_QUERY_LENGTH
+from app.search import MAX_QUERIES, QueryTexts
 from app.tool_schemas.dialects import Format, Strict
 from app.toolsets.collections import ListMode
 
@@ -38,10 +38,11 @@ class ExportQuery(StrictModel):
         "commas. Unknown ones are reported. Meta-tools like `find_tools` and `read_more` can be named, too.",
         examples=[["library.searchBooks"]],
     )
-    q: str | None = Field(
+    q: QueryTexts | None = Field(
         None,
-        max_length=MAX_QUERY_LENGTH,
-        description="Only the best matches of this search, best first.",
+        max_length=MAX_QUERIES,
+        description="Only the best matches of this search, best first. Up to four texts, whose matches are "
+        "taken in turn.",
         examples=["search books"],
     )
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(

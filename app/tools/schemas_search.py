@@ -1,26 +1,25 @@
 """Query parameters and response models of `/tools/search` and `/toolsets/{name}/search`."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from fastapi import Query
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import BaseModel, Field
 
+from app.catalog.annotations import effects
 from app.plugins import PluginEntry
 from app.resource_names import PROVIDER_NAME
-from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
+from app.search import MAX_QUERIES, QueryTexts
+from app.tool_conditions import ToolCondition
+from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.dialects import Format, Strict
-from app.tools.schemas import Available, ToolHits
+from app.tool_schemas.signature import signature
+from app.tools.schemas import Available, ConditionView, ToolCost, ToolEffects, ToolHits, WeakMatches
 from app.tools.schemas_exports import ExportReport
 from app.tools.search_explanations import ExplainedHit, ExplainedSearch
 from app.toolsets import AgentTool
 
-_QUERY_TEXT: Final = {"type": "string", "maxLength": MAX_QUERY_LENGTH}
-_QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QUERIES}
 SearchTexts = Annotated[
-    # One text is documented as a string: that is what clients made from earlier contracts have.
-    Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
-    WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
+    QueryTexts,
     Query(
         max_length=MAX_QUERIES,
         description="A description of what the tool should do. Empty: list tools by name. "
@@ -63,12 +62,18 @@ class PluginHit(BaseModel):
         )
 
 
-class ToolsetHit(ExplainedHit):
+class ToolsetHit(ExplainedHit, ConditionView):
     """A search result."""
 
     name: str = Field(description="The name that agents see.", examples=["find_books"])
     title: str
     provider: str
+    signature: str = Field(
+        description="Its inputs on one line, required ones with a star; at most 300 characters.",
+        examples=["find_books(q*: string, limit: integer)"],
+    )
+    effects: ToolEffects
+    cost: ToolCost
     description: str
     inputs: dict[str, Any] = Field(description="JSON Schema of the arguments object, without preset ones.")
     tags: list[str]
@@ -77,22 +82,40 @@ class ToolsetHit(ExplainedHit):
     call_url: str
 
     @classmethod
-    def of(cls, tool: AgentTool, *, toolset: str, base_url: str, available: bool | None = None) -> Self:
+    def of(
+        cls,
+        tool: AgentTool,
+        *,
+        toolset: str,
+        base_url: str,
+        condition: ToolCondition,
+        available: bool | None = None,
+    ) -> Self:
         """Return the view of a tool."""
+        inputs = tool.inputs
+        cost = tool_cost(
+            tool.name, tool.description, inputs, average_response_size=tool.average_response_size
+        )
         return cls(
             name=tool.name,
             title=tool.title,
             provider=tool.provider,
+            signature=signature(tool.name, inputs),
             description=tool.description,
-            inputs=tool.inputs,
+            effects=ToolEffects.model_validate(
+                effects(tool, requires_approval=tool.requires_approval, deprecated=tool.deprecated)
+            ),
+            cost=ToolCost.model_validate(cost),
+            inputs=inputs,
             tags=list(tool.tags),
             read_only=tool.read_only,
             available=available,
             call_url=f"{base_url}/toolsets/{toolset}/tools/{tool.name}/call",
+            **condition.as_json(),
         )
 
 
-class ToolsetHits(BaseModel):
+class ToolsetHits(WeakMatches):
     """Search results, best match first."""
 
     items: list[ToolsetHit]

@@ -7,15 +7,13 @@ providers, for which nothing of that is hidden.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-import orjson
 from fastapi import Query
 from pydantic import BaseModel, Field
 
 from app.errors import Forbidden, scopes_missing
-from app.search import Explanation, Hit, QueryReport, Ranking, SearchResult
-from app.search.ranking import PRIOR_WEIGHT, VECTOR_WEIGHT
+from app.search import Explanation, Hit, QueryReport, SearchResult
 from app.security.principal import Principal
 from app.security.scopes import Scope
 
@@ -78,9 +76,9 @@ class HitExplanation(BaseModel):
             words_score=explanation.words_score,
             words_share=explanation.words_share,
             cosine=None if cosine is None else round(cosine, 4),
-            vector_share=0.0 if cosine is None else round(VECTOR_WEIGHT * max(0.0, cosine), 4),
+            vector_share=explanation.vector_share,
             prior=round(explanation.prior, 4),
-            prior_share=round(PRIOR_WEIGHT * explanation.prior, 4),
+            prior_share=explanation.prior_share,
             exact=explanation.exact,
             pinned=explanation.pinned,
         )
@@ -117,13 +115,12 @@ class QueryExplanation(BaseModel):
 class SearchExplanation(BaseModel):
     """How a search was read and ranked."""
 
-    ranking: Ranking = Field(description="By what the matches were ranked.")
     queries: list[QueryExplanation] = Field(description="One for each `q`; none where tools are listed.")
 
     @classmethod
     def of(cls, result: SearchResult) -> Self:
         """Return the view of a search."""
-        return cls(ranking=result.ranking, queries=[QueryExplanation.of(one) for one in result.queries])
+        return cls(queries=[QueryExplanation.of(one) for one in result.queries])
 
 
 class ExplainedHit(BaseModel):
@@ -166,12 +163,6 @@ def explained_hits(hits: Iterable[Hit]) -> list[Hit]:
 def explanations_by_tool(hits: Sequence[Hit]) -> Mapping[str, HitExplanation]:
     """Return the explanations by the canonical names of tools."""
     return {hit.name: HitExplanation.of(hit.explanation) for hit in hits if hit.explanation is not None}
-
-
-def with_explanation(body: bytes, result: SearchResult) -> bytes:
-    """Return a JSON object that is not empty with the explanation of its search."""
-    members: dict[str, Any] = {"explanation": SearchExplanation.of(result).model_dump()}
-    return b"%s,%s" % (body[:-1], orjson.dumps(members)[1:])
 
 
 def _hit_json(hit: Hit) -> bytes:

@@ -1,77 +1,30 @@
-"""A tool as agents see it, and the hints about its effects that hosts ask their users by."""
+"""A tool as agents see it."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import UUID
 
 import orjson
 
+from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
+from app.security.requirements import SlotAlternatives, slot_alternatives
+from app.tool_conditions import ToolCondition, ToolConditions
 from app.toolclad.contract import risk_tier_of
 from app.utcp.render import GATEWAYS
 
 TITLE_LIMIT: Final = 80
 """Characters of a title: hosts show it in one line."""
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _STAMP_BYTES: Final = 12
 _NO_PRESETS: Final[Mapping[str, Any]] = MappingProxyType({})
-_NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 _NO_ID: Final = UUID(int=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Annotations:
-    """What is known of the effects of a tool; None: nothing (MCP, `ToolAnnotations`)."""
-
-    read_only: bool = False
-    destructive: bool | None = None
-    idempotent: bool | None = None
-    open_world: bool = True
-
-    @classmethod
-    def of_method(cls, method: str | None) -> Self:
-        """Return what a method of HTTP tells (RFC 9110 section 9.2): POST and PATCH may do anything."""
-        if method in _SAFE:
-            return cls(read_only=True)
-        if method in ("PUT", "DELETE"):
-            return cls(destructive=True, idempotent=True)
-        return cls() if method is None else cls(idempotent=False)
-
-    @classmethod
-    def of_template(cls, template: Mapping[str, Any]) -> Self:
-        """Return what a stored call template tells."""
-        record = PROTOCOLS.get(protocol_of(template))
-        known = cls.of_method(None if record is None else record.http_method(template))
-        tier = risk_tier_of(template)
-        # A manifest states what may happen; of a tool of high risk, the worst is assumed.
-        return replace(known, read_only=False, destructive=True) if tier == "high" else known
-
-    def overridden(self, given: Mapping[str, Any] | None) -> "Annotations":
-        """Return them with what an operator has set; members that are None are not set, and those that are no
-        hints about effects are not read.
-        """
-        changes = {
-            name: value for name, value in (given or {}).items() if name in _HINTS and value is not None
-        }
-        if changes.get("read_only"):
-            # A tool that only reads destroys nothing, whatever its method says.
-            changes = {"destructive": None, "idempotent": None} | changes
-        return replace(self, **changes) if changes else self
-
-
-_HINTS: Final = frozenset(one.name for one in fields(Annotations))
-
-
-def header_inputs_of(given: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return the inputs that clients repeat in headers, of what an operator has set about a tool."""
-    return (given or {}).get("header_inputs") or _NO_HEADERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +68,14 @@ class AgentTool:
     """Whether its responses are streams of values of their own."""
     chunk_size: int | None = None
     """The bytes of a piece of such a stream, where the upstream's own call template declares them."""
-    header_inputs: Mapping[str, str] = field(default_factory=lambda: _NO_HEADERS)
+    header_inputs: Mapping[str, str] = field(default_factory=lambda: _NO_PRESETS)
     """The inputs that clients of MCP repeat in a header, with the tokens of the headers' names."""
     command_name: str | None = None
     """The command that executors of its provider execute; None where none does. Agents do not see it."""
+    average_response_size: int | None = None
+    """What its source says of the bytes of its responses; None where it says nothing."""
+    credential_slots: SlotAlternatives = ()
+    """The slots of each alternative of credentials that its calls need. Agents do not see them."""
     id: UUID = _NO_ID
 
     @property
@@ -166,8 +123,15 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
         chunk_size=view.call_template.get("chunk_size"),
         header_inputs=header_inputs_of(view.annotations),
         command_name=executor_command(view.call_template),
+        average_response_size=view.average_response_size,
+        credential_slots=slot_alternatives(view.security),
         id=view.id,
     ).stamped()
+
+
+def condition_of(tool: AgentTool, conditions: ToolConditions) -> ToolCondition:
+    """Return the condition of a tool, whatever it is called here."""
+    return conditions.of(tool.tool, provider=tool.provider, slots=tool.credential_slots)
 
 
 def _streams(template: Mapping[str, Any]) -> bool:
@@ -182,7 +146,7 @@ def title_of(description: str) -> str:
     return title if len(title) <= TITLE_LIMIT and ". " not in title else ""
 
 
-_NOT_SEEN: Final = frozenset({"stamp", "command_name", "id"})
+_NOT_SEEN: Final = frozenset({"stamp", "command_name", "average_response_size", "credential_slots", "id"})
 _DIGESTED: Final = tuple(one.name for one in fields(AgentTool) if one.name not in _NOT_SEEN)
 
 

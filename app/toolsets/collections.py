@@ -8,13 +8,14 @@ from typing import Any, Final, Literal, Protocol
 from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.errors import NotFound, not_found
-from app.search import Filters, SearchIndex, SearchResult
+from app.search import Filters, SearchIndex
 from app.security.principal import Principal
 from app.security.upstream_mode import UpstreamMode
 from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import ResultBudget
 from app.toolsets.directory import Listing, ToolDirectory, may_see
+from app.toolsets.found import FoundTools, ToolSearch, find_in_registry, find_members
 from app.toolsets.members import MemberProblem, Members, MemberView, names_hint
 from app.toolsets.store import Toolset, ToolsetStore
 
@@ -76,12 +77,24 @@ class ToolCollection(Protocol):
         nearest names.
         """
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+        explain: bool = False,
+    ) -> FoundTools:
+        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
+        An empty text lists tools by name. With `advise`, also what to search for next after weak matches;
+        with `explain`, the hits of the search are explained.
+        """
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
-        An empty text lists tools by name.
-        """
+        """Return the tools of `find`."""
 
     def target(self, name: str) -> CallTarget:
         """Return what a call by this name executes, without a look-up in the registry: the call
@@ -100,7 +113,7 @@ class ToolCollections:
     """
 
     def __init__(self, database: Database, search: SearchIndex) -> None:
-        self._search = search
+        self.index = search
         self.directory = ToolDirectory(database)
         self.toolsets = ToolsetStore(database)
 
@@ -111,7 +124,7 @@ class ToolCollections:
 
     def registry(self, principal: Principal) -> ToolCollection:
         """Return the collection of all tools that the principal may call."""
-        return _Registry(self.directory, self._search, principal)
+        return _Registry(self.directory, self.index, principal)
 
     async def toolset(self, name: str, principal: Principal) -> ToolCollection:
         """Return the collection of a toolset; raise NotFound where the principal may use none of it, and
@@ -125,28 +138,7 @@ class ToolCollections:
         view = members.view(within)
         if within.is_restricted and not view.listing.tools:
             raise await self.unknown_toolset(name, principal)
-        return _ToolsetCollection(found, members, view, self._search, within)
-
-    async def explain(
-        self,
-        collection: ToolCollection,
-        texts: Sequence[str],
-        *,
-        filters: Filters,
-        limit: int,
-    ) -> SearchResult:
-        """Return the hits of a search in a collection with their explanations, by canonical names. Raises
-        Unavailable.
-        """
-        members = frozenset(tool.id for tool in await collection.tools())
-        return await self._search.find(
-            texts,
-            principal=collection.principal,
-            filters=replace(filters, tools=members),
-            limit=limit,
-            toolset=collection.toolset,
-            explain=True,
-        )
+        return _ToolsetCollection(found, members, view, self.index, within)
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
         """Return the toolsets that the principal may use, by name. Raises Unavailable."""
@@ -288,23 +280,27 @@ class _ToolsetCollection:
     async def get(self, name: str) -> AgentTool:
         return self._found(name)
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+        explain: bool = False,
+    ) -> FoundTools:
+        return await find_members(
+            self._search,
+            ToolSearch(texts, filters, limit, advise, explain),
+            self._view.by_name,
+            principal=self.principal,
+            toolset=self.toolset,
+        )
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        tools = {tool.tool: tool for tool in self._view.listing.tools}
-        ids = frozenset(tool.id for tool in tools.values())
-        if filters is not None and filters.tools is not None:
-            ids &= filters.tools
-        chosen = replace(filters or Filters(), tools=ids)
-        hits = await self._search.search_all(
-            texts, principal=self.principal, filters=chosen, limit=limit, toolset=self.toolset
-        )
-        # A text that is the name of a tool here finds it, although the registry does not know that name.
-        named = [self._view.by_name[text.strip()] for text in texts if text.strip() in self._view.by_name]
-        found = [*named, *(tools[hit.name] for hit in hits if hit.name in tools)]
-        if filters is not None and filters != Filters():
-            found = [tool for tool in found if tool not in named or tool.tool in {hit.name for hit in hits}]
-        return list({tool.name: tool for tool in found}.values())[:limit]
+        return (await self.find(texts, filters=filters, limit=limit)).tools
 
     def target(self, name: str) -> CallTarget:
         found = self._found(name)
@@ -342,13 +338,28 @@ class _Registry:
             raise not_found(f"There is no tool {name}.", similar)
         return found
 
+    async def find(
+        self,
+        texts: Sequence[str],
+        *,
+        filters: Filters | None = None,
+        limit: int = 10,
+        advise: bool = False,
+        explain: bool = False,
+    ) -> FoundTools:
+        found = await find_in_registry(
+            self._search,
+            ToolSearch(texts, filters, limit, advise, explain),
+            (await self._directory.snapshot()).by_name,
+            principal=self.principal,
+        )
+        visible = [tool for tool in found.tools if may_see(self.principal, tool)]
+        return replace(found, tools=visible)
+
     async def search(
         self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
     ) -> Sequence[AgentTool]:
-        hits = await self._search.search_all(texts, principal=self.principal, filters=filters, limit=limit)
-        known = (await self._directory.snapshot()).by_name
-        found = (known.get(hit.name) for hit in hits)
-        return [tool for tool in found if tool is not None and may_see(self.principal, tool)]
+        return (await self.find(texts, filters=filters, limit=limit)).tools
 
     def target(self, name: str) -> CallTarget:
         return CallTarget(name, {})

@@ -15,9 +15,10 @@ from uuid import NAMESPACE_URL, uuid5
 
 import orjson
 
+from app.catalog.annotations import Annotations, effects
 from app.errors import GatewayError
 from app.openapi import ConvertOptions, convert
-from app.search.hits import json_members
+from app.search.hits import ShownTool, json_members
 from app.search.index import IndexedTool
 from app.utcp.names import alias_for
 from benchmarks.corpus.download import FOLDER, corpus, url_of
@@ -129,6 +130,18 @@ def pool_tool(
 ) -> IndexedTool:
     """Return a tool with the members of a hit, as `app.search.rows.indexed_tool` makes it of a row."""
     whole = f"{provider}.{name}"
+    shown = ShownTool(
+        name=whole,
+        alias=alias,
+        provider=provider,
+        description=description,
+        schema=inputs,
+        inputs=orjson.dumps(inputs).decode(),
+        effects=effects(Annotations(), requires_approval=False, deprecated=False),
+        average_response_size=None,
+        tags=tags,
+        call_url=f"{_BASE_URL}/tools/{alias}/call",
+    )
     return IndexedTool(
         id=uuid5(NAMESPACE_URL, whole),
         provider_id=uuid5(NAMESPACE_URL, provider),
@@ -139,15 +152,7 @@ def pool_tool(
         inputs=inputs,
         tags=tags,
         registrar_tags=(),
-        json_members=json_members(
-            name=whole,
-            alias=alias,
-            provider=provider,
-            description=description,
-            inputs=orjson.dumps(inputs).decode(),
-            tags=tags,
-            call_url=f"{_BASE_URL}/tools/{alias}/call",
-        ),
+        json_members=json_members(shown),
         keywords=keywords,
         language=language,
         provider_title=title,

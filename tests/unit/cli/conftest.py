@@ -29,6 +29,7 @@ class Seen:
     method: str
     path: str
     query: dict[str, str]
+    parameters: list[tuple[str, str]]
     headers: dict[str, str]
     body: bytes
 
@@ -61,6 +62,7 @@ class Stub:
                 request.method,
                 scope["raw_path"].decode().partition("?")[0],
                 dict(request.query_params),
+                request.query_params.multi_items(),
                 dict(request.headers),
                 await request.body(),
             )

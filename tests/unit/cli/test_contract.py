@@ -157,6 +157,7 @@ VALUES = {
     "--preset": "library.searchBooks:limit=5",
     "--provider": "library",
     "--purpose": "Answers questions.",
+    "--also": "lend a book",
     "--q": "a book",
     "--query": "book",
     "--rate": "100/60:20",

@@ -172,6 +172,43 @@ def test_reading_arguments_ends_in_an_object_or_a_sentence(items: list[str], bas
     assert arguments.get("sentence", "x")
 
 
+def test_search_shows_columns_only_where_they_say_something(run: Run, stub: Any) -> None:
+    plain = {"name": "library.search", "score": 1.0, "description": "Find books"}
+    health = {"error_rate": 0.12, "p95_ms": 7_300.0, "calls_at_least": 10}
+    ill = plain | {"health": health, "missing_credential": True, "effects": {"requires_approval": True}}
+    stub.on("GET", "/tools/search", {"items": [plain | {"health": health | {"error_rate": 0, "p95_ms": 5}}]})
+    assert "HEALTH" not in run("tools", "search", "book").out
+    stub.on("GET", "/tools/search", {"items": [plain, ill]})
+    ran = run("tools", "search", "book")
+    assert "HEALTH" in ran.out
+    assert "12% errors, p95 7 s" in ran.out
+    assert "credential, approval" in ran.out
+
+
+def test_search_says_where_its_matches_are_weak(run: Run, stub: Any) -> None:
+    suggestions = {
+        "unknown_words": ["vouchr"], "did_you_mean": [{"word": "vouchr", "suggestion": "voucher"}],
+        "providers": ["shop"], "words": ["coupon"],
+    }  # fmt: skip
+    plugins = [{"name": "stripe", "title": "Stripe", "description": "", "url": "/plugins/stripe"}]
+    stub.on(
+        "GET", "/tools/search", {"items": [], "weak": True, "suggestions": suggestions, "plugins": plugins}
+    )
+    ran = run("tools", "search", "vouchr")
+    for line in (
+        "Weak match: no tool has the words vouchr.", "Did you mean: voucher?", "Providers nearby: shop",
+        "Other words: coupon", "Plugins that are off: stripe",
+    ):  # fmt: skip
+        assert line in ran.err
+
+
+def test_search_takes_several_tasks(run: Run, stub: Any) -> None:
+    stub.on("GET", "/tools/search", {"items": []})
+    run("tools", "search", "find", "a book", "--also", "lend it", "--also", "send a letter")
+    texts = [value for name, value in stub.seen[0].parameters if name == "q"]
+    assert texts == ["find a book", "lend it", "send a letter"]
+
+
 def test_search_shows_scores_and_the_next_step(run: Run, stub: Any) -> None:
     hit = {"name": "library.search", "score": 7.25, "description": "Find books", "inputs": {}}
     stub.on("GET", "/tools/search", {"items": [hit]})

@@ -100,9 +100,14 @@ async def test_a_hit_has_its_signature_and_its_effects(world):
             "description": "One book with its copies.",
             "read_only": True,
             "destructive": False,
+            "cost": {"tokens": 45, "average_response_size": None},
+            "health": None,
+            "missing_credential": None,
         }
     ]
     assert answer["more"] >= 1
+    assert answer["weak"] is False
+    assert "suggestions" not in answer
     assert result.text.startswith(
         'library_getBook(id*: integer, lang: "en"/"de") [read-only]\n  One book with its copies.\n'
     )
@@ -194,10 +199,10 @@ async def test_meta_tools_are_not_nested(world, meta, inner):
 
 @pytest.mark.parametrize("meta", META_TOOL_NAMES)
 async def test_a_hidden_tool_is_unknown_to_every_meta_tool(world, meta):
-    """The answer differs from that for a name that nobody has only by the name."""
+    """The answer differs from that for a name that nobody has only by the name and its words."""
     limited = principal(providers=frozenset({"library"}))
     results = []
-    for name in ("weather_getForecast", "weather_getForecasX"):
+    for name, word in (("weather_getForecast", "forecast"), ("weather_getForecasx", "forecasx")):
         arguments = {
             "find_tools": {"query": name, "provider": "weather"},
             "describe_tools": {"names": [name]},
@@ -205,7 +210,8 @@ async def test_a_hidden_tool_is_unknown_to_every_meta_tool(world, meta):
         }.get(meta, {"name": name})
         result = await world.use(meta, arguments, principal=limited)
         texts = (result.text, (result.body or b"").decode(), orjson.dumps(result.error).decode())
-        results.append([text.replace(name, "NAME") for text in texts] + [result.is_error])
+        neutral = [text.replace(name, "NAME").replace(word, "WORD") for text in texts]
+        results.append([*neutral, result.is_error])
     assert results[0] == results[1]
     assert world.called == []
 

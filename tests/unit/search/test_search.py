@@ -10,6 +10,7 @@ from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.models import TENANT, Override, Provider, Revision, Tool
 from app.search import Filters, SearchIndex, hits_json
 from app.security.principal import Principal
+from app.tool_conditions import ToolCondition
 from tests.stored import store_provider, store_tool
 
 
@@ -281,17 +282,57 @@ async def test_a_hit_shows_the_tool_as_it_is(registry, index):
     await index.feed.catch_up()
     for words in ("hi", ""):
         hits = await index.search(words, principal=EVERYBODY)
-        (shown,) = orjson.loads(hits_json(hits, is_available=lambda _: False))["items"]
+        body = hits_json(hits, is_available=lambda _: False, condition=lambda _: ToolCondition())
+        (shown,) = orjson.loads(body)["items"]
         assert shown.pop("score") == hits[0].score
         assert shown.pop("available") is None
         assert shown == {
             "name": "odd.tool",
             "alias": "odd_tool",
             "provider": "odd",
+            "signature": 'odd.tool("a\\"b\\\\": any)',
             "description": 'say "hi"\n🙂',
+            "effects": {
+                "read_only": True,
+                "destructive": False,
+                "idempotent": None,
+                "requires_approval": False,
+                "deprecated": False,
+            },
+            "cost": {"tokens": 39, "average_response_size": None},
+            "health": None,
+            "missing_credential": None,
             "inputs": inputs,
             "tags": ["b", "a"],
             "call_url": "http://gateway.test/tools/odd_tool/call",
+        }
+
+
+async def test_a_hit_says_what_decides_whether_to_call_the_tool(registry, index):
+    provider = await store_provider(registry, "shop")
+    slots = [[{"slot": "key"}], [{"slot": "user"}, {"slot": "password"}]]
+    for name, method, fields in (
+        ("read", "GET", {"average_response_size": 2_000, "security": slots}),
+        ("write", "PUT", {"deprecated": True, "override": {"requires_approval": True}}),
+        ("send", "POST", {"override": {"annotations": {"destructive": False}}}),
+        ("free", "POST", {"security": [[{"slot": "key"}], []]}),
+    ):
+        template = {"call_template_type": "http", "http_method": method, "url": "https://shop.example.com"}
+        await store_tool(registry, provider, name, call_template=template, **fields)
+    await index.feed.catch_up()
+    for words in ("shop", ""):
+        hits = {hit.name: hit for hit in await index.search(words, principal=EVERYBODY)}
+        shown = {name: orjson.loads(b"{" + hit.json_members) for name, hit in hits.items()}
+        assert shown["shop.read"]["cost"]["average_response_size"] == 2_000
+        assert hits["shop.read"].credential_slots == (("key",), ("user", "password"))
+        assert hits["shop.free"].credential_slots == hits["shop.send"].credential_slots == ()
+        assert hits["shop.read"].provider == "shop"
+        effects = {name: tuple(one["effects"].values()) for name, one in shown.items()}
+        assert effects == {
+            "shop.read": (True, False, None, False, False),
+            "shop.write": (False, True, True, True, True),
+            "shop.send": (False, False, False, False, False),
+            "shop.free": (False, True, False, False, False),
         }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.meta_tools.signature import MAX_SIGNATURE, signature
+from app.tool_schemas.signature import MAX_SIGNATURE, signature
 
 TEXT = {"type": "string"}
 

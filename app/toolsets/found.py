@@ -1,0 +1,108 @@
+"""Searches among tools as agents see them, by the one ranking of `app.search`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from app.search import Advice, Filters, SearchIndex, SearchResult, SeenTool
+from app.security.principal import Principal
+from app.toolsets.agent_tool import AgentTool
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTools:
+    """The tools that a search has found, best first, and what to search for next where they are weak matches.
+
+    `advice` is None where no text has a weak match, or where none was asked for; `search` is the result of
+    the registry's index, whose hits have the same order.
+    """
+
+    tools: Sequence[AgentTool] = ()
+    advice: Advice | None = None
+    search: SearchResult = field(default_factory=lambda: SearchResult(()))
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """What `ToolCollection.find` is asked for."""
+
+    texts: Sequence[str]
+    filters: Filters | None
+    limit: int
+    advise: bool
+    explain: bool
+
+
+async def find_members(
+    search: SearchIndex,
+    wanted: ToolSearch,
+    by_name: Mapping[str, AgentTool],
+    *,
+    principal: Principal,
+    toolset: str | None = None,
+) -> FoundTools:
+    """Return the best matches among some tools, whose names here are in `by_name`; raise Unavailable.
+
+    A text that is the name of a tool here finds it first, although the registry does not know that name.
+    """
+    tools = {tool.tool: tool for tool in by_name.values()}
+    ids = frozenset(tool.id for tool in tools.values())
+    given = wanted.filters or Filters()
+    chosen = replace(given, tools=ids if given.tools is None else ids & given.tools)
+    result = await search.find(
+        wanted.texts,
+        principal=principal,
+        filters=chosen,
+        limit=wanted.limit,
+        toolset=toolset,
+        explain=wanted.explain,
+    )
+    names = {hit.name for hit in result.hits}
+    named = [by_name[text.strip()] for text in wanted.texts if text.strip() in by_name]
+    if given != Filters():
+        named = [tool for tool in named if tool.tool in names]
+    found = [*named, *(tools[hit.name] for hit in result.hits if hit.name in tools)]
+
+    def see(name: str) -> SeenTool | None:
+        tool = tools.get(name)
+        return None if tool is None else seen_tool(tool)
+
+    advice = None
+    if wanted.advise and not named:
+        advice = await search.advise(result, principal=principal, filters=chosen, see=see)
+    unique = list({tool.name: tool for tool in found}.values())[: wanted.limit]
+    return FoundTools(unique, advice, result)
+
+
+async def find_in_registry(
+    search: SearchIndex,
+    wanted: ToolSearch,
+    by_name: Mapping[str, AgentTool],
+    *,
+    principal: Principal,
+) -> FoundTools:
+    """Return the best matches among all tools that the principal may call; raise Unavailable."""
+    result = await search.find(
+        wanted.texts,
+        principal=principal,
+        filters=wanted.filters,
+        limit=wanted.limit,
+        explain=wanted.explain,
+    )
+    tools = [by_name[hit.name] for hit in result.hits if hit.name in by_name]
+    advice = None
+    if wanted.advise:
+        advice = await search.advise(result, principal=principal, filters=wanted.filters)
+    return FoundTools(tools, advice, result)
+
+
+def seen_tool(tool: AgentTool) -> SeenTool:
+    """Return the texts of a tool as its clients see them: without what a toolset hides or renames."""
+    prefix = f"{tool.provider}_"
+    properties = tool.inputs.get("properties")
+    return SeenTool(
+        provider=tool.provider,
+        local_name=tool.name.removeprefix(prefix),
+        description=tool.description,
+        tags=tool.tags,
+        inputs=list(properties) if isinstance(properties, Mapping) else (),
+    )
