@@ -41,7 +41,7 @@ Version = Annotated[
     Query(description="Generation of UTCP: 1 for 1.x, 0 for 0.x. Default: the operator's setting."),
 ]
 SearchQuery = Annotated[
-    QueryTexts,
+    QueryTexts | None,
     Query(
         max_length=MAX_QUERIES,
         description="Only tools that match this search, the best match first. Up to four, whose matches are "
@@ -127,7 +127,7 @@ async def _manual_query(
     principal: Reads,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = "",
+    q: SearchQuery = None,
     mode: Mode = "gateway",
     protocol: Protocols = None,
     if_none_match: IfNoneMatch = None,
@@ -221,7 +221,7 @@ async def get_toolset_manual(
     *,
     version: Version = None,
     tag: TagFilter = None,
-    q: SearchQuery = "",
+    q: SearchQuery = None,
     protocol: ToolsetProtocols = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:

@@ -21,6 +21,6 @@ QueryTexts = Annotated[
 """The type of such a parameter; its `Query` has `max_length=MAX_QUERIES`."""
 
 
-def texts_of(given: str | Sequence[str]) -> list[str]:
+def texts_of(given: str | Sequence[str] | None) -> list[str]:
     """Return the texts of a parameter that are not empty."""
-    return [text for text in ([given] if isinstance(given, str) else given) if text.strip()]
+    return [text for text in ([given] if isinstance(given, str) else given or ()) if text.strip()]
