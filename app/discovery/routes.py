@@ -21,7 +21,7 @@ from app.pagination import TagFilter
 from app.protocols.registry import PROTOCOLS
 from app.resource_names import PROVIDER_NAME
 from app.schemas import problem_responses
-from app.search import MAX_QUERIES, Filters, QueryTexts, texts_of
+from app.search import Filters, QueryTexts, texts_of
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
 from app.toolsets.definition import TOOLSET_NAME
@@ -43,7 +43,6 @@ Version = Annotated[
 SearchQuery = Annotated[
     QueryTexts | None,
     Query(
-        max_length=MAX_QUERIES,
         description="Only tools that match this search, the best match first. Up to four, whose matches are "
         "taken in turn.",
     ),

@@ -16,9 +16,10 @@ _QUERY_TEXTS: Final = {"type": "array", "items": _QUERY_TEXT, "maxItems": MAX_QU
 QueryTexts = Annotated[
     # One text is documented as a string: that is what clients made from earlier contracts have.
     Sequence[Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]],
+    Field(max_length=MAX_QUERIES),
     WithJsonSchema({"anyOf": [_QUERY_TEXT, _QUERY_TEXTS]}),
 ]
-"""The type of such a parameter; its `Query` has `max_length=MAX_QUERIES`."""
+"""The type of such a parameter."""
 
 
 def texts_of(given: str | Sequence[str] | None) -> list[str]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from app.pagination import TagFilter
 from app.resource_names import PROVIDER_NAME
 from app.schemas import StrictModel
-from app.search import MAX_QUERIES, QueryTexts
+from app.search import QueryTexts
 from app.tool_schemas.dialects import Format, Strict
 from app.toolsets.collections import ListMode
 
@@ -40,7 +40,6 @@ class ExportQuery(StrictModel):
     )
     q: QueryTexts | None = Field(
         None,
-        max_length=MAX_QUERIES,
         description="Only the best matches of this search, best first. Up to four texts, whose matches are "
         "taken in turn.",
         examples=["search books"],

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from app.catalog.annotations import effects
 from app.plugins import PluginEntry
 from app.resource_names import PROVIDER_NAME
-from app.search import MAX_QUERIES, QueryTexts
+from app.search import QueryTexts
 from app.tool_conditions import ToolCondition
 from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.dialects import Format, Strict
@@ -21,7 +21,6 @@ from app.toolsets import AgentTool
 SearchTexts = Annotated[
     QueryTexts,
     Query(
-        max_length=MAX_QUERIES,
         description="A description of what the tool should do. Empty: list tools by name. "
         "Up to four, for a task that needs several tools.",
         examples=["search books"],
