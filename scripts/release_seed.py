@@ -87,11 +87,12 @@ class Seed:
         imported = self._import()
         self._overrides()
         toolset = self._toolset()
+        words = self._search_words()
         keys = self._keys()
         calls = self._calls()
         approval = self._call_that_waits(keys["agent_key"])
         self._pending_changes()
-        return {**imported, **toolset, **keys, **calls, **approval}
+        return {**imported, **toolset, **words, **keys, **calls, **approval}
 
     def _variables(self) -> None:
         self._send("PUT", "/variables/REGION", 201, {"value": "eu", "secret": False})
@@ -201,6 +202,14 @@ class Seed:
             "body": _body(called),
         }
         return {"toolset_key": key, "toolset": toolset}
+
+    def _search_words(self) -> Json:
+        """Store synonyms and pinned results, for all searches and for the toolset."""
+        synonyms = {"terms": ["zebra", "list items"], "expand_to": None, "toolset": None}
+        pin = {"query": "zebra crossing", "tools": ["shop.listItems"], "toolset": "travel"}
+        self._send("POST", "/search/synonyms", 201, synonyms)
+        self._send("POST", "/search/pins", 201, pin)
+        return {"search_words": {"synonyms": synonyms, "pin": pin}}
 
     def _call_that_waits(self, agent_key: str) -> Json:
         """Let the agent call a tool that requires approval at that time."""

@@ -221,6 +221,17 @@ def test_a_toolset_has_its_names_and_presets(upgraded: UpgradedRelease, toolset:
         assert (former.status_code, former.json()["suggestions"]) == (404, [toolset["tool"]])
 
 
+def test_synonyms_and_pins_are_used(upgraded: UpgradedRelease) -> None:
+    if "search_words" not in upgraded.expected:
+        pytest.skip("This release had no synonyms.")
+    words = upgraded.expected["search_words"]
+    (synonyms,) = upgraded.get("/search/synonyms")["items"]
+    (pin,) = upgraded.get("/search/pins")["items"]
+    assert {name: synonyms[name] for name in words["synonyms"]} == words["synonyms"]
+    assert {name: pin[name] for name in words["pin"]} == words["pin"]
+    assert "shop.listItems" in [item["name"] for item in upgraded.get("/tools/search?q=zebra")["items"]]
+
+
 def test_a_key_limited_to_a_toolset_uses_nothing_else(upgraded: UpgradedRelease, toolset: Json) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     message["params"] = {"name": toolset["tool"], "arguments": {}}
