@@ -201,6 +201,11 @@ def _key_of_another(provoker: Provoker, request: ContractRequest) -> None:
         provoker.client.send(replace(request, path=path))
 
 
+def _usage_of_an_unknown_tool(provoker: Provoker, request: ContractRequest) -> None:
+    """Delete what was learned of a tool that does not exist."""
+    provoker.client.send(replace(request, query={"tool": "unknown"}))
+
+
 def _explained_key_of_another(provoker: Provoker, request: ContractRequest) -> None:
     """Ask about another key without the scope for keys, and about a tool that does not exist."""
     other = provoker.objects.new_key(["tools:read"])
@@ -360,6 +365,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "createSynonyms": _of_stored_name,
     "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
+    "deleteSearchUsage": _usage_of_an_unknown_tool,
     "deleteTool": _imported_tool,
     "enablePlugin": _name_of_a_plugin_is_taken,
     "explainAccess": _explained_key_of_another,
