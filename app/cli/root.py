@@ -55,7 +55,9 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "tools": LazyCommand("tools", "commands", "Find tools and call them."),
     "toolsets": LazyCommand("toolsets", "commands", "Named views of the registry for agents."),
-    "search": LazyCommand("search_words", "commands", "Synonyms and pinned results of searches for tools."),
+    "search": LazyCommand(
+        "search", "commands", "Synonyms and pinned results of searches, and what is learned from use."
+    ),
     "recordings": LazyCommand("recordings", "commands", "Recorded calls, which keys and toolsets replay."),
     "agent-test": LazyCommand(
         "agent_tests",
@@ -65,9 +67,6 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "plugins": LazyCommand("plugins", "commands", "Ready providers, off until enabled."),
     "executors": LazyCommand("executors", "commands", "Connected programs that execute commands."),
-    "search-usage": LazyCommand(
-        "search_usage", "commands", "What the ranking of tools has learned from use."
-    ),
     "calls": LazyCommand("calls", "commands", "The record of calls."),
     "stats": LazyCommand(
         "stats",

@@ -1,4 +1,4 @@
-"""`utcp-gateway search-usage`: what the ranking of tools has learned from use."""
+"""`utcp-gateway search usage`: what the ranking of tools has learned from use."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ from app.cli.session import GatewayCommand, SessionContext
 from app.cli.values import confirm
 
 commands = typer.Typer(
-    name="search-usage", help="What the ranking of tools has learned from use.", no_args_is_help=True
+    name="usage", help="What the ranking of tools has learned from use.", no_args_is_help=True
 )
 
 
@@ -28,7 +28,7 @@ commands = typer.Typer(
 def show(ctx: SessionContext) -> None:
     """Show how much was learned, and by which settings."""
     session = ctx.obj
-    found = session.gateway.get("/search-usage").json()
+    found = session.gateway.get("/search/usage").json()
     if session.output.is_structured:
         session.output.document(found)
         return
@@ -54,7 +54,7 @@ def delete(
     if not yes:
         confirm(f"Delete {which}?")
     query = {name: value for name, value in (("tool", tool), ("key_id", key_id)) if value is not None}
-    session.gateway.send("DELETE", "/search-usage", query=query)
+    session.gateway.send("DELETE", "/search/usage", query=query)
     if session.output.is_structured:
         session.output.document({"deleted": True, **query})
         return
@@ -74,7 +74,7 @@ def queries(
     """List the texts of searches, where the gateway stores them, and what was called after them."""
     columns = ("TIME", "KEY", "QUERY", "SHOWN", "CALLED")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/search-usage/queries", query={}, paging=paging, columns=columns, row=_row)
+    show_list(ctx.obj, "/search/usage/queries", query={}, paging=paging, columns=columns, row=_row)
 
 
 def _row(item: Mapping[str, Any]) -> tuple[object, ...]:

@@ -19,15 +19,10 @@ from app.cli.pagination import (
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import read_bytes, read_json, read_text, url_path
 
-commands = typer.Typer(
-    name="search", help="Synonyms and pinned results of searches for tools.", no_args_is_help=True
-)
 synonyms = typer.Typer(name="synonyms", help="Terms that mean the same.", no_args_is_help=True)
 pins = typer.Typer(
     name="pins", help="Tools that come first in searches for the words of a query.", no_args_is_help=True
 )
-commands.add_typer(synonyms)
-commands.add_typer(pins)
 
 _TEXT_PATH = "/search/synonyms.txt"
 

@@ -22,7 +22,7 @@ _ORDER = Ordering(
 
 @dataclass(frozen=True, slots=True)
 class SearchUsageAdministration:
-    """The operations of `/search-usage`."""
+    """The operations of `/search/usage`."""
 
     usage: SearchUsage
     feed: ChangeFeed

@@ -1,4 +1,4 @@
-"""The edge of `/search-usage`: what the ranking of tools has learned from use."""
+"""The edge of `/search/usage`: what the ranking of tools has learned from use."""
 
 from fastapi import FastAPI
 

@@ -1,4 +1,4 @@
-"""`/search-usage`: read and delete what the ranking of tools has learned from use."""
+"""`/search/usage`: read and delete what the ranking of tools has learned from use."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ Administers = Annotated[Principal, Depends(requires("admin"))]
 
 
 @router.get(
-    "/search-usage",
+    "/search/usage",
     operation_id="getSearchUsage",
     summary="Get what the ranking has learned, in numbers",
     responses=problem_responses(),
@@ -37,7 +37,7 @@ async def get_search_usage(principal: ReadsCalls, services: UsesServices) -> Sea
 
 
 @router.delete(
-    "/search-usage",
+    "/search/usage",
     operation_id="deleteSearchUsage",
     summary="Delete what the ranking has learned",
     status_code=204,
@@ -74,7 +74,7 @@ async def delete_search_usage(
 
 
 @router.get(
-    "/search-usage/queries",
+    "/search/usage/queries",
     operation_id="listSearchQueries",
     summary="List the texts of searches",
     responses=PAGE_HEADERS | problem_responses(),

@@ -1,4 +1,4 @@
-"""Request and response models of `/search-usage`."""
+"""Request and response models of `/search/usage`."""
 
 from collections.abc import Mapping
 from datetime import datetime

@@ -304,7 +304,7 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
         "/events",
         "/executors",
         "/calls",
-        "/search-usage/queries",
+        "/search/usage/queries",
     ],
 )
 @pytest.mark.parametrize("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])

@@ -1,4 +1,4 @@
-"""`/search-usage`: numbers of what was learned, its deletion, retention and limits."""
+"""`/search/usage`: numbers of what was learned, its deletion, retention and limits."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def admin(api, shop):
 
 
 async def numbers(admin):
-    found = await admin.get("/search-usage")
+    found = await admin.get("/search/usage")
     assert found.status_code == 200, found.text
     return found.json()
 
@@ -48,7 +48,7 @@ async def test_numbers_say_what_was_learned(api, admin, client):
 async def test_everything_is_forgotten(api, admin, client):
     await api.use(client, times=2)
     await api.search(client)
-    assert (await admin.delete("/search-usage")).status_code == 204
+    assert (await admin.delete("/search/usage")).status_code == 204
     assert NOTHING.items() <= (await numbers(admin)).items()
     assert await best_two(api, client) == UNUSED
     await api.call(client, "shop.undo")
@@ -60,10 +60,10 @@ async def test_everything_is_forgotten(api, admin, client):
 async def test_what_was_learned_of_a_tool_is_forgotten(api, admin, client):
     await api.use(client, times=2)
     await api.use(client, "shop.unrelated", words="weather")
-    assert (await admin.delete("/search-usage", params={"tool": "shop.undo"})).status_code == 204
+    assert (await admin.delete("/search/usage", params={"tool": "shop.undo"})).status_code == 204
     assert await api.labels() == {"shop.unrelated": 1}
     assert await best_two(api, client) == UNUSED
-    missing = await admin.delete("/search-usage", params={"tool": "shop.none"})
+    missing = await admin.delete("/search/usage", params={"tool": "shop.none"})
     assert missing.status_code == 404
 
 
@@ -72,7 +72,7 @@ async def test_what_was_learned_from_a_key_is_forgotten(api, admin, client):
     await api.use(client, times=2)
     key_id = (await api.sql("SELECT key_id FROM pending_searches LIMIT 1"))[0][0]
     await api.use(other, times=2)
-    assert (await admin.delete("/search-usage", params={"key_id": key_id})).status_code == 204
+    assert (await admin.delete("/search/usage", params={"key_id": key_id})).status_code == 204
     assert await best_two(api, client) == UNUSED
     assert await best_two(api, other) == UNUSED[::-1]
     assert await api.labels() == {"shop.undo": 2}
@@ -85,14 +85,14 @@ async def test_deletions_reach_the_memory_of_other_workers(database_url, redis_u
         elsewhere = await other.client()
         elsewhere.headers["Authorization"] = client.headers["Authorization"]
         assert await best_two(other, elsewhere) == UNUSED[::-1]
-        assert (await admin.delete("/search-usage")).status_code == 204
+        assert (await admin.delete("/search/usage")).status_code == 204
         await other.services.feed.catch_up()
         assert await best_two(other, elsewhere) == UNUSED
 
 
 async def test_deletion_is_in_the_audit(api, admin, client):
     await api.use(client)
-    await admin.delete("/search-usage", params={"tool": "shop.undo"})
+    await admin.delete("/search/usage", params={"tool": "shop.undo"})
     event = (await admin.get("/events", params={"object_type": "search-usage"})).json()["items"][0]
     assert (event["action"], event["object_name"], event["detail"]) == ("deleted", "shop.undo", {"counts": 3})
 
@@ -148,7 +148,7 @@ async def test_off_notes_nothing_and_uses_nothing(database_url, redis_url, api, 
         await off.learn()
         assert (off.usage.stems, len(off.usage.searches)) == (0, 0)
         reader = await off.client("calls:read")
-        assert (await reader.get("/search-usage")).json()["mode"] == "off"
+        assert (await reader.get("/search/usage")).json()["mode"] == "off"
     assert await api.labels() == {"shop.undo": 2}
     assert (await api.sql("SELECT count(*) FROM pending_searches"))[0][0] == 2
 
@@ -165,13 +165,13 @@ async def test_reading_and_deleting_needs_scopes_and_no_restrictions(api, shop):
     reader, client = await api.client("calls:read"), await api.client()
     restricted = await api.client("admin", providers=["shop"])
     answers = {
-        "numbers": (await reader.get("/search-usage")).status_code,
-        "without": (await client.get("/search-usage")).status_code,
-        "delete": (await reader.delete("/search-usage")).status_code,
-        "queries": (await reader.get("/search-usage/queries")).status_code,
-        "restricted": (await restricted.get("/search-usage")).status_code,
-        "restricted delete": (await restricted.delete("/search-usage")).status_code,
-        "restricted queries": (await restricted.get("/search-usage/queries")).status_code,
+        "numbers": (await reader.get("/search/usage")).status_code,
+        "without": (await client.get("/search/usage")).status_code,
+        "delete": (await reader.delete("/search/usage")).status_code,
+        "queries": (await reader.get("/search/usage/queries")).status_code,
+        "restricted": (await restricted.get("/search/usage")).status_code,
+        "restricted delete": (await restricted.delete("/search/usage")).status_code,
+        "restricted queries": (await restricted.get("/search/usage/queries")).status_code,
     }
     assert answers.pop("numbers") == 200
     assert set(answers.values()) == {403}
@@ -197,5 +197,5 @@ async def test_digests_survive_the_rotation_of_the_key_ring(database_url, redis_
 
 async def test_no_texts_are_stored_unless_that_is_set(api, admin, client):
     await api.use(client)
-    assert (await admin.get("/search-usage/queries")).json()["items"] == []
+    assert (await admin.get("/search/usage/queries")).json()["items"] == []
     assert await api.sql("SELECT id FROM search_queries") == []

@@ -23,7 +23,7 @@ async def api(storing, upstream):
 
 async def queries(api, **query):
     admin = await api.client("admin")
-    found = await admin.get("/search-usage/queries", params=query)
+    found = await admin.get("/search/usage/queries", params=query)
     assert found.status_code == 200, found.text
     return found.json()
 
@@ -62,9 +62,9 @@ async def test_texts_are_deleted_with_what_was_learned(api):
     await api.use(client)
     await api.search(client, "weather")
     await api.learn()
-    await admin.delete("/search-usage", params={"tool": "shop.undo"})
+    await admin.delete("/search/usage", params={"tool": "shop.undo"})
     assert [one["query"] for one in (await queries(api))["items"]] == ["weather"]
-    await admin.delete("/search-usage")
+    await admin.delete("/search/usage")
     assert (await queries(api))["items"] == []
 
 

@@ -65,7 +65,7 @@ def test_both_workers_learn_in_the_background(workers: RunningGateway) -> None:
 
 def stored(client: Any) -> dict[str, Any]:
     """The numbers of what was learned."""
-    found: dict[str, Any] = client.get("/search-usage").json()
+    found: dict[str, Any] = client.get("/search/usage").json()
     return found
 
 

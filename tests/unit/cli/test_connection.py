@@ -46,8 +46,14 @@ def client_commands() -> list[TyperCommand]:
     for name, entry in COMMANDS.items():
         command = load_command(name)
         if entry.module != "operator":
-            found += command.commands.values() if isinstance(command, TyperGroup) else [command]
+            found += _commands_of(command)
     return found
+
+
+def _commands_of(command: TyperCommand | TyperGroup) -> list[TyperCommand]:
+    if not isinstance(command, TyperGroup):
+        return [command]
+    return [found for member in command.commands.values() for found in _commands_of(member)]
 
 
 def test_every_command_of_the_client_accepts_the_shared_options() -> None:
