@@ -62,7 +62,7 @@ class Catalog:
         tools: set[str] = set()
         everything = False
         for change in changes:
-            if change.kind in ("key", "toolset", "import", "recording", "search-usage"):
+            if change.kind in _WITHOUT_PLANS:
                 continue
             if change.kind == "tool" and change.object_id:
                 tools.add(change.object_id)

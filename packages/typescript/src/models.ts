@@ -168,6 +168,24 @@ export interface components {
             documentation_url: string;
             name: string;
         };
+        /** @description Why a match has its score: the sum of the shares, plus 100 where the search is the tool's name; 200 and more where it is pinned. */
+        HitExplanation: {
+            /** @description The cosine of the vectors of search and tool; null where the ranking is by words. */
+            cosine: number | null;
+            /** @description The search is the tool's name. */
+            exact: boolean;
+            /** @description It is pinned for the words of the search. */
+            pinned: boolean;
+            /** @description From 0 to 1: how much the tool was called after such searches. */
+            prior: number;
+            prior_share: number;
+            vector_share: number;
+            words: components["schemas"]["WordContribution"][];
+            /** @description BM25 of all words. */
+            words_score: number;
+            /** @description `words_score` by that of the best match. */
+            words_share: number;
+        };
         /** @description A warning about a key. */
         KeyWarningView: {
             /** @description What the warning is about; new codes may be added. */
@@ -347,6 +365,13 @@ export interface components {
             messages: unknown[];
             results: components["schemas"]["ToolCallResult"][];
         };
+        /** @description What a tool costs a model. */
+        ToolCost: {
+            /** @description Bytes of a response on average, as its source states them; null where it does not. */
+            average_response_size: number | null;
+            /** @description Estimate of the tokens of its definition: bytes of its JSON / 4. */
+            tokens: number;
+        };
         /** @description A tool with its schemas and its call template (without secrets). */
         ToolDetails: {
             /** @description The name that agents see: the alias in at most 45 characters. */
@@ -373,6 +398,8 @@ export interface components {
             inputs: {
                 [key: string]: unknown;
             };
+            /** @description Further words by which search finds it. */
+            keywords?: string[];
             /** @description Canonical name, `provider.tool`. */
             name: string;
             /** @description When the gateway set `publish_output_schema` to false because responses deviated from the schema; null where it did not, or where the schema was published again. */
@@ -398,6 +425,18 @@ export interface components {
             updated_at: string;
             /** @description Its ETag is this number in quotes. */
             version: number;
+        };
+        /** @description What a call of a tool may do. */
+        ToolEffects: {
+            deprecated: boolean;
+            /** @description It may delete or overwrite; true also where nothing is known and it is not read-only. */
+            destructive: boolean;
+            /** @description Repeating a call changes nothing more; null: unknown. */
+            idempotent: boolean | null;
+            /** @description It changes nothing. */
+            read_only: boolean;
+            /** @description Each call waits until another key has approved it (202). */
+            requires_approval: boolean;
         };
         /** @description Tools in the dialect of a client. */
         ToolExport: {
@@ -436,20 +475,39 @@ export interface components {
             /** @description Estimate of what the definition costs a model. */
             tokens: number;
         };
+        /** @description How the upstream of a tool has responded in the last hour to the calls of all keys. */
+        ToolHealthView: {
+            /** @description How many calls there were, rounded down to 5 or a power of ten. */
+            calls_at_least: number;
+            /** @description Share of the calls that failed at the upstream or on the way to it. Calls that the upstream rejected (4xx) and those with wrong arguments are no errors of the tool. */
+            error_rate: number;
+            /** @description The 95th percentile of the durations; null where unknown. */
+            p95_ms: number | null;
+        };
         /** @description A search result. */
         ToolHit: {
             alias: string;
             /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
             available?: boolean | null;
             call_url: string;
+            cost: components["schemas"]["ToolCost"];
             description: string;
+            effects: components["schemas"]["ToolEffects"];
+            /** @description With `explain=true`: why it has its score; null where tools are listed by name, and for a tool of a toolset that was found by its name there. */
+            explanation?: components["schemas"]["HitExplanation"] | null;
+            /** @description null where the tool had fewer than five calls in the last hour. */
+            health?: components["schemas"]["ToolHealthView"] | null;
             inputs: {
                 [key: string]: unknown;
             };
+            /** @description Whether its provider has no credential that its calls need; null where that is not known yet. `GET /providers/{name}` has the slots, for keys with `providers:read`. */
+            missing_credential?: boolean | null;
             name: string;
             provider: string;
-            /** @description BM25, plus 100 where the query is the tool's name; 0 without a query. */
+            /** @description What the words contribute, 1 at most, and vectors and use, where there are any; 100 more where the query is the tool's name; 200 or more where it is pinned; 0 without a query. */
             score: number;
+            /** @description Its inputs on one line, required ones with a star; at most 300 characters. */
+            signature: string;
             tags: string[];
         };
         /** @description What became of a keyword that the dialect does not have. */
@@ -490,15 +548,25 @@ export interface components {
             /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
             available?: boolean | null;
             call_url: string;
+            cost: components["schemas"]["ToolCost"];
             description: string;
+            effects: components["schemas"]["ToolEffects"];
+            /** @description With `explain=true`: why it has its score; null where tools are listed by name, and for a tool of a toolset that was found by its name there. */
+            explanation?: components["schemas"]["HitExplanation"] | null;
+            /** @description null where the tool had fewer than five calls in the last hour. */
+            health?: components["schemas"]["ToolHealthView"] | null;
             /** @description JSON Schema of the arguments object, without preset ones. */
             inputs: {
                 [key: string]: unknown;
             };
+            /** @description Whether its provider has no credential that its calls need; null where that is not known yet. `GET /providers/{name}` has the slots, for keys with `providers:read`. */
+            missing_credential?: boolean | null;
             /** @description The name that agents see. */
             name: string;
             provider: string;
             read_only: boolean;
+            /** @description Its inputs on one line, required ones with a star; at most 300 characters. */
+            signature: string;
             tags: string[];
             title: string;
         };
@@ -579,6 +647,8 @@ export interface components {
             description: string;
             /** @description Whether it can be called; also false where its provider is disabled. */
             enabled: boolean;
+            /** @description Further words by which search finds it. */
+            keywords?: string[];
             /** @description Canonical name, `provider.tool`. */
             name: string;
             provider: string;
@@ -613,6 +683,17 @@ export interface components {
         WaitingForApproval: {
             approval: components["schemas"]["ApprovalSummary"];
         };
+        /** @description What one word contributes to a match. */
+        WordContribution: {
+            /** @description Where it matches best: `head` is name, tags, keywords and the first sentence of the description, `body` the rest and the inputs, `provider` the provider's name and title. */
+            field: string;
+            /** @description Its part of `words_score`. */
+            score: number;
+            /** @description The term of the search whose synonym it is. */
+            synonym_of: string | null;
+            /** @description The word as it was searched for. */
+            word: string;
+        };
     };
     responses: never;
     parameters: never;
@@ -632,6 +713,7 @@ export type ExceededLimit = components['schemas']['ExceededLimit'];
 export type ExportReport = components['schemas']['ExportReport'];
 export type FieldErrorView = components['schemas']['FieldErrorView'];
 export type GrantedScope = components['schemas']['GrantedScope'];
+export type HitExplanation = components['schemas']['HitExplanation'];
 export type KeyWarningView = components['schemas']['KeyWarningView'];
 export type MeView = components['schemas']['MeView'];
 export type Problem = components['schemas']['Problem'];
@@ -644,9 +726,12 @@ export type TokenView = components['schemas']['TokenView'];
 export type ToolAnnotations = components['schemas']['ToolAnnotations'];
 export type ToolCallResult = components['schemas']['ToolCallResult'];
 export type ToolCallsResponse = components['schemas']['ToolCallsResponse'];
+export type ToolCost = components['schemas']['ToolCost'];
 export type ToolDetails = components['schemas']['ToolDetails'];
+export type ToolEffects = components['schemas']['ToolEffects'];
 export type ToolExport = components['schemas']['ToolExport'];
 export type ToolExportReport = components['schemas']['ToolExportReport'];
+export type ToolHealthView = components['schemas']['ToolHealthView'];
 export type ToolHit = components['schemas']['ToolHit'];
 export type ToolLoss = components['schemas']['ToolLoss'];
 export type ToolPage = components['schemas']['ToolPage'];
@@ -661,5 +746,6 @@ export type ToolSummary = components['schemas']['ToolSummary'];
 export type UpstreamModeInput = components['schemas']['UpstreamModeInput'];
 export type VisibleView = components['schemas']['VisibleView'];
 export type WaitingForApproval = components['schemas']['WaitingForApproval'];
+export type WordContribution = components['schemas']['WordContribution'];
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;

@@ -387,6 +387,23 @@ class ToolCallsResponse(BaseModel):
     """
 
 
+class ToolCost(BaseModel):
+    """
+    What a tool costs a model.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    tokens: int
+    """
+    Estimate of the tokens of its definition: bytes of its JSON / 4.
+    """
+    average_response_size: int | None
+    """
+    Bytes of a response on average, as its source states them; null where it does not.
+    """
+
+
 class ToolDetails(BaseModel):
     """
     A tool with its schemas and its call template (without secrets).
@@ -409,6 +426,10 @@ class ToolDetails(BaseModel):
     provider: str
     description: str
     tags: list[str]
+    keywords: list[str] | None = None
+    """
+    Further words by which search finds it.
+    """
     enabled: bool
     """
     Whether it can be called; also false where its provider is disabled.
@@ -469,28 +490,51 @@ class ToolDetails(BaseModel):
     created_at: datetime
 
 
-class ToolHit(BaseModel):
+class ToolEffects(BaseModel):
     """
-    A search result.
+    What a call of a tool may do.
     """
     model_config = ConfigDict(
         extra='allow',
     )
-    score: float
+    read_only: bool
     """
-    BM25, plus 100 where the query is the tool's name; 0 without a query.
+    It changes nothing.
     """
-    available: bool | None = None
+    destructive: bool
     """
-    Whether an executor is connected that executes it; null for tools that no executor executes.
+    It may delete or overwrite; true also where nothing is known and it is not read-only.
     """
-    name: str
-    alias: str
-    provider: str
-    description: str
-    inputs: dict[str, Any]
-    tags: list[str]
-    call_url: str
+    idempotent: bool | None
+    """
+    Repeating a call changes nothing more; null: unknown.
+    """
+    requires_approval: bool
+    """
+    Each call waits until another key has approved it (202).
+    """
+    deprecated: bool
+
+
+class ToolHealthView(BaseModel):
+    """
+    How the upstream of a tool has responded in the last hour to the calls of all keys.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    error_rate: float
+    """
+    Share of the calls that failed at the upstream or on the way to it. Calls that the upstream rejected (4xx) and those with wrong arguments are no errors of the tool.
+    """
+    p95_ms: float | None
+    """
+    The 95th percentile of the durations; null where unknown.
+    """
+    calls_at_least: int
+    """
+    How many calls there were, rounded down to 5 or a power of ten.
+    """
 
 
 class ToolLoss(BaseModel):
@@ -542,6 +586,10 @@ class ToolSummary(BaseModel):
     provider: str
     description: str
     tags: list[str]
+    keywords: list[str] | None = None
+    """
+    Further words by which search finds it.
+    """
     enabled: bool
     """
     Whether it can be called; also false where its provider is disabled.
@@ -599,33 +647,6 @@ class ToolsetAddresses(BaseModel):
     """
     Takes the response of a model.
     """
-
-
-class ToolsetHit(BaseModel):
-    """
-    A search result.
-    """
-    model_config = ConfigDict(
-        extra='allow',
-    )
-    name: str
-    """
-    The name that agents see.
-    """
-    title: str
-    provider: str
-    description: str
-    inputs: dict[str, Any]
-    """
-    JSON Schema of the arguments object, without preset ones.
-    """
-    tags: list[str]
-    read_only: bool
-    available: bool | None = None
-    """
-    Whether an executor is connected that executes it; null for tools that no executor executes.
-    """
-    call_url: str
 
 
 class ToolsetProblem(BaseModel):
@@ -758,6 +779,31 @@ class VisibleView(BaseModel):
     """
 
 
+class WordContribution(BaseModel):
+    """
+    What one word contributes to a match.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    word: str
+    """
+    The word as it was searched for.
+    """
+    field: str
+    """
+    Where it matches best: `head` is name, tags, keywords and the first sentence of the description, `body` the rest and the inputs, `provider` the provider's name and title.
+    """
+    score: float
+    """
+    Its part of `words_score`.
+    """
+    synonym_of: str | None
+    """
+    The term of the search whose synonym it is.
+    """
+
+
 class ApprovalSummary(BaseModel):
     """
     An approval as an item of a list.
@@ -870,6 +916,42 @@ class ApprovalView(BaseModel):
     """
 
 
+class HitExplanation(BaseModel):
+    """
+    Why a match has its score: the sum of the shares, plus 100 where the search is the tool's name; 200 and more where it is pinned.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    words: list[WordContribution]
+    words_score: float
+    """
+    BM25 of all words.
+    """
+    words_share: float
+    """
+    `words_score` by that of the best match.
+    """
+    cosine: float | None
+    """
+    The cosine of the vectors of search and tool; null where the ranking is by words.
+    """
+    vector_share: float
+    prior: float
+    """
+    From 0 to 1: how much the tool was called after such searches.
+    """
+    prior_share: float
+    exact: bool
+    """
+    The search is the tool's name.
+    """
+    pinned: bool
+    """
+    It is pinned for the words of the search.
+    """
+
+
 class MeView(BaseModel):
     """
     The key of the request, or its access token, and what it may do. Of a token, `id` is derived from its principal, and `created_at` is when it was issued, or first used where it does not say.
@@ -972,6 +1054,48 @@ class ToolExportReport(BaseModel):
     """
 
 
+class ToolHit(BaseModel):
+    """
+    A search result.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    health: ToolHealthView | None = None
+    """
+    null where the tool had fewer than five calls in the last hour.
+    """
+    missing_credential: bool | None = None
+    """
+    Whether its provider has no credential that its calls need; null where that is not known yet. `GET /providers/{name}` has the slots, for keys with `providers:read`.
+    """
+    explanation: HitExplanation | None = None
+    """
+    With `explain=true`: why it has its score; null where tools are listed by name, and for a tool of a toolset that was found by its name there.
+    """
+    score: float
+    """
+    What the words contribute, 1 at most, and vectors and use, where there are any; 100 more where the query is the tool's name; 200 or more where it is pinned; 0 without a query.
+    """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
+    name: str
+    alias: str
+    provider: str
+    signature: str
+    """
+    Its inputs on one line, required ones with a star; at most 300 characters.
+    """
+    description: str
+    effects: ToolEffects
+    cost: ToolCost
+    inputs: dict[str, Any]
+    tags: list[str]
+    call_url: str
+
+
 class ToolPage(BaseModel):
     """
     A page of tools.
@@ -992,6 +1116,51 @@ class ToolPage(BaseModel):
     """
     10,000 where there are more items than that, else null.
     """
+
+
+class ToolsetHit(BaseModel):
+    """
+    A search result.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    health: ToolHealthView | None = None
+    """
+    null where the tool had fewer than five calls in the last hour.
+    """
+    missing_credential: bool | None = None
+    """
+    Whether its provider has no credential that its calls need; null where that is not known yet. `GET /providers/{name}` has the slots, for keys with `providers:read`.
+    """
+    explanation: HitExplanation | None = None
+    """
+    With `explain=true`: why it has its score; null where tools are listed by name, and for a tool of a toolset that was found by its name there.
+    """
+    name: str
+    """
+    The name that agents see.
+    """
+    title: str
+    provider: str
+    signature: str
+    """
+    Its inputs on one line, required ones with a star; at most 300 characters.
+    """
+    effects: ToolEffects
+    cost: ToolCost
+    description: str
+    inputs: dict[str, Any]
+    """
+    JSON Schema of the arguments object, without preset ones.
+    """
+    tags: list[str]
+    read_only: bool
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
+    call_url: str
 
 
 class ToolsetPage(BaseModel):
