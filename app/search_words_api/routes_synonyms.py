@@ -38,7 +38,7 @@ _EXAMPLE: Final = "voucher, coupon, gift card\nk8s => kubernetes\n"
 _TEXT_BODY: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
-        "content": {MEDIA_TYPE: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+        "content": {MEDIA_TYPE: {"schema": {"type": "string", "minLength": 1}, "example": _EXAMPLE}},
     }
 }
 
@@ -200,12 +200,14 @@ async def import_synonyms(
 ) -> SynonymsImported:
     """Replace the synonyms of all searches, or those of one toolset, by those of a text in the format of Solr
     and Elasticsearch. Sets that are stored already keep their ids; empty lines and lines that begin with `#`
-    are ignored.
+    are ignored, but an empty body is rejected.
     """
     media_type = request.headers.get("content-type", MEDIA_TYPE).partition(";")[0].strip().lower()
     if media_type != MEDIA_TYPE:
         raise UnsupportedMediaType(f"Send {MEDIA_TYPE}, not {media_type[:100]!r}.")
     body = await read_body(request, max_bytes=services.settings.max_request_bytes)
+    if not body:
+        raise BadRequest("The body is empty. To delete all synonyms, send a comment (`#`).")
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError:

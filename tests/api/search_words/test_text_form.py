@@ -60,6 +60,7 @@ async def test_bounds_and_forms_of_the_body(admin, shop):
     made = await put(admin, lines)
     assert (made.status_code, made.json()["errors"][0]["pointer"]) == (422, "")
     assert (await put(admin, b"\xff\xfe")).status_code == 400
+    assert (await put(admin, "")).status_code == 400
     assert (await admin.put(PATH, json={"terms": []})).status_code == 415
     assert (await put(admin, "a1, b1", toolset="none")).status_code == 422
     assert (await admin.get(PATH, params={"toolset": "none"})).status_code == 422
