@@ -7,12 +7,16 @@ whose creation was confirmed with 201 is callable on every replica at once; "no 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from typing import Final
 from uuid import UUID
 
 from app.catalog.feed import ChangeNotice
 from app.catalog.plan import Plan
 
 __all__ = ["Catalog", "Plan"]
+
+_WITHOUT_PLANS: Final = frozenset(("key", "toolset", "import", "recording", "search-usage", "search-words"))
+"""The kinds of changes that no plan contains."""
 
 Load = Callable[[str], Awaitable[Plan]]
 
