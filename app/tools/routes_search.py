@@ -69,7 +69,7 @@ WantedFilters = Annotated[Filters, Depends(_wanted_filters)]
     summary="Search tools by task",
     tags=["tools"],
     response_model=ToolHitsExport,
-    responses=problem_responses(),
+    responses=problem_responses(414),
 )
 async def search_tools(
     principal: ReadsTools,
@@ -122,7 +122,7 @@ async def search_tools(
     summary="Search the tools of a toolset by task",
     tags=["toolsets"],
     response_model=ToolsetHitsExport,
-    responses=problem_responses(404),
+    responses=problem_responses(404, 414),
 )
 async def search_toolset(
     name: Annotated[str, Path(pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])],
