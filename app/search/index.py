@@ -21,6 +21,7 @@ from app.search.text_analysis import (
     analyzer,
     exact_forms,
     first_sentence,
+    has_several_clauses,
     in_language,
     name_text,
     parameter_text,
@@ -231,8 +232,9 @@ class ToolIndex:
     def _signals(self, query: IndexQuery, stems: Sequence[str]) -> RankingSignals:
         vectors = self.signals.vectors
         nearest = () if query.vector is None else vectors.nearest(query.vector, NEAREST)
+        several = query.vector is not None and has_several_clauses(query.text)
         if query.scope is None:
-            return RankingSignals({}, {}, query.vector, vectors, nearest)
+            return RankingSignals({}, {}, query.vector, vectors, nearest, several)
         pins = self.signals.operator_words.pins(stems, query.scope)
         priors = self.signals.usage.priors(stems, query.scope)
         return RankingSignals(
@@ -241,6 +243,7 @@ class ToolIndex:
             query.vector,
             vectors,
             nearest,
+            several,
         )
 
     def _candidates(

@@ -11,7 +11,9 @@ from app.search.signals import QueryVectors, Vector
 
 CANDIDATES: Final = 300
 """How many of the best candidates by words are ranked by further signals."""
-VECTOR_WEIGHT: Final = 1.5
+VECTOR_WEIGHT: Final = 1.2
+_SEVERAL_CLAUSES: Final = 0.4
+"""The share of the weight for a text of several clauses, whose one vector is near to the tools of one."""
 _LEAST_COSINE: Final = 0.2
 """Cosines are compared with the best one, but not with a smaller one than this."""
 NEAREST: Final = 50
@@ -58,6 +60,13 @@ class RankingSignals:
     vectors: QueryVectors | None = None
     nearest: Collection[int] = ()
     """The keys of the tools whose vectors are the nearest."""
+    several_clauses: bool = False
+    """Whether the text may ask for several tools (`text_analysis.has_several_clauses`)."""
+
+    @property
+    def vector_weight(self) -> float:
+        """What the nearest vector adds to a score."""
+        return VECTOR_WEIGHT * (_SEVERAL_CLAUSES if self.several_clauses else 1)
 
     @property
     def are_empty(self) -> bool:
@@ -73,8 +82,9 @@ class RankingSignals:
 def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candidate]:
     """Return the candidates with their scores, best first.
 
-    The score is `words / best words + 1.5 * (max(0, cosine) / best cosine)^2 + 0.3 * prior`; the tool whose
-    name the query is has 100 more, a pinned result 200 more. Candidates of equal score keep their order.
+    The score is `words / best words + weight * (max(0, cosine) / best cosine)^2 + 0.3 * prior`, with the
+    weight 1.2, for a text of several clauses 0.48; the tool whose name the query is has 100 more, a pinned
+    result 200 more. Candidates of equal score keep their order.
     """
     best = max((one.words for one in candidates), default=0.0) or 1.0
     cosines: Sequence[float | None] = [None] * len(candidates)
@@ -88,7 +98,7 @@ def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candi
         one.pin = signals.pins.get(one.key)
         one.prior_share = PRIOR_WEIGHT * one.prior
         if cosine is not None:
-            one.vector_share = VECTOR_WEIGHT * (max(0.0, cosine) / nearest) ** 2
+            one.vector_share = signals.vector_weight * (max(0.0, cosine) / nearest) ** 2
         score = one.words / best + one.vector_share + one.prior_share
         if one.pin is not None:
             score = PIN_SCORE + len(signals.pins) - one.pin

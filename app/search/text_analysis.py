@@ -28,6 +28,8 @@ _MAX_TEXT: Final = 4_000
 _MAX_SENTENCE: Final = 300
 _MIN_SENTENCE: Final = 8
 _SENTENCE_END: Final = re.compile(r"[.!?]|\n\s*\n")
+_CLAUSE_END: Final = re.compile(r"[.!?;]\s+|,?\s+(?:and|then|und|et|y)\s+|\n+", re.IGNORECASE)
+_MIN_CLAUSE: Final = 3
 _MAX_INPUTS: Final = 200
 _MAX_INPUT_DESCRIPTION: Final = 500
 _MAX_ENUM_VALUES: Final = 20
@@ -168,6 +170,14 @@ def query_terms(text: str, words: TextAnalyzer, *, languages: Collection[str] = 
     significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
     found = _query_terms(significant, words, languages)
     return found or _query_terms(clean, words, languages)
+
+
+def has_several_clauses(text: str) -> bool:
+    """Return whether a query has more than one clause of three words: sentences, or parts joined by `and` or
+    `then`.
+    """
+    clauses = (clause.split() for clause in _CLAUSE_END.split(text))
+    return sum(len(words) >= _MIN_CLAUSE for words in clauses) > 1
 
 
 def query_words(text: str, words: TextAnalyzer) -> list[str]:

@@ -248,7 +248,7 @@ def test_vectors_order_the_candidates_and_a_tool_without_one_is_ranked_by_words(
     assert found.cosine == 0.8
     assert [match.explanation.cosine for match in found.items] == [0.8, None, -0.5]
     best = found.items[0]
-    assert best.score == pytest.approx(best.explanation.words_share + 1.5)
+    assert best.score == pytest.approx(best.explanation.words_share + 1.2)
     assert found.items[1].score == found.items[1].explanation.words_share == 1.0
 
 
@@ -295,3 +295,14 @@ def test_a_near_tool_that_the_viewer_may_not_see_is_not_found():
     index = index_of(coupon, vectors=Vectors())
     viewer = Principal("k1", "reader", TENANT, frozenset({"tools:read"}), providers=frozenset({"other"}))
     assert search(index, "voucher", vector={tool_key(coupon.id): 0.9}, viewer=viewer).items == []
+
+
+def test_the_vector_of_a_text_of_several_clauses_counts_less():
+    """Its one vector is near to the tools of one clause; the words find those of the others."""
+    coupon, order = tool("a1", "Apply a coupon."), tool("b1", "Cancel an order.")
+    index = index_of(coupon, order, vectors=Vectors())
+    vector = {tool_key(coupon.id): 0.8}
+    whole = search(index, "apply a coupon to it", vector=vector, explain=True).items[0]
+    both = search(index, "apply a coupon and then cancel an order", vector=vector, explain=True).items
+    assert whole.explanation.vector_share == pytest.approx(1.2)
+    assert {one.name: one.explanation.vector_share for one in both}["shop.a1"] == pytest.approx(0.48)

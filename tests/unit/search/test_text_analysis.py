@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.search.text_analysis import exact_forms, split_identifier
+from app.search.text_analysis import exact_forms, has_several_clauses, split_identifier
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,17 @@ def test_a_tool_is_meant_by_its_names_and_by_its_words():
         "library.getbook2", "library getbook2", "getbook2", "get book 2",
     ]  # fmt: skip
     assert exact_forms("p", "p.plain", "p_plain") == ["p.plain", "p plain", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("text", "several"),
+    [
+        ("refund the last payment", False),
+        ("refund the payment and write to the customer", True),
+        ("Refund the payment. Write to the customer.", True),
+        ("salt and pepper", False),
+        ("", False),
+    ],
+)
+def test_a_text_of_several_clauses_is_recognised(text, several):
+    assert has_several_clauses(text) is several
