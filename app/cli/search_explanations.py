@@ -16,7 +16,7 @@ def print_explained(session: ClientSession, found: Mapping[str, Any]) -> None:
     explanation = found.get("explanation") or {}
     for line in _lines(explanation.get("queries") or ()):
         session.output.note(line)
-    session.output.note(f"Ranking: {explanation.get('ranking')}")
+    session.output.note(f"Ranking: {found.get('ranking')}")
 
 
 def _row(hit: Mapping[str, Any]) -> tuple[object, ...]:

@@ -103,7 +103,7 @@ async def test_a_search_that_finds_what_it_seeks_names_none(api, admin) -> None:
 async def test_keys_that_may_not_read_providers_see_no_plugin(api) -> None:
     agent = await api.client("tools:read", "tools:call")
     response = await agent.get("/tools/search", params={"q": "search the web"})
-    nothing = {"items": [], "weak": True}
+    nothing = {"items": [], "ranking": "words", "weak": True}
     nothing["suggestions"] = {
         "unknown_words": ["search", "web"], "did_you_mean": [], "providers": [], "words": []
     }  # fmt: skip

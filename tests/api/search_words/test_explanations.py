@@ -35,7 +35,7 @@ async def test_words_add_up_to_the_score(lab, shop):
     second = found["items"][1]
     assert second["score"] == second["explanation"]["words_share"] < 1
     query = found["explanation"]["queries"][0]
-    assert found["explanation"]["ranking"] == "words"
+    assert found["ranking"] == "words"
     assert query["q"] == "customers of the orders, zebra"
     assert query["words"] == ["custom", "order", "zebra"]
     assert (query["unknown_words"], query["synonyms"]) == (["zebra"], {})
@@ -77,7 +77,7 @@ async def test_lists_have_no_explanations(lab, shop):
     found = await explained(lab, "")
     assert len(found["items"]) == 6
     assert all(item["explanation"] is None for item in found["items"])
-    assert found["explanation"] == {"ranking": "words", "queries": []}
+    assert found["explanation"] == {"queries": []}
 
 
 async def test_export_is_explained_too(lab, shop):

@@ -43,7 +43,7 @@ async def test_search_of_a_toolset_has_the_export_of_its_matches(api, library, f
     assert {name: found[name] for name in ("format", "tools", "aliases", "report")} == alone
     assert "limit" not in str(found["tools"])
     plain = await exported(agent, "/toolsets/desk/search", q="catalogue")
-    assert plain == {"items": found["items"], "weak": False}
+    assert plain == {"items": found["items"], "ranking": "words", "weak": False}
     wrong = await agent.get("/toolsets/desk/search", params={"q": "a", "format": "soap"})
     assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "#/query/format")
 

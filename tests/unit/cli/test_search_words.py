@@ -143,7 +143,7 @@ def test_explained_search_is_a_table(run: Run, stub: Any) -> None:
     }  # fmt: skip
     items = [hit("a.b", pinned=True, exact=True), hit("c.d", cosine=0.4, vector_share=1.0)]
     items.append({"name": "e.f", "description": "", "score": 0.0, "explanation": None})
-    found = {"items": items, "explanation": {"ranking": "words", "queries": [query]}}
+    found = {"items": items, "ranking": "words", "explanation": {"queries": [query]}}
     stub.on("GET", "/tools/search", found)
     ran = run("tools", "search", "voucher", "zebra", "--explain")
     assert ran.code == 0
