@@ -27,6 +27,8 @@ from app.search.text_analysis import (
     parameter_text,
     prose_text,
     query_terms,
+    significant,
+    significant_stems,
     stemmer_language,
 )
 from app.security.requirements import SlotAlternatives
@@ -188,7 +190,7 @@ class ToolIndex:
         """Return the best `limit` matches that the viewer may see, best first; equal scores by name."""
         searcher = self._index.searcher()
         words = query_terms(query.text, self._words, languages=self._languages)
-        stems = [word.stem for word in words]
+        stems = significant_stems(words)
         synonyms = {} if query.scope is None else self.signals.operator_words.synonyms(query.scope)
         lexical = LexicalQuery(query.text, words, synonyms, searcher=searcher, schema=self._schema)
         ranked = lexical.query()
@@ -222,7 +224,7 @@ class ToolIndex:
         """Return what to search for next after weak hits of these texts; `hits` are their `json_members`."""
         restrictions = self._restrictions(viewer, filters)
         terms = VisibleTerms(self._index.searcher(), self._schema, restrictions, see=see)
-        words = [query_terms(text, self._words, languages=self._languages) for text in texts]
+        words = [significant(query_terms(text, self._words, languages=self._languages)) for text in texts]
         return advise(words, hits, terms, stem=self._words.analyze)
 
     def close(self) -> None:

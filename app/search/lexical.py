@@ -16,7 +16,7 @@ from tantivy import Occur, Query
 
 from app.search.explanation import WordScore
 from app.search.signals import MAX_QUERY_SYNONYMS, MAX_SYNONYMS, MAX_TERM_WORDS, Stems
-from app.search.text_analysis import QueryWord, exact_form
+from app.search.text_analysis import QueryWord, exact_form, significant
 
 FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.7, "provider_words": 1.3}
 """The fields of words with their boosts: what names and sums up a tool, its other texts, its provider."""
@@ -71,7 +71,7 @@ class LexicalQuery:
     @property
     def unknown_words(self) -> list[str]:
         """The words that no tool has, as they were written."""
-        return [word.text for word in self.words if not self._frequency(word.stems)]
+        return [word.text for word in significant(self.words) if not self._frequency(word.stems)]
 
     @property
     def synonyms(self) -> dict[str, list[str]]:
@@ -92,7 +92,7 @@ class LexicalQuery:
         """Return what each word contributes to the score of a document, in the order of the query."""
         found: list[WordScore] = []
         for term in self._terms:
-            own = [self._word_score(word.text, word.stems, address) for word in term.words]
+            own = [self._word_score(word.text, word.stems, address, boost=word.weight) for word in term.words]
             best = [score for score in own if score is not None]
             for synonym in term.synonyms:
                 scored = [
@@ -107,17 +107,20 @@ class LexicalQuery:
 
     def coverage(self, address: tantivy.DocAddress) -> float:
         """Return the share of the query's words that a document matches, from 0 to 1; rare words weigh more,
-        and those that no tool has weigh most.
+        and those that no tool has weigh most. A word that is only like one of the document counts half.
         """
         matched = total = 0.0
         contributing = self.explain(address)
-        known = {score.word for score in contributing} | {score.synonym_of for score in contributing}
+        known = {score.word for score in contributing}
+        synonymous = {score.synonym_of for score in contributing}
         for term in self._terms:
             for word in term.words:
-                weight = self._weight(word.stems)
+                weight = self._weight(word.stems) * word.weight
                 total += weight
-                if word.text in known or term.text in known:
+                if term.text in synonymous or (word.text in known and self._frequency(word.stems)):
                     matched += weight
+                elif word.text in known:
+                    matched += weight / 2
         return matched / total if total else 0.0
 
     def _weight(self, stems: Stems) -> float:
@@ -141,7 +144,7 @@ class LexicalQuery:
         return [word for word in words if word in chosen]
 
     def _term_query(self, term: _Term) -> Query:
-        own = self._sum([self._word_query(word.stems) for word in term.words])
+        own = self._sum([self._word_query(word.stems, word.weight) for word in term.words])
         if not term.synonyms:
             return own
         others = [
@@ -155,19 +158,22 @@ class LexicalQuery:
             return queries[0]
         return Query.boolean_query([(Occur.Should, query) for query in queries])
 
-    def _word_query(self, stems: Stems) -> Query:
+    def _word_query(self, stems: Stems, weight: float = 1.0) -> Query:
         """Return the query of a word: the score of its best field, plus 0.3 of those of the others."""
-        fields = [query for _, query in self._field_queries(stems)]
-        return Query.disjunction_max_query(fields, _TIE_BREAKER) if fields else Query.empty_query()
+        fields = [query for _, query in self._field_queries(stems, fuzzy=weight == 1)]
+        if not fields:
+            return Query.empty_query()
+        found = Query.disjunction_max_query(fields, _TIE_BREAKER)
+        return found if weight == 1 else Query.boost_query(found, weight)
 
-    def _field_queries(self, stems: Stems) -> list[tuple[str, Query]]:
+    def _field_queries(self, stems: Stems, *, fuzzy: bool) -> list[tuple[str, Query]]:
         found = [
             (name, Query.boost_query(Query.term_query(self._schema, name, stem), boost))
             for name, boost in FIELDS.items()
             for stem in stems
             if self._searcher.doc_freq(name, stem)
         ]
-        if not found and len(stems[0]) >= _MIN_FUZZY_LENGTH:
+        if not found and fuzzy and len(stems[0]) >= _MIN_FUZZY_LENGTH:
             # The word is in no document: it may be misspelt, or the beginning of a word.
             found = [
                 (
@@ -192,7 +198,7 @@ class LexicalQuery:
     ) -> WordScore | None:
         scores = {
             name: value * boost
-            for name, query in self._field_queries(stems)
+            for name, query in self._field_queries(stems, fuzzy=boost == 1 or synonym_of is not None)
             if (value := self._value(query, address)) is not None
         }
         if not scores:

@@ -1,8 +1,8 @@
 """Splits text into words, the same way for indexed text and for queries."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -18,10 +18,14 @@ _UNSPACED: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 # Frequent in queries, and without information about a tool.
 _STOPWORD_TEXT: Final = (
-    "a an and any are as at be by can do does find for from get give has have help how i in into is it its"
-    " make me my need of on or please provide show so some tell that the their them this to us use want was"
-    " we what when where which who will with would you your"
+    "a an and any are as at be by can do does for from has have how i in into is it its me my of on or please"
+    " so that the their them this to us was we what when where which who will with would you your"
 )
+# Verbs of requests tell little about a tool, but more than nothing.
+_WEAK_WORDS: Final = frozenset(
+    ["find", "get", "give", "help", "make", "need", "provide", "show", "some", "tell", "use", "want"]
+)
+_WEAK_WEIGHT: Final = 0.2
 _STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
 _MAX_WORD_LENGTH: Final = 48
 _MAX_TEXT: Final = 4_000
@@ -154,6 +158,8 @@ class QueryWord:
 
     text: str
     stems: tuple[str, ...]
+    weight: float = 1.0
+    """How much it counts: less for a verb of requests (find, get, show)."""
 
     @property
     def stem(self) -> str:
@@ -164,12 +170,20 @@ class QueryWord:
 def query_terms(text: str, words: TextAnalyzer, *, languages: Collection[str] = ()) -> list[QueryWord]:
     """Return the words of a query in order, each once; stop words only where it has no others.
 
+    Verbs of requests come last, and count less, where there are other words.
+
     `languages` are those of the indexed texts, of `LANGUAGES`: a word matches by its stem in each of them.
     """
     clean = text.encode("utf-8", "replace").decode()
-    significant = " ".join(word for word in clean.split() if word.lower().strip(".,;:!?") not in _STOPWORDS)
-    found = _query_terms(significant, words, languages)
-    return found or _query_terms(clean, words, languages)
+    written = [(word, word.lower().strip(".,;:!?")) for word in clean.split()]
+    weak = " ".join(word for word, plain in written if plain in _WEAK_WORDS)
+    rest = [(word, plain) for word, plain in written if plain not in _WEAK_WORDS]
+    strong = " ".join(word for word, plain in rest if plain not in _STOPWORDS)
+    if found := _query_terms(strong, words, languages):
+        known = {word.stem for word in found}
+        verbs = _query_terms(weak, words, languages)
+        return found + [replace(verb, weight=_WEAK_WEIGHT) for verb in verbs if verb.stem not in known]
+    return _query_terms(weak, words, languages) or _query_terms(clean, words, languages)
 
 
 def has_several_clauses(text: str) -> bool:
@@ -181,8 +195,20 @@ def has_several_clauses(text: str) -> bool:
 
 
 def query_words(text: str, words: TextAnalyzer) -> list[str]:
-    """Return the distinct English stems of a query; stop words only where it has no other words."""
-    return [word.stem for word in query_terms(text, words)]
+    """Return the distinct English stems of a query, but for stop words and verbs of requests where it has
+    other words.
+    """
+    return significant_stems(query_terms(text, words))
+
+
+def significant(words: Sequence[QueryWord]) -> list[QueryWord]:
+    """Return the words of a query that count in full."""
+    return [word for word in words if word.weight == 1]
+
+
+def significant_stems(words: Sequence[QueryWord]) -> list[str]:
+    """Return the English stems of the words of a query that count in full."""
+    return [word.stem for word in significant(words)]
 
 
 def _query_terms(text: str, words: TextAnalyzer, languages: Collection[str]) -> list[QueryWord]:
@@ -277,4 +303,4 @@ def plain_words(text: str) -> list[str]:
     their parts. Stop words are left out.
     """
     tokens = _tokenizer().analyze(split_identifier(text[:_MAX_TEXT]))
-    return [word for word in dict.fromkeys(tokens) if word not in _STOPWORDS]
+    return [word for word in dict.fromkeys(tokens) if word not in _STOPWORDS | _WEAK_WORDS]

@@ -306,3 +306,16 @@ def test_the_vector_of_a_text_of_several_clauses_counts_less():
     both = search(index, "apply a coupon and then cancel an order", vector=vector, explain=True).items
     assert whole.explanation.vector_share == pytest.approx(1.2)
     assert {one.name: one.explanation.vector_share for one in both}["shop.a1"] == pytest.approx(0.48)
+
+
+def test_a_verb_of_a_request_decides_between_tools_of_the_same_words():
+    index = index_of(tool("getBook", "One book."), tool("searchBooks", "Find a book."), tool("find", "Find."))
+    assert names(index, "find a book")[0] == "searchBooks"
+    assert names(index, "book") == ["getBook", "searchBooks"]
+    assert search(index, "show a book").unknown_words == []
+
+
+def test_a_word_that_is_only_like_one_of_the_best_match_covers_half():
+    index = index_of(tool("createLoan", "Lent."), tool("b1", "Weather."))
+    assert search(index, "rent").coverage == pytest.approx(0.5)
+    assert search(index, "lent").coverage == 1.0
