@@ -1,1 +1,6 @@
 """How well tools are found."""
+
+import os
+
+# As in a worker (app/search_vectors/service.py): further threads of the library of linear algebra wait actively.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
