@@ -186,7 +186,7 @@ class SearchIndex:
         if not wanted:
             return SearchResult(await self._list_by_name(principal, filters, limit))
         await self.wait_loaded()
-        vectors = [await self._signals.vectors.encode(text) for text in wanted]
+        vectors = await asyncio.gather(*map(self._signals.vectors.encode, wanted))
         scope = SearchScope.of(principal, toolset=toolset)
         queries = [
             IndexQuery(text, scope, vector, explain) for text, vector in zip(wanted, vectors, strict=True)

@@ -1,5 +1,6 @@
 """The tantivy index of one worker, in memory. All methods are synchronous; one thread at a time may write."""
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ from app.security.requirements import SlotAlternatives
 _HEAP_BYTES = 60_000_000
 # Hits of equal score have no defined order: this many more are read, so that they can be sorted by name.
 _TIES = 100
+_MAX_COMPARED = 2_000
+"""Of so few tools that may be hits, all vectors are compared."""
+_NEAREST_RESTRICTED = 8
+"""How many times more of the nearest tools are read where some of them may not be hits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +197,20 @@ class ToolIndex:
         words = query_terms(query.text, self._words, languages=self._languages)
         stems = significant_stems(words)
         synonyms = {} if query.scope is None else self.signals.operator_words.synonyms(query.scope)
-        lexical = LexicalQuery(query.text, words, synonyms, searcher=searcher, schema=self._schema)
+        restrictions = self._restrictions(viewer, filters)
+        is_restricted = not (viewer.providers is None and viewer.tags is None and filters.tools is None)
+        lexical = LexicalQuery(
+            query.text,
+            words,
+            synonyms,
+            searcher=searcher,
+            schema=self._schema,
+            restrictions=restrictions if is_restricted else (),
+        )
         ranked = lexical.query()
         if ranked is None:
             return Matches()
-        signals = self._signals(query, stems)
-        restrictions = self._restrictions(viewer, filters)
+        signals = self._signals(query, stems, self._nearest(query, searcher, restrictions))
         candidates = self._candidates(searcher, ranked, restrictions, signals, limit=limit)
         ordered = rank(candidates, signals)
         matches = self._read(searcher, ordered, limit=limit, explain=lexical if query.explain else None)
@@ -231,9 +244,28 @@ class ToolIndex:
         """Wait for the threads that merge segments, and end them."""
         self._writer.wait_merging_threads()
 
-    def _signals(self, query: IndexQuery, stems: Sequence[str]) -> RankingSignals:
+    def _nearest(
+        self, query: IndexQuery, searcher: tantivy.Searcher, restrictions: Sequence[tuple[Occur, Query]]
+    ) -> Sequence[int]:
+        """Return the keys of the tools whose vectors are the nearest among those that may be hits."""
+        if query.vector is None:
+            return ()
         vectors = self.signals.vectors
-        nearest = () if query.vector is None else vectors.nearest(query.vector, NEAREST)
+        if not restrictions:
+            return vectors.nearest(query.vector, NEAREST)
+        permitted = Query.boolean_query([(Occur.Must, Query.all_query()), *restrictions])
+        found = searcher.search(permitted, limit=_MAX_COMPARED + 1, count=False).hits
+        if len(found) > _MAX_COMPARED:
+            # Of more, those that may not be hits are left out later.
+            return vectors.nearest(query.vector, NEAREST * _NEAREST_RESTRICTED)
+        addresses = [address for _, address in found]
+        keys = [int(key or 0) for key in searcher.fast_field_values("key", addresses)]
+        cosines = vectors.cosines(query.vector, keys)
+        known = [(cosine, key) for cosine, key in zip(cosines, keys, strict=True) if cosine is not None]
+        return [key for _, key in heapq.nlargest(NEAREST, known)]
+
+    def _signals(self, query: IndexQuery, stems: Sequence[str], nearest: Sequence[int]) -> RankingSignals:
+        vectors = self.signals.vectors
         several = query.vector is not None and has_several_clauses(query.text)
         if query.scope is None:
             return RankingSignals({}, {}, query.vector, vectors, nearest, several)

@@ -20,8 +20,10 @@ from app.search.text_analysis import QueryWord, exact_form, significant
 
 FIELDS: Final[Mapping[str, float]] = {"head": 1.0, "body": 0.7, "provider_words": 1.3}
 """The fields of words with their boosts: what names and sums up a tool, its other texts, its provider."""
-EXACT_SCORE: Final = 100.0
-"""What a tool has more whose name the query is."""
+EXACT_SCORE: Final = 10_000.0
+"""What a document scores more whose name the query is: more than any sum of words, and little enough for the
+words to be told from it (scores are 32-bit floats).
+"""
 ANALYZER: Final = "words"
 """The name by which the analyzer of the fields is registered in the index."""
 _TIE_BREAKER: Final = 0.3
@@ -49,7 +51,11 @@ class _Term:
 
 
 class LexicalQuery:
-    """The query of one text; it is built from terms, never parsed: any text is valid."""
+    """The query of one text; it is built from terms, never parsed: any text is valid.
+
+    `restrictions` are the clauses for the tools that a restricted client may see: a word that only others
+    have is to it a word that no tool has.
+    """
 
     def __init__(
         self,
@@ -59,9 +65,12 @@ class LexicalQuery:
         *,
         searcher: tantivy.Searcher,
         schema: tantivy.Schema,
+        restrictions: Sequence[tuple[Occur, Query]] = (),
     ) -> None:
         self._searcher = searcher
         self._schema = schema
+        self._restrictions = restrictions
+        self._known: dict[Stems, bool] = {}
         chosen = self._distinctive(words)
         self.words: Sequence[QueryWord] = chosen
         """The words that are searched: at most 32."""
@@ -129,7 +138,26 @@ class LexicalQuery:
         return math.log(1 + (documents - frequency + 0.5) / (frequency + 0.5))
 
     def _frequency(self, stems: Stems) -> int:
+        """Return how many tools have a word; 0 where none has that the client may see."""
+        if not self._is_known(stems):
+            return 0
         return max(self._searcher.doc_freq(name, stem) for name in FIELDS for stem in stems)
+
+    def _is_known(self, stems: Stems) -> bool:
+        known = self._known.get(stems)
+        if known is None:
+            terms = [
+                (Occur.Should, Query.term_query(self._schema, name, stem))
+                for name in FIELDS
+                for stem in stems
+                if self._searcher.doc_freq(name, stem)
+            ]
+            known = bool(terms)
+            if known and self._restrictions:
+                query = Query.boolean_query([(Occur.Must, Query.boolean_query(terms)), *self._restrictions])
+                known = bool(self._searcher.search(query, limit=1, count=False).hits)
+            self._known[stems] = known
+        return known
 
     def _distinctive(self, words: Sequence[QueryWord]) -> Sequence[QueryWord]:
         """Return at most 32 of the words, in their order: of more, those that are in the fewest documents,
@@ -171,7 +199,7 @@ class LexicalQuery:
             (name, Query.boost_query(Query.term_query(self._schema, name, stem), boost))
             for name, boost in FIELDS.items()
             for stem in stems
-            if self._searcher.doc_freq(name, stem)
+            if self._is_known(stems) and self._searcher.doc_freq(name, stem)
         ]
         if not found and fuzzy and len(stems[0]) >= _MIN_FUZZY_LENGTH:
             # The word is in no document: it may be misspelt, or the beginning of a word.

@@ -20,6 +20,7 @@ NEAREST: Final = 50
 """How many tools are candidates because their vectors are the nearest, whatever their words."""
 PRIOR_WEIGHT: Final = 0.3
 """The prior at most, of the score of the best candidate by words."""
+NAME_SCORE: Final = 100.0
 PIN_SCORE: Final = 200.0
 
 
@@ -103,6 +104,6 @@ def rank(candidates: Sequence[Candidate], signals: RankingSignals) -> list[Candi
         if one.pin is not None:
             score = PIN_SCORE + len(signals.pins) - one.pin
         elif one.exact:
-            score += EXACT_SCORE
+            score += NAME_SCORE
         one.score = round(score, 4)
     return sorted(candidates, key=lambda one: -one.score)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from tantivy import Filter, TextAnalyzer, TextAnalyzerBuilder, Tokenizer
@@ -32,7 +32,10 @@ _MAX_TEXT: Final = 4_000
 _MAX_SENTENCE: Final = 300
 _MIN_SENTENCE: Final = 8
 _SENTENCE_END: Final = re.compile(r"[.!?]|\n\s*\n")
-_CLAUSE_END: Final = re.compile(r"[.!?;]\s+|,?\s+(?:and|then|und|et|y)\s+|\n+", re.IGNORECASE)
+# Of a text whose words are separated by one space: runs of spaces would be tried from each of their places.
+_CLAUSE_END: Final = re.compile(r"[.!?;] |,? (?:and|then|und|et|y) ", re.IGNORECASE)
+_MAX_CLAUSES_TEXT: Final = 2_000
+_MAX_QUERY_TOKENS: Final = 1_500
 _MIN_CLAUSE: Final = 3
 _MAX_INPUTS: Final = 200
 _MAX_INPUT_DESCRIPTION: Final = 500
@@ -190,7 +193,8 @@ def has_several_clauses(text: str) -> bool:
     """Return whether a query has more than one clause of three words: sentences, or parts joined by `and` or
     `then`.
     """
-    clauses = (clause.split() for clause in _CLAUSE_END.split(text))
+    lines = (" ".join(line.split()) for line in text[:_MAX_CLAUSES_TEXT].splitlines())
+    clauses = (clause.split() for line in lines for clause in _CLAUSE_END.split(line))
     return sum(len(words) >= _MIN_CLAUSE for words in clauses) > 1
 
 
@@ -218,7 +222,7 @@ def _query_terms(text: str, words: TextAnalyzer, languages: Collection[str]) -> 
     if split != text:
         tokens += _tokenizer().analyze(_separate_unspaced(text, singles=False))
     found: dict[str, QueryWord] = {}
-    for token in dict.fromkeys(tokens):
+    for token in islice(dict.fromkeys(tokens), _MAX_QUERY_TOKENS):
         if stemmed := words.analyze(token):
             others = (words.analyze(in_language(token, language)) for language in sorted(languages))
             stems = dict.fromkeys((stemmed[0], *(other[0] for other in others if other)))

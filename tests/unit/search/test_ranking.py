@@ -1,5 +1,6 @@
 """The ranking of an index: words, an operator's words, what was learned from use, and vectors."""
 
+from dataclasses import replace
 from uuid import UUID, uuid4
 
 import pytest
@@ -319,3 +320,57 @@ def test_a_word_that_is_only_like_one_of_the_best_match_covers_half():
     index = index_of(tool("createLoan", "Lent."), tool("b1", "Weather."))
     assert search(index, "rent").coverage == pytest.approx(0.5)
     assert search(index, "lent").coverage == 1.0
+
+
+def test_a_long_text_of_rare_words_is_no_name():
+    words = [f"quark{first}{second}" for first in "bcdfghjk" for second in "lmnp"]
+    index = index_of(tool("a1", " ".join(words)), *(tool(f"b{number}", "Other.") for number in range(2_000)))
+    (match,) = search(index, " ".join(words), limit=1, explain=True).items
+    assert match.score == pytest.approx(1.0)
+    assert match.explanation.words_score > 100
+    assert not match.explanation.exact
+
+
+def test_the_words_of_the_tool_that_is_named_are_told_from_its_name():
+    index = index_of(
+        tool("searchBooks", "Find books."), tool("b1", "Find."), tool("searchbooks_all", "Books.")
+    )
+    best = search(index, "searchBooks", explain=True).items[0]
+    assert (best.name, best.explanation.exact) == ("shop.searchBooks", True)
+    assert best.score == pytest.approx(101.0, abs=0.01)
+
+
+class NearestVectors(Vectors):
+    def nearest(self, vector, limit):
+        return sorted(vector, key=vector.get, reverse=True)[:limit]
+
+
+def test_hidden_tools_take_no_place_among_the_nearest():
+    shown, other = tool("boot", "Run a machine."), tool("other", "Launch a rocket.")
+    secret = uuid4()
+    hidden = [replace(tool(f"h{n}", "Secret.", provider="secret"), provider_id=secret) for n in range(120)]
+    index = index_of(shown, other, *hidden, vectors=NearestVectors())
+    index.providers = {
+        PROVIDER: IndexedProvider("shop", True, frozenset()),
+        secret: IndexedProvider("secret", True, frozenset()),
+    }
+    vector = {tool_key(one.id): 0.9 for one in hidden} | {tool_key(shown.id): 0.8, tool_key(other.id): 0.1}
+    limited = Principal("k1", "reader", TENANT, frozenset(), providers=frozenset({"shop"}))
+    assert names(index, "launch instances", vector=vector, viewer=limited)[0] == "boot"
+
+
+@pytest.mark.parametrize("text", ["vouchex", "vouchex of a customer"])
+def test_words_of_hidden_tools_change_nothing_for_a_restricted_client(text):
+    pay, secret = tool("pay", "A voucher of a customer."), uuid4()
+    hidden = replace(tool("h1", "Vouchex.", provider="secret"), provider_id=secret)
+    found = []
+    for tools in ((pay,), (pay, hidden)):
+        index = index_of(*tools)
+        index.providers = {
+            PROVIDER: IndexedProvider("shop", True, frozenset()),
+            secret: IndexedProvider("secret", True, frozenset()),
+        }
+        limited = Principal("k1", "reader", TENANT, frozenset(), providers=frozenset({"shop"}))
+        matches = search(index, text, viewer=limited)
+        found.append(([match.name for match in matches.items], matches.unknown_words))
+    assert found[0] == found[1] == (["shop.pay"], ["vouchex"])

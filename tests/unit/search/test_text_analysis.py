@@ -35,6 +35,8 @@ def test_a_tool_is_meant_by_its_names_and_by_its_words():
         ("Refund the payment. Write to the customer.", True),
         ("salt and pepper", False),
         ("", False),
+        ("one two three" + " " * 8_000 + "and four five six", False),
+        ("one two three\nfour five six", True),
     ],
 )
 def test_a_text_of_several_clauses_is_recognised(text, several):
