@@ -324,7 +324,9 @@ def test_a_word_that_is_only_like_one_of_the_best_match_covers_half():
 
 def test_a_long_text_of_rare_words_is_no_name():
     words = [f"quark{first}{second}" for first in "bcdfghjk" for second in "lmnp"]
-    index = index_of(tool("a1", " ".join(words)), *(tool(f"b{number}", "Other.") for number in range(2_000)))
+    index = index_of(
+        tool("a1", " ".join(words)), *(tool(f"b{number}", "Other text. " * 20) for number in range(2_000))
+    )
     (match,) = search(index, " ".join(words), limit=1, explain=True).items
     assert match.score == pytest.approx(1.0)
     assert match.explanation.words_score > 100
