@@ -64,6 +64,8 @@ class TextEncoder:
             states = self._session.run([self._output], {name: known[name] for name in self._inputs})[0]
         except Exception as error:  # noqa: BLE001 - as above.
             raise ModelError(f"The model cannot encode a text ({type(error).__name__}).") from None
+        if getattr(states, "ndim", 0) not in (2, 3) or 0 in states.shape:
+            raise ModelError("The output of the model is neither a vector of the text nor one of each token.")
         vector: Array = states[0].mean(axis=0) if states.ndim == 3 else states[0]
         length = float(np.linalg.norm(vector))
         if not np.isfinite(length) or length == 0.0:

@@ -8,10 +8,12 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
+
+import structlog
 
 from app.catalog.feed import ChangeFeed, ChangeNotice
 from app.database import Database
@@ -20,7 +22,8 @@ from app.search_vectors.encoder import TextEncoder
 from app.search_vectors.folder import VectorFolder
 from app.search_vectors.leadership import Leadership
 from app.search_vectors.matrix import VectorMatrix
-from app.search_vectors.status import VectorStatus, write_status
+from app.search_vectors.model_source import ModelError
+from app.search_vectors.status import VectorState, VectorStatus, write_status
 from app.search_vectors.store import (
     delete_other_models,
     delete_vectors,
@@ -36,6 +39,7 @@ _IDLE_SECONDS: Final = 60.0
 _FOLLOWER_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 2.0
 _OTHER_MODELS_DAYS: Final = 7
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,8 @@ class Encoding:
     _write_seconds: float = 0.0
     _swept_at: float = float("-inf")
     _is_written: bool = False
+    _rejected: set[bytes] = field(default_factory=set)
+    """The digests of texts that the model cannot encode."""
 
     async def run(self) -> None:
         """Work until cancelled, whether PostgreSQL is available or not."""
@@ -107,9 +113,10 @@ class Encoding:
         self._changed.clear()
         changes, self._changes = self._changes, []
         if changes:
-            await tools.apply(changes)
-            self._queue = deque(_missing(tools, matrix))
-            self._is_written = self._is_queue_read = False
+            if await tools.apply(changes):
+                self._is_written = False
+            self._queue = deque(_missing(tools, matrix, self._rejected))
+            self._is_queue_read = False
         leads = await self.leadership.acquire()
         if self._queue and not (leads and self._is_queue_read):
             await self._load_stored(matrix)
@@ -121,6 +128,10 @@ class Encoding:
             return
         if not self._queue and leads and self._is_sweep_due(tools):
             await self._sweep(tools, matrix)
+        if not self._is_written:
+            # What changed since is written after the pause.
+            await self._wait(max(self.times.write, 10 * self._write_seconds))
+            return
         await self._wait(_FOLLOWER_SECONDS if self._queue else min(self.times.sweep_min, _IDLE_SECONDS))
 
     async def _wait(self, seconds: float) -> None:
@@ -154,13 +165,24 @@ class Encoding:
         self._is_written = False
 
     def _vectors(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
-        return {digest: self.encoder.encode(text).astype("<f2").tobytes() for digest, text in texts.items()}
+        """Return the vectors of the texts that the model can encode; the others are not tried again."""
+        found: dict[bytes, bytes] = {}
+        for digest, text in texts.items():
+            try:
+                vector = self.encoder.encode(text)
+            except ModelError:
+                self._rejected.add(digest)
+                continue
+            found[digest] = vector.astype("<f2").tobytes()
+        if rejected := len(texts) - len(found):
+            _log.warning("the model cannot encode some texts", texts=rejected)
+        return found
 
     async def _publish(self, tools: ToolDigests, matrix: VectorMatrix) -> None:
         """Write the file, if it is due, and the status."""
         pause = max(self.times.write, 10 * self._write_seconds)
         began = time.monotonic()
-        if not self._is_written and (not self._queue or began - self._written_at >= pause):
+        if not self._is_written and began - self._written_at >= pause:
             await asyncio.to_thread(matrix.write, list(tools))
             self._written_at = time.monotonic()
             self._write_seconds = self._written_at - began
@@ -168,7 +190,10 @@ class Encoding:
         total = len(tools)
         left = len(self._queue)
         status = VectorStatus(
-            "encoding" if left else "ready", self.folder.source.name, max(total - left, 0), total
+            "encoding" if left or not self._is_written else "ready",
+            self.folder.source.name,
+            max(total - left, 0),
+            total,
         )
         await asyncio.to_thread(write_status, self.folder.status, status)
 
@@ -194,9 +219,17 @@ class Encoding:
         self._swept_at = time.monotonic()
 
 
-def _missing(tools: ToolDigests, matrix: VectorMatrix) -> Iterator[tuple[UUID, list[bytes]]]:
-    """Yield the tools without all of their vectors, with the digests of those that they have not."""
+def _missing(
+    tools: ToolDigests, matrix: VectorMatrix, rejected: Collection[bytes]
+) -> Iterator[tuple[UUID, list[bytes]]]:
+    """Yield the tools without all of their vectors, with the digests of those that they have not, but for
+    those of texts that the model has rejected.
+    """
     for tool, digests in tools:
-        without = [digest for digest in digests if digest is not None and digest not in matrix]
+        without = [
+            digest
+            for digest in digests
+            if digest is not None and digest not in matrix and digest not in rejected
+        ]
         if without:
             yield tool, without

@@ -159,12 +159,25 @@ class SearchVectors:
     def cosines(self, vector: Any, keys: Sequence[int]) -> Sequence[float | None]:
         """Return the cosine of each tool's nearer text with a query, by `tool_key`; None without a vector."""
         file = self._file
-        return [None] * len(keys) if file is None else file.cosines(vector, keys)
+        try:
+            return [None] * len(keys) if file is None else file.cosines(vector, keys)
+        except (IndexError, ValueError) as error:
+            self._close(error)
+            return [None] * len(keys)
 
     def nearest(self, vector: Any, limit: int) -> Sequence[int]:
         """Return the `tool_key` of the tools whose first texts are nearest to a query, at most `limit`."""
         file = self._file
-        return () if file is None else file.nearest(vector, limit)
+        try:
+            return () if file is None else file.nearest(vector, limit)
+        except (IndexError, ValueError) as error:
+            self._close(error)
+            return ()
+
+    def _close(self, error: Exception) -> None:
+        """Use a file that cannot be read no longer, until another one is written."""
+        self._file = None
+        _log.warning("the file of vectors cannot be used", error=type(error).__name__)
 
     async def _open(self) -> tuple[VectorState, str]:
         """Find the model, its libraries and its folder; return the state and, where there is none, why."""

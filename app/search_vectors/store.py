@@ -35,8 +35,8 @@ def tools_of(providers: Collection[UUID] | None) -> ColumnElement[bool]:
 async def read_stamps(
     session: AsyncSession, providers: Collection[UUID] | None
 ) -> dict[UUID, dict[UUID, str]]:
-    """Return a text for each tool, by provider and tool, that changes whenever the tool, its override or its
-    provider is written.
+    """Return a text for each tool, by provider and tool, that changes whenever the tool or its override is
+    written, or its provider has another name or title.
     """
     statement = (
         select(col(Tool.provider_id), col(Tool.id), _stamp())
@@ -138,9 +138,10 @@ async def delete_other_models(session: AsyncSession, model: str, *, days: int) -
 
 
 def _stamp() -> ColumnElement[Any]:
-    # `xmin` changes whenever a row is written (PostgreSQL, "System Columns").
-    tool, provider = (cast(literal_column(f"{table}.xmin"), Text) for table in ("tools", "providers"))
-    return version_stamp(tool, provider)
+    # `xmin` changes whenever a row is written (PostgreSQL, "System Columns"); that of a provider also with
+    # each refresh, so that its texts are compared.
+    of_provider = func.md5(func.concat_ws("|", col(Provider.name), col(Provider.title)))
+    return version_stamp(cast(literal_column("tools.xmin"), Text), func.left(of_provider, 8))
 
 
 def _described(row: Any) -> tuple[UUID, UUID, str, DescribedTool]:

@@ -40,23 +40,28 @@ class ToolDigests:
         """Return all digests that a tool has."""
         return {digest for _, digests in self for digest in digests if digest is not None}
 
-    async def apply(self, changes: Iterable[ChangeNotice]) -> None:
-        """Read what the changes affect; raise Unavailable."""
+    async def apply(self, changes: Iterable[ChangeNotice]) -> bool:
+        """Read what the changes affect; return whether a tool or a digest changed. Raise Unavailable."""
         relevant = [change for change in changes if change.kind in ("all", "provider", "tool")]
         if not relevant:
-            return
+            return False
         everything = any(change.kind == "all" or change.provider_id is None for change in relevant)
         providers = None if everything else {one.provider_id for one in relevant if one.provider_id}
         async with self.database.read_session() as session:
             stamps = await read_stamps(session, providers)
             scope = set(self._tools) | set(stamps) if providers is None else providers
+            before = {provider: dict(self._tools.get(provider, {})) for provider in scope}
             outdated = self._retain(scope, stamps)
             if not outdated:
-                return
+                return _digests_of(before) != _digests_of(self._of(scope))
             condition = is_one_of(outdated) if len(outdated) <= _MAX_NAMED else tools_of(providers)
             async for rows in read_tools(session, condition):
                 for provider, tool, stamp, described in rows:
                     self._tools.setdefault(provider, {})[tool] = (stamp, self._digests(described))
+        return _digests_of(before) != _digests_of(self._of(scope))
+
+    def _of(self, providers: Iterable[UUID]) -> dict[UUID, dict[UUID, tuple[str, Digests]]]:
+        return {provider: self._tools.get(provider, {}) for provider in providers}
 
     async def texts(self, tools: Sequence[UUID], missing: set[bytes]) -> dict[bytes, str]:
         """Return the texts of these tools whose digests are among `missing`; raise Unavailable."""
@@ -87,3 +92,7 @@ class ToolDigests:
     def _digests(self, tool: DescribedTool) -> Digests:
         first, second = (text_digest(self.model, text) if text else None for text in tool_texts(tool))
         return first, second
+
+
+def _digests_of(tools: Mapping[UUID, Mapping[UUID, tuple[str, Digests]]]) -> dict[UUID, Digests]:
+    return {tool: digests for some in tools.values() for tool, (_, digests) in some.items()}

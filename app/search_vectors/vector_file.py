@@ -9,7 +9,7 @@
     coarse       tools x coarse x float32: the first text of each tool, projected on these axes
 
 Numbers are little-endian. The file is written beside its place and renamed, so that a reader sees one version
-as a whole; a mapping of the version before stays valid.
+as a whole; a mapping of the version before stays valid. A file that is mapped must never be written in place.
 """
 
 import json
@@ -77,7 +77,17 @@ class VectorFile:
             length = _part_bytes(part)
             arrays.append(mapped[offset : offset + length].view(part[1]).reshape(part[0]))
             offset += length
-        return cls(model, *arrays)
+        found = cls(model, *arrays)
+        if not found.is_consistent:
+            msg = f"{path} is damaged"
+            raise VectorFileError(msg)
+        return found
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether each place of a tool is a row, and the axes are finite."""
+        in_range = not self.places.size or (self.places.min() >= -1 and self.places.max() < len(self.matrix))
+        return bool(in_range and np.isfinite(self.axes).all())
 
     def cosines(self, vector: Array, keys: Sequence[int]) -> list[float | None]:
         """Return for each key the larger cosine of its tool's vectors with `vector`; None without a vector.

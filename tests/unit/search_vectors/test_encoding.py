@@ -17,7 +17,7 @@ from app.search_vectors.encoder import TextEncoder
 from app.search_vectors.encoding import Encoding, EncodingTimes
 from app.search_vectors.folder import VectorFolder
 from app.search_vectors.leadership import Leadership
-from app.search_vectors.model_source import find_model
+from app.search_vectors.model_source import ModelError, find_model
 from app.search_vectors.status import VectorStatus, read_status
 from app.search_vectors.store import store_vectors
 from app.search_vectors.vector_file import VectorFile
@@ -30,8 +30,12 @@ class CountingEncoder(TextEncoder):
     """The encoder, and how many texts it has encoded."""
 
     texts = 0
+    rejected: str | None = None
+    """A word of the texts that it cannot encode."""
 
     def encode(self, text: str) -> Any:
+        if self.rejected is not None and self.rejected in text:
+            raise ModelError("The model cannot encode a text (MemoryError).")
         self.texts += 1
         return super().encode(text)
 
@@ -263,3 +267,31 @@ async def test_a_stored_vector_of_another_length_is_not_used(start, shop, regist
     async with start("other") as other:
         await other.ready(2)
         assert other.encoder.texts == 0
+
+
+async def test_a_text_that_the_model_cannot_encode_stops_no_other(start, shop) -> None:
+    _, coupon, book = shop
+    async with start(data_dir="rejecting") as running:
+        running.encoder.rejected = "coupon"
+        await running.ready(2)
+        found = running.cosines("find a book", coupon, book)
+        assert found[0] is None
+        assert found[1] is not None
+
+
+async def test_a_change_that_concerns_no_text_writes_no_file(start, shop, registry) -> None:
+    provider, coupon, _ = shop
+    async with start(write=0.01) as running:
+        await running.ready(2)
+        written = running.encoding.folder.vectors.stat().st_mtime_ns
+        async with registry.transaction() as session:
+            await session.execute(update(Provider).where(Provider.id == provider.id).values(enabled=True))
+            await record_change(session, kind="provider", provider_id=provider.id)
+            await record_change(session, kind="key", object_id="k1")
+        await running.encoding.feed.catch_up()
+        await asyncio.sleep(0.2)
+        assert running.encoding.folder.vectors.stat().st_mtime_ns == written
+        async with registry.transaction() as session:
+            await session.execute(update(Tool).where(Tool.id == coupon.id).values(description="new words"))
+            await record_change(session, kind="tool", provider_id=provider.id, object_id=str(coupon.id))
+        await until(lambda: running.encoding.folder.vectors.stat().st_mtime_ns > written)

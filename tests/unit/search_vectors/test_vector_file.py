@@ -121,3 +121,14 @@ def test_a_broken_file_is_not_used(matrix: VectorMatrix, damage: Callable[[bytes
     later = VectorMatrix(matrix.path, MODEL, 2)
     later.adopt()
     assert A not in later
+
+
+def test_a_file_with_places_outside_its_rows_is_not_used(matrix: VectorMatrix) -> None:
+    matrix.write([(TOOLS[0], (A, B)), (TOOLS[1], (C, None))])
+    content = bytearray(matrix.path.read_bytes())
+    # After the header, three digests and two keys.
+    places = 4_096 + 3 * 32 + 2 * 8
+    content[places : places + 4] = (1_000).to_bytes(4, "little")
+    matrix.path.write_bytes(content)
+    with pytest.raises(VectorFileError, match="damaged"):
+        VectorFile.open(matrix.path)
