@@ -23,7 +23,7 @@ from app.search_vectors.folder import VectorFolder
 from app.search_vectors.leadership import Leadership
 from app.search_vectors.matrix import VectorMatrix
 from app.search_vectors.model_source import ModelError
-from app.search_vectors.status import VectorState, VectorStatus, write_status
+from app.search_vectors.status import VectorStatus, write_status
 from app.search_vectors.store import (
     delete_other_models,
     delete_vectors,
