@@ -78,9 +78,14 @@ def check_same_origin(scope: Mapping[str, Any], settings: Settings) -> None:
         raise CrossSiteRequest(
             "Another web page has sent the request: its Sec-Fetch-Site is not `same-origin`."
         )
-    site = site_of(scope, settings)
+    try:
+        origins = site_of(scope, settings).origins
+    except HttpsRequired:
+        if origin is None or origin == f"http://{head.get(b'host', '')}":
+            raise
+        origins = frozenset()
     if origin is not None:
-        if origin not in site.origins:
+        if origin not in origins:
             raise CrossSiteRequest("The request's Origin is not that of the gateway.")
     elif fetch_site != "same-origin":
         raise CrossSiteRequest(

@@ -3,9 +3,10 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, language, not_found
+from app.console.pages import design, language, not_found, sign_in
 
 PAGES: Final[tuple[PageRouter, ...]] = (
+    sign_in.router,
     language.router,
     design.router,
     # The last one, because it matches every path of the console.
