@@ -13,6 +13,7 @@ from app import (
     agent_tests_api,
     approvals_api,
     call_api,
+    console,
     discovery,
     executors,
     explain,
@@ -88,6 +89,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     search_usage_api,
     health,
     reference_pages,
+    console,
 )
 
 FAST_ROUTES: Final = (
@@ -114,7 +116,7 @@ CORS_ALLOWED_HEADERS = (
     "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
     "X-API-Key", "X-Call-Interface", "X-Recording-Run", "X-Timeout-Ms",
 )  # fmt: skip
-LARGE_BODY_PATHS = ("/providers", "/import", "/plugins", "/recordings")
+LARGE_BODY_PATHS = ("/providers", "/import", "/plugins", "/recordings", "/console/add")
 
 
 async def _import_providers(path: Path, services: Services) -> None:

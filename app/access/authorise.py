@@ -11,8 +11,8 @@
 A route that declares none of these fails the test that visits all routes (`declared_scope`).
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Protocol, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, Literal, Protocol, cast
 
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
@@ -32,6 +32,12 @@ PUBLIC: Literal["open"] = "open"
 ANY_KEY: Literal["any"] = "any"
 """What a route declares in place of a scope where any valid key is enough."""
 SCHEME_NAME = "apiKey"
+SESSION_PRINCIPAL: Final = "session_principal"
+"""The member of a request's state that has the `PrincipalSource` of a session, in requests that the console
+makes within the process. A client cannot set it: the server makes the state of each request.
+"""
+PrincipalSource = Callable[[], Awaitable[Principal]]
+"""Returns the principal of a session as its key is now; raises Unauthenticated where it has ended."""
 ANONYMOUS = Principal(
     key_id="anonymous",
     name="anonymous",
@@ -65,7 +71,7 @@ async def authorise(connection: HTTPConnection, scope: Scope | None, *alternativ
     """
     text = presented_key(connection.scope["headers"])
     if text is None:
-        raise Unauthenticated("The request has no API key. " + _HOW_TO_SEND)
+        return _permitted(await _session_principal(connection), connection, scope, alternatives)
     return await _authenticate(connection, text, scope, alternatives)
 
 
@@ -103,7 +109,24 @@ async def _authenticate(
     principal: Principal | None = keys.verify_cached(text)
     if principal is None:
         principal = await _verify(connection, services, text, is_call=scope == "tools:call")
-    state["principal"] = principal
+    return _permitted(principal, connection, scope, alternatives)
+
+
+async def _session_principal(connection: HTTPConnection) -> Principal:
+    """Return the principal of the session for which the console makes the request; raise Unauthenticated
+    without one.
+    """
+    source: PrincipalSource | None = connection.scope["state"].get(SESSION_PRINCIPAL)
+    if source is None:
+        raise Unauthenticated("The request has no API key. " + _HOW_TO_SEND)
+    return await source()
+
+
+def _permitted(
+    principal: Principal, connection: HTTPConnection, scope: Scope | None, alternatives: tuple[Scope, ...]
+) -> Principal:
+    """Return the principal, stored as `state.principal`; raise Forbidden where it lacks the scopes."""
+    connection.scope["state"]["principal"] = principal
     if scope is not None and not principal.has_scope(scope):
         if not alternatives:
             raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
@@ -153,10 +176,9 @@ class Requires(SecurityBase):
         """Return the principal, or `ANONYMOUS`; raise what `authorise` raises."""
         if self.setting is not None and getattr(connection.state.services.settings, self.setting) is True:
             text = presented_key(connection.scope["headers"])
-            if text is None:
+            if text is None and SESSION_PRINCIPAL not in connection.scope["state"]:
                 connection.state.principal = ANONYMOUS
                 return ANONYMOUS
-            return await _authenticate(connection, text, self.scope)
         return await authorise(connection, self.scope, *self.alternatives)
 
 

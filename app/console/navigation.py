@@ -1,0 +1,56 @@
+"""The navigation of the console: the pages whose operations the key may use."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from app.console.page import Page
+
+
+@dataclass(frozen=True, slots=True)
+class NavigationItem:
+    """A page in the navigation; `operation` is what it shows, of the API."""
+
+    label: str
+    path: str
+    icon: str
+    operation: str
+    shortcut: str
+    """The second letter of its keyboard shortcut: g, then this letter."""
+    is_current: bool = False
+
+
+def _(message: str) -> str:
+    """Mark a message for translation."""
+    return message
+
+
+_ITEMS: Final = (
+    NavigationItem(_("Overview"), "/console", "overview", "GET /me", "o"),
+    NavigationItem(_("Tools"), "/console/tools", "tools", "GET /tools", "t"),
+    NavigationItem(_("Providers"), "/console/providers", "providers", "GET /providers", "p"),
+    NavigationItem(_("Toolsets"), "/console/toolsets", "toolsets", "GET /toolsets", "s"),
+    NavigationItem(_("Calls"), "/console/calls", "calls", "GET /calls", "c"),
+    NavigationItem(_("Approvals"), "/console/approvals", "approvals", "GET /approvals", "a"),
+    NavigationItem(_("Keys"), "/console/keys", "keys", "GET /keys", "k"),
+    NavigationItem(_("Changes"), "/console/changes", "changes", "GET /events", "e"),
+    NavigationItem(_("Search lab"), "/console/search", "search", "GET /tools/search", "l"),
+    NavigationItem(_("Settings"), "/console/settings", "settings", "GET /health/ready", "h"),
+)
+
+
+def navigation(page: "Page") -> list[NavigationItem]:
+    """Return the items that the key of a page may use, in its language, the current one marked."""
+    return [
+        NavigationItem(
+            page.gettext(item.label),
+            item.path,
+            item.icon,
+            item.operation,
+            item.shortcut,
+            is_current=page.path == item.path
+            or (item.path != "/console" and page.path.startswith(item.path + "/")),
+        )
+        for item in _ITEMS
+        if page.may(item.operation)
+    ]

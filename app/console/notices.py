@@ -1,0 +1,94 @@
+"""Notices: what an action has done, shown once on the page that follows it, with a form that takes it back.
+
+They are parameters of the page's URL (`notice`, `undo`), so that nothing is stored for them. The texts stand
+here: a URL can only name one, and give it a count and names. What the form of an undo does is authenticated
+under a key of the session (HMAC-SHA-256), so that nobody else can make a link whose button does something.
+"""
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from starlette.datastructures import QueryParams
+
+
+def _(message: str) -> str:
+    """Mark a message for translation."""
+    return message
+
+
+TEXTS: Final[Mapping[str, str]] = {
+    "saved": _("Saved."),
+    "deleted": _("Deleted."),
+    "created": _("Created."),
+    "tools-enabled": _("Enabled %(count)s tools."),
+    "tools-disabled": _("Disabled %(count)s tools."),
+    "tags-saved": _("Saved the tags."),
+    "description-saved": _("Saved the description."),
+    "signed-in": _("You are signed in."),
+    "signed-out": _("You are signed out."),
+}
+"""The texts of notices by their names; pages add theirs here."""
+_MAX_SUBJECT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice. `undo` is the path of a form that takes the action back, `undo_fields` are its fields."""
+
+    name: str
+    count: int = 0
+    subject: str = ""
+    undo: str = ""
+    undo_fields: tuple[tuple[str, str], ...] = ()
+
+    def as_query(self, key: bytes) -> dict[str, Any]:
+        """Return the parameters of the URL of the page that shows it; `key` authenticates its undo."""
+        query: dict[str, Any] = {"notice": self.name}
+        if self.count:
+            query["count"] = self.count
+        if self.subject:
+            query["subject"] = self.subject
+        if self.undo:
+            query["undo"] = self.undo
+            query["undo_field"] = [f"{name}={value}" for name, value in self.undo_fields]
+            query["undo_mac"] = _mac(key, self.undo, query["undo_field"])
+        return query
+
+
+@dataclass(frozen=True, slots=True)
+class ShownNotice:
+    """A notice as a page shows it."""
+
+    text: str
+    subject: str
+    undo: str
+    undo_fields: tuple[tuple[str, str], ...]
+
+
+def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -> ShownNotice | None:
+    """Return the notice that a URL names, None without one; its undo only where `key` authenticates it."""
+    text = TEXTS.get(query.get("notice", ""))
+    if text is None:
+        return None
+    count = query.get("count", "0")
+    undo = query.get("undo", "")
+    fields = query.getlist("undo_field")
+    if not key or not hmac.compare_digest(
+        _mac(key, undo, fields).encode(), query.get("undo_mac", "").encode()
+    ):
+        undo, fields = "", []
+    pairs = tuple((name, value) for name, _, value in (one.partition("=") for one in fields))
+    return ShownNotice(
+        gettext(text) % {"count": count if count.isdigit() else "0"},
+        query.get("subject", "")[:_MAX_SUBJECT],
+        undo,
+        pairs,
+    )
+
+
+def _mac(key: bytes, undo: str, fields: Sequence[str]) -> str:
+    message = "\0".join((undo, *fields)).encode("utf-8", "surrogatepass")
+    return hmac.new(key, message, sha256).hexdigest()[:32]

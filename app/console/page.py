@@ -1,0 +1,274 @@
+"""A request of the console: who is signed in, what the page may show, and how it responds.
+
+    router = PageRouter()
+
+    @router.get("/console/providers")
+    async def list_providers(page: Page) -> Response:
+        found = await page.api.get("/providers", {"q": page.query.get("q"), "limit": 50})
+        return page.render("providers.html", providers=found["items"], next_cursor=found["next_cursor"])
+
+Without a session, the response leads to the sign-in page. Whatever the API rejects becomes a page that says
+what happened and what to do, with the status of the API.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+import structlog
+from starlette.datastructures import FormData, QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from app.access.authorise import PUBLIC, authorise, presented_key
+from app.console.api_client import ApiClient, ApiProblem
+from app.console.navigation import navigation
+from app.console.notices import Notice, read_notice
+from app.console.operations import Operations
+from app.console.templating import LANGUAGES, render_block, template, translations
+from app.dependencies import services_of
+from app.errors import GatewayError, Unauthenticated
+from app.security.principal import Principal
+from app.services import Services
+from app.sessions import Session
+from app.sessions.cookie import read_cookie
+from app.sessions.same_origin import check_same_origin
+
+log = structlog.get_logger(__name__)
+
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+PAGE_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "Vary": "Cookie, X-Fragment",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+LANGUAGE_COOKIE: Final = "utcp-console-language"
+PAGE_SIZE: Final = 50
+"""Rows of a list on one page."""
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+Handler = Callable[["Page"], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The request of one page, by somebody who is signed in.
+
+    `session` is None where the request has a key of its own (`Authorization`) in place of a session.
+    """
+
+    request: Request
+    services: Services
+    principal: Principal
+    session: Session | None
+    api: ApiClient
+    language: str
+    undo_key: bytes = field(default=b"", repr=False)
+    """Authenticates the undo of a notice; empty without a session, where there is no undo."""
+
+    @property
+    def query(self) -> QueryParams:
+        """The parameters of the URL."""
+        return self.request.query_params
+
+    @property
+    def root(self) -> str:
+        """The path before every path of the gateway: ROOT_PATH, or ""."""
+        return str(self.request.scope.get("root_path", "")).rstrip("/")
+
+    def gettext(self, message: str) -> str:
+        """Return a message in the language of the page."""
+        return translations(self.language).gettext(message)
+
+    def parameter(self, name: str) -> str:
+        """Return a segment of the path, decoded."""
+        return str(self.request.path_params[name])
+
+    async def form(self) -> FormData:
+        """Return the fields of a submitted form; files are `UploadFile`."""
+        return await self.request.form(
+            max_fields=5_000, max_part_size=self.services.settings.max_document_bytes
+        )
+
+    def may(self, operation: str) -> bool:
+        """Return whether the scopes of the key allow an operation of the API, such as `PATCH /tools/{name}`.
+
+        Raise KeyError for an operation that the API does not have.
+        """
+        return Operations.of(self.request.app).allowed(operation, self.principal)
+
+    def url(self, path: str, query: Mapping[str, Any] | None = None) -> str:
+        """Return a path of the console with parameters; those that are None or empty are left out."""
+        given = {name: value for name, value in (query or {}).items() if value not in (None, "", [])}
+        encoded = urlencode(given, doseq=True, quote_via=quote)
+        return self.root + path + (f"?{encoded}" if encoded else "")
+
+    def url_with(self, **changes: Any) -> str:
+        """Return the URL of this page with changed parameters, without a cursor; None removes one."""
+        given: dict[str, Any] = {}
+        for name, value in self.query.multi_items():
+            given.setdefault(name, []).append(value)
+        for name in ("cursor", "notice", "count", "subject", "undo", "undo_field", "undo_mac"):
+            given.pop(name, None)
+        given |= changes
+        return self.url(self.path, given)
+
+    @property
+    def path(self) -> str:
+        """The path of this page, without the root path."""
+        path = str(self.request.scope["path"])
+        return path[len(self.root) :] if self.root and path.startswith(self.root + "/") else path
+
+    def render(
+        self, name: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any
+    ) -> Response:
+        """Return a template as the response, or only its block that the header `X-Fragment` names."""
+        values = self._context() | context
+        fragment = self.request.headers.get("x-fragment")
+        html = render_block(name, fragment, self.language, values) if fragment else None
+        if html is None:
+            html = template(name, self.language).render(values)
+        return HTMLResponse(html, status, headers={**PAGE_HEADERS, **(headers or {})})
+
+    def redirect(
+        self, path: str, query: Mapping[str, Any] | None = None, *, notice: Notice | None = None
+    ) -> Response:
+        """Return a redirect to a page after a form was handled (303); the page shows the notice once."""
+        given = {**(query or {}), **(notice.as_query(self.undo_key) if notice else {})}
+        return RedirectResponse(self.url(path, given), 303, headers={"Cache-Control": "no-store"})
+
+    def problem(self, problem: ApiProblem) -> Response:
+        """Return the page that says what the API rejected, and what to do."""
+        return self.render("problem.html", status=problem.status, problem=problem)
+
+    def _context(self) -> dict[str, Any]:
+        return {
+            "page": self,
+            "root": self.root,
+            "path": self.path,
+            "query": self.query,
+            "may": self.may,
+            "url": self.url,
+            "url_with": self.url_with,
+            "principal": self.principal,
+            "navigation": navigation(self),
+            "notice": read_notice(self.query, self.gettext, self.undo_key),
+            "settings": self.services.settings,
+        }
+
+
+class PageRouter:
+    """Collects the routes of pages. A path parameter is one segment, or `{name:path}`."""
+
+    def __init__(self) -> None:
+        self.routes: list[Route] = []
+
+    def get(self, path: str) -> Callable[[Handler], Handler]:
+        """Serve GET (and HEAD) of a path by a handler."""
+        return self._add(path, "GET")
+
+    def post(self, path: str) -> Callable[[Handler], Handler]:
+        """Serve the submission of a form to a path; requests from other sites are rejected."""
+        return self._add(path, "POST")
+
+    def _add(self, path: str, method: str) -> Callable[[Handler], Handler]:
+        def register(handler: Handler) -> Handler:
+            self.routes.append(Route(path, _endpoint(handler), methods=[method], include_in_schema=False))
+            return handler
+
+        return register
+
+
+def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    @functools.wraps(handler)
+    async def serve(request: Request) -> Response:
+        page = await open_page(request)
+        if page is None:
+            return sign_in_redirect(request)
+        try:
+            return await handler(page)
+        except ApiProblem as problem:
+            if problem.status == 401:
+                return sign_in_redirect(request)
+            return page.problem(problem)
+
+    # The page asks for a session itself, and each operation of the API for its scope.
+    serve.scope = PUBLIC  # type: ignore[attr-defined]
+    return serve
+
+
+async def open_page(request: Request) -> Page | None:
+    """Return the page of a request, None where nobody is signed in.
+
+    Raise Forbidden for a form from another site, and Unauthenticated for an invalid key.
+    """
+    services = services_of(request)
+    session: Session | None = None
+    undo_key = b""
+    if presented_key(request.scope["headers"]) is not None:
+        principal = await authorise(request, None)
+    else:
+        text = read_cookie(request.scope, services.settings)
+        session = await services.sessions.find(text) if text else None
+        found = await services.keys.principal_by_id(session.key_id) if session else None
+        if session is None or found is None:
+            return None
+        principal = found
+        undo_key = sha256(b"undo\0" + (text or "").encode()).digest()
+        if request.method not in _SAFE_METHODS:
+            check_same_origin(request.scope, services.settings)
+    bind = structlog.contextvars.bind_contextvars
+    bind(key_id=principal.key_id)
+
+    async def current() -> Principal:
+        if session is None:
+            return principal
+        text = read_cookie(request.scope, services.settings)
+        if not text or await services.sessions.find(text) is None:
+            raise Unauthenticated("The session has ended.")
+        now = await services.keys.principal_by_id(session.key_id)
+        if now is None:
+            raise Unauthenticated("The session has ended: its key is not valid any more.")
+        return now
+
+    return Page(
+        request, services, principal, session, ApiClient(request, current), language_of(request), undo_key
+    )
+
+
+def language_of(request: Request) -> str:
+    """Return the language of a page: that of the cookie, or the first of `Accept-Language` that there is."""
+    chosen = request.cookies.get(LANGUAGE_COOKIE, "")
+    if chosen in LANGUAGES:
+        return chosen
+    for part in request.headers.get("accept-language", "")[:200].split(","):
+        tag = part.split(";")[0].strip().lower()[:2]
+        if tag in LANGUAGES:
+            return tag
+    return "en"
+
+
+def sign_in_redirect(request: Request) -> Response:
+    """Return the way to the sign-in page, from which one comes back here; 401 for a fragment."""
+    if request.headers.get("x-fragment"):
+        return Response(status_code=401, headers={"Cache-Control": "no-store"})
+    root = str(request.scope.get("root_path", "")).rstrip("/")
+    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    query = urlencode({"next": target}) if request.method in _SAFE_METHODS else ""
+    return RedirectResponse(f"{root}/console/sign-in" + (f"?{query}" if query else ""), 303)
+
+
+def problem_of(error: GatewayError) -> dict[str, Any]:
+    """Return the problem details of an error of our own."""
+    return error.as_problem()

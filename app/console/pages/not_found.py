@@ -1,0 +1,13 @@
+"""The page for paths that the console does not have."""
+
+from starlette.responses import Response
+
+from app.console.page import Page, PageRouter
+
+router = PageRouter()
+
+
+@router.get("/console/{rest:path}")
+async def show_not_found(page: Page) -> Response:
+    """Say that there is no such page, and lead to those that there are."""
+    return page.render("not_found.html", status=404)

@@ -1,0 +1,99 @@
+"""The console's style sheet, modules and icons, under a path that has the digest of all of them.
+
+The style sheets are served as one file. Browsers keep the files for a year: after a change their path is
+another one. Compressed forms are made once per process. Modules import each other by relative paths, which
+stay valid below the digest.
+"""
+
+import gzip
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, Self
+
+import brotli
+from starlette.requests import Request
+from starlette.responses import Response
+
+PREFIX: Final = "/console/static"
+_FOLDER: Final = Path(__file__).parent / "static"
+_MEDIA_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+_HEADERS: Final = {
+    "Cache-Control": "public, max-age=31536000, immutable",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Vary": "Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file with its compressed forms."""
+
+    media_type: str
+    body: bytes = field(repr=False)
+    brotli: bytes = field(repr=False)
+    gzip: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, name: str, body: bytes) -> Self:
+        """Return the file of this name with this content."""
+        return cls(
+            _MEDIA_TYPES[Path(name).suffix],
+            body,
+            brotli.compress(body, quality=9),  # type: ignore[no-untyped-call]
+            gzip.compress(body, compresslevel=9, mtime=0),
+        )
+
+
+class StaticFiles:
+    """All static files by name, and the digest that stands in their paths."""
+
+    def __init__(self, folder: Path = _FOLDER) -> None:
+        contents = {
+            "console.css": b"".join(path.read_bytes() for path in sorted((folder / "css").glob("*.css")))
+        }
+        contents |= {path.name: path.read_bytes() for path in sorted((folder / "js").glob("*.js"))}
+        contents |= {path.name: path.read_bytes() for path in sorted(folder.glob("*.svg"))}
+        self.files = {name: StaticFile.of(name, body) for name, body in contents.items()}
+        self.digest = sha256(
+            b"\0".join(name.encode() + b"\0" + body for name, body in contents.items())
+        ).hexdigest()[:16]
+
+    @staticmethod
+    @cache
+    def shared() -> "StaticFiles":
+        """Return the files of the console, read once per process."""
+        return StaticFiles()
+
+    def url(self, name: str) -> str:
+        """Return the path of a file below the root of the gateway; raise KeyError for an unknown one."""
+        self.files[name]
+        return f"{PREFIX}/{self.digest}/{name}"
+
+    def response(self, request: Request, digest: str, name: str) -> Response:
+        """Return a file in the form that the client accepts; 404 for an unknown one.
+
+        Under another digest, such as that of another version behind the same proxy, it is not stored.
+        """
+        found = self.files.get(name)
+        if found is None:
+            return Response(status_code=404, headers={"Cache-Control": "no-store"})
+        accepted = {
+            one.split(";")[0].strip() for one in request.headers.get("accept-encoding", "").split(",")
+        }
+        headers = dict(_HEADERS)
+        if digest != self.digest:
+            headers["Cache-Control"] = "no-store"
+        body = found.body
+        for coding, compressed in (("br", found.brotli), ("gzip", found.gzip)):
+            if coding in accepted:
+                headers["Content-Encoding"] = coding
+                body = compressed
+                break
+        return Response(body, headers=headers, media_type=found.media_type)
