@@ -22,8 +22,8 @@ class CallFilters:
     """Filters for records; those that are None do not apply. `since` is inclusive, `until` exclusive; both
     are aware datetimes.
 
-    `outcome` is compared with `outcome_of`; `error` selects the calls that `app.stats` counts as errors, or the
-    others. `min_duration_ms` is inclusive; running calls have no duration.
+    `outcome` is compared with `outcome_of`; `error` selects the calls that `app.stats` counts as errors, or
+    the others. `min_duration_ms` is inclusive; running calls have no duration.
 
     `before` is the id of a call: only calls that began before it. `text` is searched in the name of the tool.
     `providers` and `tools` (a SELECT of names) are the restrictions of a principal, `provider` and `tool` are
@@ -180,10 +180,7 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
-    if filters.outcome is not None:
-        query = query.where(_has_outcome(filters.outcome))
-    if filters.error is not None:
-        query = query.where(_has_error() if filters.error else ~_has_error())
+    query = query.where(*_outcome_conditions(filters))
     if filters.text is not None:
         query = query.where(contains(filters.text, col(CallRecord.tool)))
     if filters.call_id is not None:
@@ -201,6 +198,13 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
     if filters.tools is not None:
         query = query.where(col(CallRecord.tool).in_(filters.tools))
     return query
+
+
+def _outcome_conditions(filters: CallFilters) -> list[ColumnElement[bool]]:
+    found = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
+    if filters.error is not None:
+        found.append(_has_error() if filters.error else ~_has_error())
+    return found
 
 
 def _has_outcome(outcome: str) -> ColumnElement[bool]:

@@ -55,8 +55,8 @@ class StatsQuery(BaseModel):
         10,
         ge=0,
         le=50,
-        description="Maximum number of series, most calls first; `other` has the rest. With 0, it has the counts"
-        " of all calls together.",
+        description="Maximum number of series, most calls first; `other` has the rest. With 0, it has the "
+        "counts of all calls together.",
     )
     tool: Annotated[str, Field(pattern=TOOL_NAME)] | None = Field(None, description="Canonical name.")
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
