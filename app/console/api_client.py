@@ -120,7 +120,7 @@ class ApiClient:
         headers: Mapping[str, str] | None = None,
         check: bool = True,
     ) -> ApiResponse:
-        """Return the response of an operation; with `check`, raise ApiProblem for another status than 2xx, 304.
+        """Return the response of an operation; with `check`, raise ApiProblem for a status but 2xx and 304.
 
         `path` is percent-encoded (`path_of`). `json` is sent as JSON, `body` as it is, with the
         `Content-Type` of `headers`, in whose names `_` stands for `-`.

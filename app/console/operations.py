@@ -12,7 +12,7 @@ from app.security.principal import Principal
 class Operations:
     """The scopes of all operations of an application, by method and path: `PATCH /tools/{name}`."""
 
-    _made: "ClassVar[WeakKeyDictionary[Any, Operations]]" = WeakKeyDictionary()
+    _made: ClassVar["WeakKeyDictionary[Any, Operations]"] = WeakKeyDictionary()
 
     def __init__(self, app: FastAPI) -> None:
         self._scopes: dict[str, tuple[str, ...]] = {}
