@@ -3,9 +3,11 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, language, not_found
+from app.console.pages import calls, design, language, not_found, overview
 
 PAGES: Final[tuple[PageRouter, ...]] = (
+    overview.router,
+    calls.router,
     language.router,
     design.router,
     # The last one, because it matches every path of the console.
