@@ -234,7 +234,7 @@ async def open_page(request: Request) -> Page | None:
 
     async def current() -> Principal:
         if session is None:
-            return principal
+            return await authorise(request, None)
         text = read_cookie(request.scope)
         if not text or await services.sessions.find(text) is None:
             raise Unauthenticated("The session has ended.")
