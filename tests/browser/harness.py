@@ -99,7 +99,9 @@ class BrowserPage:
         return json.dumps([stored, cookies, await self.context.storage_state()], default=str)
 
 
-async def save_screenshots(request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path) -> None:
+async def save_screenshots(
+    request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path
+) -> None:
     """Save what the pages of a test show, if it has failed."""
     if not request.node.stash.get(FAILED, False):
         return
