@@ -36,7 +36,7 @@ from app.security.principal import Principal
 from app.services import Services
 from app.sessions import Session
 from app.sessions.cookie import read_cookie
-from app.sessions.same_origin import check_same_origin
+from app.sessions.site import check_same_origin
 
 log = structlog.get_logger(__name__)
 
@@ -219,7 +219,7 @@ async def open_page(request: Request) -> Page | None:
     if presented_key(request.scope["headers"]) is not None:
         principal = await authorise(request, None)
     else:
-        text = read_cookie(request.scope, services.settings)
+        text = read_cookie(request.scope)
         session = await services.sessions.find(text) if text else None
         found = await services.keys.principal_by_id(session.key_id) if session else None
         if session is None or found is None:
@@ -234,7 +234,7 @@ async def open_page(request: Request) -> Page | None:
     async def current() -> Principal:
         if session is None:
             return principal
-        text = read_cookie(request.scope, services.settings)
+        text = read_cookie(request.scope)
         if not text or await services.sessions.find(text) is None:
             raise Unauthenticated("The session has ended.")
         now = await services.keys.principal_by_id(session.key_id)
