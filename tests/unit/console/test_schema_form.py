@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from app.console.schema_form import FormView, Submission, build, parse
@@ -361,23 +361,23 @@ roots = st.builds(
 )  # fmt: skip
 
 
-def without_promised_objects(value: Any, found: Any) -> Any:
-    """Return what was parsed without the empty objects that a required member is given."""
+def without_additions(value: Any, found: Any) -> Any:
+    """Return what was parsed without members that the form states by itself: required constants and objects."""
     if isinstance(found, dict) and isinstance(value, dict):
-        return {
-            key: without_promised_objects(value.get(key, {}), member)
-            for key, member in found.items()
-            if key in value or without_promised_objects({}, member) != {}
-        }
+        return {key: without_additions(value[key], member) for key, member in found.items() if key in value}
     if isinstance(found, list) and isinstance(value, list) and len(found) == len(value):
-        return [without_promised_objects(one, other) for one, other in zip(value, found, strict=True)]
+        return [without_additions(one, other) for one, other in zip(value, found, strict=True)]
     return found
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(roots, st.integers(0, 1_000))
 def test_form_of_a_valid_value_parses_to_it(schema: Schema, seed: int) -> None:
-    for value in values_of(schema, str(seed), 5):
+    try:
+        values = list(values_of(schema, str(seed), 5))
+    except RecursionError:
+        reject()
+    for value in values:
         found = round_trip(schema, value)
         assert found.errors == ()
         assert json.dumps(found.value, sort_keys=True) == json.dumps(value, sort_keys=True)
@@ -389,5 +389,5 @@ def test_form_of_any_value_parses_to_it(schema: Schema, value: dict[str, Any]) -
     """A value that is not valid is shown as it is, too, with the errors of the API."""
     found = round_trip(schema, value)
     assert found.errors == ()
-    left = without_promised_objects(value, found.value)
+    left = without_additions(value, found.value)
     assert json.dumps(left, sort_keys=True) == json.dumps(value, sort_keys=True)
