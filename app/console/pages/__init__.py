@@ -3,14 +3,27 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import add_api, custom_tool, design, imports, language, not_found
+from app.console.pages import (
+    add_api,
+    calls,
+    custom_tool,
+    design,
+    imports,
+    language,
+    not_found,
+    overview,
+    sign_in,
+)
 
 PAGES: Final[tuple[PageRouter, ...]] = (
-    language.router,
-    design.router,
     add_api.router,
+    calls.router,
     custom_tool.router,
+    design.router,
     imports.router,
+    language.router,
+    overview.router,
+    sign_in.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
