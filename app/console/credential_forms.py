@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from starlette.datastructures import FormData, UploadFile
 
+from app.console.api_schemas import api_components, is_secret, without_null
 from app.console.page import Page
 from app.console.schema_form import FormView, build, parse
 from app.console.schema_form.fields import Field, ObjectField
@@ -69,7 +70,7 @@ class CredentialForms:
         return found
 
     def _schema(self) -> Json:
-        components = _components(self.page)
+        components = api_components(self.page)
         return {
             "type": "object",
             "properties": {slot["slot"]: self._slot_schema(slot, components) for slot in self.slots},
@@ -120,7 +121,7 @@ class CredentialForms:
             names = {_static_name(one): one for one in slot["values"]}
             values = [{**names[name], "value": text} for name, text in value.items() if text and name in names]
             return {"kind": "static", "values": values} if values else None
-        components = _components(self.page)
+        components = api_components(self.page)
         kinds = _kinds(components)
         chosen = kind if kind in kinds else str(value.get("kind", ""))
         if chosen not in kinds:
@@ -132,19 +133,13 @@ class CredentialForms:
 
     def _public(self, slot: Json, body: Json) -> Json:
         """Return what a form may show of a body: no secret."""
-        components = _components(self.page)
+        components = api_components(self.page)
         name = _kinds(components).get(str(body.get("kind", "")))
         if name is None:
             return {}
         secrets = _secret_names(components[name])
         left_out = {*secrets, "values"} if slot["exact_kind"] not in _kinds(components) else {*secrets, "values", "kind"}
         return {key: value for key, value in body.items() if key not in left_out}
-
-
-def _components(page: Page) -> Json:
-    document: Json = page.request.app.openapi()
-    found: Json = document["components"]["schemas"]
-    return found
 
 
 def _kinds(components: Mapping[str, Any]) -> dict[str, str]:
@@ -155,24 +150,15 @@ def _kinds(components: Mapping[str, Any]) -> dict[str, str]:
 
 def _secret_names(schema: Mapping[str, Any]) -> list[str]:
     """Return the members that are secret: the API never returns them."""
-    return [name for name, member in schema["properties"].items() if _is_secret(member)]
-
-
-def _is_secret(member: Mapping[str, Any]) -> bool:
-    return member.get("writeOnly") is True or any(_is_secret(one) for one in member.get("anyOf", ()))
+    return [name for name, member in schema["properties"].items() if is_secret(member)]
 
 
 def _shown(member: Mapping[str, Any]) -> Json:
-    """Return the schema of a member as its field shows it: an empty field leaves it out, and the limits of
-    secrets are for the API to judge.
-    """
-    alternatives = [one for one in member.get("anyOf", ()) if one.get("type") != "null"]
-    if len(alternatives) == 1:
-        member = {**{key: value for key, value in member.items() if key != "anyOf"}, **alternatives[0]}
-    left_out = {"title"} if not _is_secret(member) else {"title", "pattern", "minLength", "maxLength"}
-    if member.get("default", "") is None:
-        left_out.add("default")
-    return {key: value for key, value in member.items() if key not in left_out}
+    """Return the schema of a member as its field shows it: the limits of secrets are for the API to judge."""
+    shown = without_null(member)
+    if is_secret(member):
+        shown = {key: value for key, value in shown.items() if key not in ("pattern", "minLength", "maxLength")}
+    return shown
 
 
 def _static_name(value: Mapping[str, Any]) -> str:

@@ -12,6 +12,10 @@ from app.console.pages import (
     language,
     not_found,
     overview,
+    provider,
+    provider_credentials,
+    provider_settings,
+    providers,
     sign_in,
 )
 
@@ -23,6 +27,10 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     imports.router,
     language.router,
     overview.router,
+    provider.router,
+    provider_credentials.router,
+    provider_settings.router,
+    providers.router,
     sign_in.router,
     # The last one, because it matches every path of the console.
     not_found.router,
