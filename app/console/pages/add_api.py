@@ -67,8 +67,8 @@ async def add_provider(page: Page) -> Response:
     seen = await read_import(page, str(form.get("import", "")))
     preview = (seen or {}).get("result") or {}
     name = draft.name or legal_name(str(preview.get("title", "")))
-    forms = CredentialForms(page, preview.get("slots") or [])
-    given = await forms.read(form)
+    forms = await CredentialForms.load(page, preview.get("slots") or [])
+    given = forms.read(form)
     try:
         state = await start_import(page, "/providers", **draft.request(name, given))
         problem = problem_of_import(state)
@@ -91,7 +91,9 @@ async def show_done(page: Page) -> Response:
     tools = await _tools(page, name) if page.may("GET /tools") else []
     missing = {slot["slot"] for slot in provider["slots"] if not slot["stored"]}
     changing = [one for one in tools if one["enabled"] and not one["annotations"]["read_only"]]
-    security = {one["source_key"]: one["security"] for one in (provider["report"] or {}).get("operations", ())}
+    security = {
+        one["source_key"]: one["security"] for one in (provider["report"] or {}).get("operations", ())
+    }
     return page.render(
         "add_done.html",
         provider=provider,
@@ -108,7 +110,9 @@ async def show_done(page: Page) -> Response:
 async def disable_changing_tools(page: Page) -> Response:
     """Disable the tools of a provider that change something."""
     name = str((await page.form()).get("provider", ""))
-    changing = [one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]]
+    changing = [
+        one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
+    ]
     if changing:
         operations = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
         await page.api.post("/tools:batch", {"operations": operations})
@@ -137,7 +141,9 @@ async def _source_problem(page: Page, draft: Draft, problem: ApiProblem) -> Resp
 async def _preview(page: Page, draft: Draft) -> Response:
     """Start a preview, and show it or its progress."""
     try:
-        state = await start_import(page, "/providers/preview", **draft.request(draft.name or draft.proposed_name()))
+        state = await start_import(
+            page, "/providers/preview", **draft.request(draft.name or draft.proposed_name())
+        )
     except ApiProblem as problem:
         return await _source_problem(page, draft, problem)
     if draft.fits_url and state["state"] == "running":
@@ -173,7 +179,7 @@ async def _preview_page(
     name = draft.name or await _free_name(page, legal_name(result["title"] or draft.proposed_name()))
     errors = [] if problem is None else [_below_credentials(one) for one in problem.field_errors]
     may_store = page.may("PUT /providers/{name}/credentials/{slot}")
-    forms = CredentialForms(page, result["slots"] if may_store else [])
+    forms = await CredentialForms.load(page, result["slots"] if may_store else [])
     return page.render(
         "add_preview.html",
         status=status,
@@ -214,7 +220,7 @@ async def _tools(page: Page, provider: str) -> list[dict[str, Any]]:
 
 
 async def _tried(page: Page, tools: list[dict[str, Any]], missing: set[str]) -> list[dict[str, Any]]:
-    """Return the tools that are easiest to try: they change nothing, need no absent credential, ask for little."""
+    """Return the tools that are easiest to try: they change nothing, and need no absent credential."""
     ranked: list[tuple[int, int, dict[str, Any]]] = []
     candidates = [one for one in tools if one["enabled"] and not one["deprecated"]]
     for tool in sorted(candidates, key=lambda one: not one["annotations"]["read_only"])[:30]:

@@ -24,7 +24,9 @@ def base(page: Page) -> str:
     return f"/console/providers/{page.parameter('name')}"
 
 
-async def render_provider(page: Page, template: str, view: str, *, status: int = 200, **context: Any) -> Response:
+async def render_provider(
+    page: Page, template: str, view: str, *, status: int = 200, **context: Any
+) -> Response:
     """Return a page of the provider with its head; `view` is the tab."""
     name = page.parameter("name")
     provider = context.pop("provider", None) or await page.api.get(path_of("providers", name))
@@ -50,7 +52,9 @@ async def show_provider(page: Page) -> Response:
 
 async def _overview(page: Page, *, status: int = 200, **context: Any) -> Response:
     name = page.parameter("name")
-    tools = await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
+    tools = (
+        await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
+    )
     given = {"check": None, "problem": None, **context}
     return await render_provider(page, "provider.html", "overview", status=status, tools=tools, **given)
 
