@@ -59,7 +59,8 @@ def link(source: tuple[str, str], target: str, **parameters: str) -> None:
 
 
 for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvider", "previewRefresh",
-                "listCredentials", "listProviderVariables", "putProviderVariable", "getProviderManual"):  # fmt: skip
+                "listCredentials", "listProviderVariables", "putProviderVariable",
+                "getProviderManual"):  # fmt: skip
     link(("registerProvider", "201"), _target, name=_BODY + "name")
 link(("registerProvider", "201"), "listTools", provider=_BODY + "name")
 for _target in ("getToolset", "putToolset", "deleteToolset", "searchToolset", "getToolsetManual"):
