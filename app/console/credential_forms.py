@@ -158,6 +158,22 @@ class CredentialForms:
         return {key: value for key, value in body.items() if key not in left_out}
 
 
+def missing_slots(provider: Mapping[str, Any]) -> list[str]:
+    """Return the slots that tools of a provider need and that have no credential."""
+    report = provider["report"] or {}
+    needed = {
+        slot
+        for one in report.get("operations", ())
+        for alternative in one.get("security") or ()
+        for slot in alternative
+    }
+    return [
+        slot["slot"]
+        for slot in provider["slots"]
+        if not slot["stored"] and (slot["slot"] in needed or slot["exact_kind"] != "any")
+    ]
+
+
 def _kinds(components: Mapping[str, Any]) -> dict[str, str]:
     """Return the component of each kind of credential."""
     mapping = components["CredentialInput"]["discriminator"]["mapping"]

@@ -11,7 +11,7 @@ from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
-from app.console.credential_forms import CredentialForms
+from app.console.credential_forms import CredentialForms, missing_slots
 from app.console.import_views import BatchView, PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
@@ -89,11 +89,8 @@ async def show_done(page: Page) -> Response:
     name = page.query.get("provider", "")
     provider = await page.api.get(path_of("providers", name))
     tools = await _tools(page, name) if page.may("GET /tools") else []
-    missing = {slot["slot"] for slot in provider["slots"] if not slot["stored"]}
+    missing = set(missing_slots(provider))
     changing = [one for one in tools if one["enabled"] and not one["annotations"]["read_only"]]
-    security = {
-        one["source_key"]: one["security"] for one in (provider["report"] or {}).get("operations", ())
-    }
     return page.render(
         "add_done.html",
         provider=provider,
@@ -101,8 +98,6 @@ async def show_done(page: Page) -> Response:
         tried=await _tried(page, tools, missing),
         changing=changing,
         missing=sorted(missing),
-        security=security,
-        check=None,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
+from app.console.credential_forms import missing_slots
 from app.console.import_views import PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
@@ -55,8 +56,11 @@ async def _overview(page: Page, *, status: int = 200, **context: Any) -> Respons
     tools = (
         await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
     )
-    given = {"check": None, "problem": None, **context}
-    return await render_provider(page, "provider.html", "overview", status=status, tools=tools, **given)
+    provider = await page.api.get(path_of("providers", name))
+    given = {"check": None, "problem": None, "missing": missing_slots(provider), **context}
+    return await render_provider(
+        page, "provider.html", "overview", status=status, provider=provider, tools=tools, **given
+    )
 
 
 @router.get("/console/providers/{name}/report")

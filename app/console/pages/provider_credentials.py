@@ -109,6 +109,8 @@ async def _form(
 ) -> Response:
     name, slot = page.parameter("name"), page.parameter("slot")
     provider = await page.api.get(path_of("providers", name))
+    if all(slot != one["slot"] for one in (*provider["slots"], *provider["credentials"])):
+        return page.render("not_found.html", status=404)
     listed = await page.api.get(path_of("providers", name, "credentials"))
     destination = next((one for one in listed["destinations"] if one["slot"] == slot), None)
     stored = _stored(provider, slot)

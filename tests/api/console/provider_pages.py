@@ -7,7 +7,9 @@ from typing import Any
 import httpx2
 
 _FORM = re.compile(r"<form\b([^>]*)>(.*?)</form>", re.DOTALL)
-_FIELD = re.compile(r"<input\b([^>]*)>|<select\b([^>]*)>(.*?)</select>|<textarea\b([^>]*)>(.*?)</textarea>", re.DOTALL)
+_FIELD = re.compile(
+    r"<input\b([^>]*)>|<select\b([^>]*)>(.*?)</select>|<textarea\b([^>]*)>(.*?)</textarea>", re.DOTALL
+)
 _ATTRIBUTE = re.compile(r'([a-z-]+)(?:="([^"]*)")?')
 _OPTION = re.compile(r'<option value="([^"]*)"( selected)?')
 

@@ -182,7 +182,10 @@ async def test_the_state_of_an_import_has_a_page(admin, upstream):
 
 async def test_tools_that_change_something_are_disabled_at_once(admin, upstream):
     document = openapi(upstream.url)
-    document["paths"]["/pets"]["post"] = {"operationId": "addPet", "responses": {"200": {"description": "ok"}}}
+    document["paths"]["/pets"]["post"] = {
+        "operationId": "addPet",
+        "responses": {"200": {"description": "ok"}},
+    }
     await admin.post("/providers", json={"name": "pets", "source": {"document": document}})
     answer = await submit(admin, f"{ADD}/read-only", {"provider": "pets"})
     assert answer.status_code == 303
@@ -208,7 +211,10 @@ async def test_a_tool_is_written_by_hand(admin, upstream):
     made = await submit(
         admin, "/console/add/tool", {**form, "inputs": inputs, "url": f"{upstream.url}/orders/{{id}}"}
     )
-    assert (made.status_code, made.headers["location"].partition("?")[0]) == (303, "/console/tools/shop.getOrder")
+    assert (made.status_code, made.headers["location"].partition("?")[0]) == (
+        303,
+        "/console/tools/shop.getOrder",
+    )
     assert (await admin.post("/tools/shop.getOrder/call", json={"id": "7"})).status_code == 200
     assert upstream.seen[-1][1] == "/orders/7"
 
