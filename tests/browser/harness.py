@@ -106,11 +106,16 @@ def axe_source() -> str:
 
 
 @asynccontextmanager
-async def open_page(browser: Browser, url: str, *, width: int = 1440) -> AsyncIterator[BrowserPage]:
-    """Open a URL in a context of its own, `width` CSS pixels wide."""
-    context = await browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
+async def open_page(
+    browser: Browser, url: str, *, width: int = 1440, cookies: Sequence[Any] = (), **options: Any
+) -> AsyncIterator[BrowserPage]:
+    """Open a URL in a context of its own, `width` CSS pixels wide; `options` are Playwright's of the context."""
+    viewport: Any = {"width": width, "height": 900}
+    context = await browser.new_context(viewport=viewport, reduced_motion="reduce", **options)
     context.set_default_timeout(30_000)
     try:
+        if cookies:
+            await context.add_cookies(list(cookies))
         await context.add_init_script(_REPORT_VIOLATIONS)
         page = await context.new_page()
         observed = Observed(origin_of(url))
