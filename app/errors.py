@@ -242,8 +242,8 @@ class HttpsRequired(Forbidden):
     slug, title = "https-required", "Signing in needs HTTPS"
     hint = (
         "Use an https:// address. Where a proxy in front of the gateway ends TLS, set PUBLIC_BASE_URL to the "
-        "https URL, or have it send X-Forwarded-Proto and add it to FORWARDED_ALLOW_IPS. Without TLS, sign in "
-        "on the machine of the gateway at http://127.0.0.1, or through an SSH tunnel."
+        "https URL, or have it send X-Forwarded-Proto and name it in FORWARDED_ALLOW_IPS. Without TLS, use "
+        "http://127.0.0.1 on the machine of the gateway, or an SSH tunnel to it."
     )
 
 

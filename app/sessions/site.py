@@ -9,6 +9,7 @@ The server sets the scheme by X-Forwarded-Proto of trusted proxies only (FORWARD
 Host and Origin itself, no page can choose them; a proxy may replace Host, and never Origin.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +23,7 @@ SECURE_COOKIE: Final = "__Host-utcp-session"
 
 _LOOPBACK_COOKIE: Final = "utcp-session"
 _HTTP_PORT: Final = 80
+_HOST: Final = re.compile(r"(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?")
 _PROXY_FIELDS: Final = frozenset(
     {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
 )
@@ -76,14 +78,31 @@ def check_same_origin(scope: Mapping[str, Any], settings: Settings) -> None:
         raise CrossSiteRequest(
             "Another web page has sent the request: its Sec-Fetch-Site is not `same-origin`."
         )
-    site = site_of(scope, settings)
+    try:
+        origins = site_of(scope, settings).origins
+    except HttpsRequired:
+        if origin is None or origin == f"http://{head.get(b'host', '')}":
+            raise
+        origins = frozenset()
     if origin is not None:
-        if origin not in site.origins:
+        if origin not in origins:
             raise CrossSiteRequest("The request's Origin is not that of the gateway.")
     elif fetch_site != "same-origin":
         raise CrossSiteRequest(
             "The request has neither Origin nor Sec-Fetch-Site, so which page has sent it is not known."
         )
+
+
+def site_url(scope: Mapping[str, Any], settings: Settings) -> str:
+    """Return the gateway's URL for the browser of a request's client, without a slash at its end:
+    PUBLIC_BASE_URL; without it the address of the request, which the client chooses.
+    """
+    if settings.public_base_url is not None:
+        return settings.public_base_url
+    host = host_of(scope)
+    if not _HOST.fullmatch(host):
+        return settings.base_url
+    return f"{scope.get('scheme', 'http')}://{host}{settings.root_path.rstrip('/')}"
 
 
 def public_origin(settings: Settings) -> str:

@@ -3,13 +3,21 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import calls, design, language, not_found, overview
+from app.console.pages import (
+    calls,
+    design,
+    language,
+    not_found,
+    overview,
+    sign_in,
+)
 
 PAGES: Final[tuple[PageRouter, ...]] = (
-    overview.router,
     calls.router,
-    language.router,
     design.router,
+    language.router,
+    overview.router,
+    sign_in.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )

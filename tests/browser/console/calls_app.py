@@ -55,10 +55,12 @@ class ConsoleApp:
         services = self.application.services
         made = await services.sessions.sign_in(key or self.keys["admin"][0], host="127.0.0.1")
         cookie = {
-            "name": loopback_cookie(urlsplit(self.url).netloc), "value": made.text.reveal(), "url": self.url,
-            "httpOnly": True, "sameSite": "Strict",
+            "name": loopback_cookie(urlsplit(self.url).netloc), "value": made.text.reveal(),
+            "domain": "127.0.0.1", "path": "/", "expires": -1, "httpOnly": True, "secure": False,
+            "sameSite": "Strict",
         }  # fmt: skip
-        async with open_page(browser, self.url + path, width=width, cookies=[cookie], **options) as page:
+        options["storage_state"] = {"cookies": [cookie], "origins": []}
+        async with open_page(browser, self.url + path, width=width, **options) as page:
             yield page
 
     async def store(self, *entries: CallLogEntry) -> None:

@@ -16,7 +16,7 @@ WIDTHS = (360, 768, 1440)
 
 
 @pytest.fixture(scope="module")
-async def console(database_url, redis_url):
+async def world(database_url, redis_url):
     settings = Settings(
         _env_file=None, database_url=database_url, redis_url=redis_url, sealing_keys=KeyRing.generate("test"),
         log_level="error",
@@ -33,8 +33,8 @@ def rows(page):
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_list_has_no_axe_violations_and_no_horizontal_scrolling(console, browser, width):
-    async with console.signed_in(browser, "/console/calls?key_id=&period=7d", width=width) as opened:
+async def test_list_has_no_axe_violations_and_no_horizontal_scrolling(world, browser, width):
+    async with world.signed_in(browser, "/console/calls?key_id=&period=7d", width=width) as opened:
         await opened.page.locator(".chart-table").first.locator("summary").click()
         await opened.page.get_by_text("More filters").click()
         assert await axe_in_both_schemes(opened) == []
@@ -44,8 +44,8 @@ async def test_list_has_no_axe_violations_and_no_horizontal_scrolling(console, b
         assert len((await opened.page.content()).encode()) <= 60 << 10
 
 
-async def test_filters_change_the_list_and_the_url_without_a_new_page(console, browser):
-    async with console.signed_in(browser, "/console/calls") as opened:
+async def test_filters_change_the_list_and_the_url_without_a_new_page(world, browser):
+    async with world.signed_in(browser, "/console/calls") as opened:
         page = opened.page
         await page.evaluate("window.isSamePage = true")
         await page.get_by_label("Provider").fill("github")
@@ -65,8 +65,8 @@ async def test_filters_change_the_list_and_the_url_without_a_new_page(console, b
         await expect(page).not_to_have_url(re.compile("error=true"))
 
 
-async def test_pages_of_a_list_have_every_call_once(console, browser):
-    async with console.signed_in(browser, "/console/calls?period=30d") as opened:
+async def test_pages_of_a_list_have_every_call_once(world, browser):
+    async with world.signed_in(browser, "/console/calls?period=30d") as opened:
         page = opened.page
         seen = []
         while True:
@@ -84,28 +84,28 @@ async def test_pages_of_a_list_have_every_call_once(console, browser):
         await expect(rows(page).first).to_have_id(seen[0])
 
 
-async def test_period_may_be_given_as_times_and_errors_of_it_keep_the_form(console, browser):
+async def test_period_may_be_given_as_times_and_errors_of_it_keep_the_form(world, browser):
     since = (datetime.now(UTC) - timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")
-    async with console.signed_in(browser, f"/console/calls?since={since}&tool=library.getBook") as opened:
+    async with world.signed_in(browser, f"/console/calls?since={since}&tool=library.getBook") as opened:
         times = await rows(opened.page).locator("time").evaluate_all("all => all.map((one) => one.dateTime)")
         assert times
         assert min(times) >= since
-        await opened.page.goto(f"{console.url}/console/calls?since=yesterday&tool=library.getBook")
+        await opened.page.goto(f"{world.url}/console/calls?since=yesterday&tool=library.getBook")
         await expect(opened.page.locator(".problem")).to_contain_text("since")
         await expect(opened.page.get_by_label("Tool", exact=True)).to_have_value("library.getBook")
         opened.observed.errors.clear()
 
 
-async def test_empty_list_says_what_to_do(console, browser):
-    async with console.signed_in(browser, "/console/calls?tool=no.such") as opened:
+async def test_empty_list_says_what_to_do(world, browser):
+    async with world.signed_in(browser, "/console/calls?tool=no.such") as opened:
         await expect(opened.page.get_by_role("heading", name="No calls")).to_be_visible()
         await opened.page.get_by_role("link", name="Last 30 days").click()
         await expect(opened.page).to_have_url(re.compile("period=30d"))
         assert await axe_in_both_schemes(opened) == []
 
 
-async def test_charts_have_their_values_as_tables(console, browser):
-    async with console.signed_in(browser, "/console/calls?period=24h") as opened:
+async def test_charts_have_their_values_as_tables(world, browser):
+    async with world.signed_in(browser, "/console/calls?period=24h") as opened:
         chart = opened.page.locator("figure.chart").first
         assert re.search(r"Calls\. [\d,]+ calls, \d+ errors", await chart.locator("svg[role=img]").get_attribute("aria-label"))
         await chart.locator("summary").click()
@@ -114,10 +114,10 @@ async def test_charts_have_their_values_as_tables(console, browser):
         assert sum(int(one.replace(",", "")) for one in cells) == int(re.sub(r"\D", "", whole))
 
 
-async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(console, browser):
-    failed = console.call("github.listIssues", outcome="upstream-timeout", status=504, upstream_status=None, attempts=3)
-    await console.store(failed)
-    async with console.signed_in(browser, f"/console/calls?tool={failed.tool}") as opened:
+async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(world, browser):
+    failed = world.call("github.listIssues", outcome="upstream-timeout", status=504, upstream_status=None, attempts=3)
+    await world.store(failed)
+    async with world.signed_in(browser, f"/console/calls?tool={failed.tool}") as opened:
         page = opened.page
         link = page.locator(f"#call-{failed.id} a")
         await link.focus()
@@ -132,22 +132,22 @@ async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(console, bro
         await expect(link).to_be_focused()
         await page.keyboard.press("Enter")
         await drawer.get_by_role("link", name="Open as page").click()
-        await expect(page).to_have_url(f"{console.url}/console/calls/{failed.id}")
+        await expect(page).to_have_url(f"{world.url}/console/calls/{failed.id}")
         await expect(page.get_by_role("heading", level=1)).to_have_text("github.listIssues")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-async def test_page_of_a_call_has_no_axe_violations_and_no_horizontal_scrolling(console, browser, width):
-    failed = console.call("github.listIssues", outcome="invalid-arguments", status=422, upstream_status=None, attempts=0)
-    await console.store(failed)
-    async with console.signed_in(browser, f"/console/calls/{failed.id}", width=width) as opened:
+async def test_page_of_a_call_has_no_axe_violations_and_no_horizontal_scrolling(world, browser, width):
+    failed = world.call("github.listIssues", outcome="invalid-arguments", status=422, upstream_status=None, attempts=0)
+    await world.store(failed)
+    async with world.signed_in(browser, f"/console/calls/{failed.id}", width=width) as opened:
         assert await axe_in_both_schemes(opened) == []
         assert await scroll_width(opened.page) <= width
         assert opened.observed.errors == []
 
 
-async def test_pages_work_without_script(console, browser):
-    async with console.signed_in(browser, "/console/calls?period=7d", java_script_enabled=False) as opened:
+async def test_pages_work_without_script(world, browser):
+    async with world.signed_in(browser, "/console/calls?period=7d", java_script_enabled=False) as opened:
         page = opened.page
         await page.get_by_label("Tool", exact=True).fill("weather.forecast")
         await page.get_by_role("button", name="Filter", exact=True).click()
@@ -160,8 +160,8 @@ async def test_pages_work_without_script(console, browser):
         await expect(page.get_by_text("were not recorded")).to_be_visible()
 
 
-async def test_csv_has_the_calls_of_the_filters(console, browser):
-    async with console.signed_in(browser, "/console/calls?provider=weather&period=30d") as opened:
+async def test_csv_has_the_calls_of_the_filters(world, browser):
+    async with world.signed_in(browser, "/console/calls?provider=weather&period=30d") as opened:
         async with opened.page.expect_download() as started:
             await opened.page.get_by_role("link", name="CSV").click()
         lines = (await (await started.value).path()).read_text().splitlines()
@@ -177,17 +177,17 @@ COUNT_UPDATES = """() => {
 }"""
 
 
-async def following(console, page):
+async def following(world, page):
     await expect(page.get_by_role("status")).to_have_text("Following new calls")
 
 
-async def test_new_calls_of_the_filters_come_to_the_top(console, browser):
-    async with console.signed_in(browser, "/console/calls?follow=1&tool=weather.forecast") as opened:
+async def test_new_calls_of_the_filters_come_to_the_top(world, browser):
+    async with world.signed_in(browser, "/console/calls?follow=1&tool=weather.forecast") as opened:
         page = opened.page
-        await following(console, page)
+        await following(world, page)
         await asyncio.sleep(0.5)  # The feed of calls is subscribed after the stream has begun.
-        new = console.call("weather.forecast", outcome="upstream-error")
-        await console.store(console.call("library.getBook"), new)
+        new = world.call("weather.forecast", outcome="upstream-error")
+        await world.store(world.call("library.getBook"), new)
         await expect(page.locator(f"#call-{new.id}")).to_be_visible()
         await expect(rows(page).first).to_have_id(f"call-{new.id}")
         await expect(rows(page).filter(has_text="library")).to_have_count(0)
@@ -195,56 +195,56 @@ async def test_new_calls_of_the_filters_come_to_the_top(console, browser):
         assert opened.observed.errors == []
 
 
-async def test_following_pauses_by_its_button_and_goes_on_with_all_calls(console, browser):
-    async with console.signed_in(browser, "/console/calls?follow=1&tool=weather.forecast") as opened:
+async def test_following_pauses_by_its_button_and_goes_on_with_all_calls(world, browser):
+    async with world.signed_in(browser, "/console/calls?follow=1&tool=weather.forecast") as opened:
         page = opened.page
-        await following(console, page)
+        await following(world, page)
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("status")).to_have_text("Paused")
-        missed = console.call("weather.forecast")
-        await console.store(missed)
+        missed = world.call("weather.forecast")
+        await world.store(missed)
         await asyncio.sleep(2.5)
         assert await page.locator(f"#call-{missed.id}").count() == 0
         await page.get_by_role("button", name="Resume").click()
-        await following(console, page)
+        await following(world, page)
         await expect(rows(page).first).to_have_id(f"call-{missed.id}")
 
 
-async def test_following_pauses_while_one_reads_further_down(console, browser):
-    async with console.signed_in(browser, "/console/calls?follow=1", width=360) as opened:
+async def test_following_pauses_while_one_reads_further_down(world, browser):
+    async with world.signed_in(browser, "/console/calls?follow=1", width=360) as opened:
         page = opened.page
-        await following(console, page)
+        await following(world, page)
         await page.mouse.wheel(0, 5_000)
         await expect(page.get_by_role("status")).to_have_text("Paused while you read further down")
         await page.evaluate("scrollTo(0, 0)")
-        await following(console, page)
+        await following(world, page)
 
 
-async def test_following_ends_with_the_key(console, browser):
-    text = await console.key("reader", "calls:read")
-    async with console.signed_in(browser, "/console/calls?follow=1", key=text) as opened:
-        await following(console, opened.page)
-        admin = await console.application.client("admin")
-        await admin.delete(f"/keys/{console.keys['reader'][1]}")
+async def test_following_ends_with_the_key(world, browser):
+    text = await world.key("reader", "calls:read")
+    async with world.signed_in(browser, "/console/calls?follow=1", key=text) as opened:
+        await following(world, opened.page)
+        admin = await world.application.client("admin")
+        await admin.delete(f"/keys/{world.keys['reader'][1]}")
         await expect(opened.page.get_by_role("status")).to_have_text(
             "The key or the session is not valid any more. Reload to sign in."
         )
 
 
 @pytest.mark.slow
-async def test_live_tail_at_500_calls_a_second_is_bounded(console, browser):
+async def test_live_tail_at_500_calls_a_second_is_bounded(world, browser):
     seconds, rate = 20, 500
-    async with console.signed_in(browser, "/console/calls?follow=1") as opened:
+    async with world.signed_in(browser, "/console/calls?follow=1") as opened:
         page = opened.page
         session = await page.context.new_cdp_session(page)
         await session.send("Performance.enable")
-        await following(console, page)
+        await following(world, page)
         await page.evaluate(COUNT_UPDATES)
         stop = asyncio.get_running_loop().time() + seconds
         heap, nodes = [], []
         while asyncio.get_running_loop().time() < stop:
             began = asyncio.get_running_loop().time()
-            await console.store(*(console.call() for _ in range(rate // 2)))
+            await world.store(*(world.call() for _ in range(rate // 2)))
             await session.send("HeapProfiler.collectGarbage")
             metrics = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
             heap.append(metrics["JSHeapUsedSize"])
