@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,6 +31,7 @@ class ConsoleApp:
 
     application: Application
     keys: dict[str, tuple[str, str]]
+    sessions: dict[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -53,9 +54,13 @@ class ConsoleApp:
     ) -> AsyncIterator[BrowserPage]:
         """Open a page of the console with a session of a key; `key` is the admin's by default."""
         services = self.application.services
-        made = await services.sessions.sign_in(key or self.keys["admin"][0], host="127.0.0.1")
+        key = key or self.keys["admin"][0]
+        if key not in self.sessions:
+            # Sign-ins are limited.
+            made = await services.sessions.sign_in(key, host="127.0.0.1")
+            self.sessions[key] = made.text.reveal()
         cookie = {
-            "name": loopback_cookie(urlsplit(self.url).netloc), "value": made.text.reveal(),
+            "name": loopback_cookie(urlsplit(self.url).netloc), "value": self.sessions[key],
             "domain": "127.0.0.1", "path": "/", "expires": -1, "httpOnly": True, "secure": False,
             "sameSite": "Strict",
         }  # fmt: skip
