@@ -21,7 +21,13 @@ from tests.browser.harness import BrowserPage, open_page
 from tests.harness.application import Application
 from tests.stored import store_provider, store_tool
 
-TOOLS = ("library.searchBooks", "library.getBook", "library.lendBook", "weather.forecast", "github.listIssues")
+TOOLS = (
+    "library.searchBooks",
+    "library.getBook",
+    "library.lendBook",
+    "weather.forecast",
+    "github.listIssues",
+)
 ERRORS = ("upstream-timeout", "upstream-error", "invalid-arguments", "credential-missing")
 
 

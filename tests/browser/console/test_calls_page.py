@@ -107,7 +107,10 @@ async def test_empty_list_says_what_to_do(world, browser):
 async def test_charts_have_their_values_as_tables(world, browser):
     async with world.signed_in(browser, "/console/calls?period=24h") as opened:
         chart = opened.page.locator("figure.chart").first
-        assert re.search(r"Calls\. [\d,]+ calls, \d+ errors", await chart.locator("svg[role=img]").get_attribute("aria-label"))
+        assert re.search(
+            r"Calls\. [\d,]+ calls, \d+ errors",
+            await chart.locator("svg[role=img]").get_attribute("aria-label"),
+        )
         await chart.locator("summary").click()
         cells = await chart.locator("tbody td:nth-child(2)").all_inner_texts()
         whole = await opened.page.locator(".summary strong").inner_text()
@@ -115,7 +118,9 @@ async def test_charts_have_their_values_as_tables(world, browser):
 
 
 async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(world, browser):
-    failed = world.call("github.listIssues", outcome="upstream-timeout", status=504, upstream_status=None, attempts=3)
+    failed = world.call(
+        "github.listIssues", outcome="upstream-timeout", status=504, upstream_status=None, attempts=3
+    )
     await world.store(failed)
     async with world.signed_in(browser, f"/console/calls?tool={failed.tool}") as opened:
         page = opened.page
@@ -123,7 +128,9 @@ async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(world, brows
         await link.focus()
         await page.keyboard.press("Enter")
         drawer = page.get_by_role("dialog", name="Call")
-        await expect(drawer.get_by_role("heading", name="The upstream did not respond in time")).to_be_visible()
+        await expect(
+            drawer.get_by_role("heading", name="The upstream did not respond in time")
+        ).to_be_visible()
         await expect(drawer).to_contain_text("3 requests were sent to the upstream")
         await expect(drawer).to_contain_text(str(failed.id))
         assert await axe_in_both_schemes(opened) == []
@@ -138,7 +145,9 @@ async def test_call_opens_in_a_drawer_and_as_a_page_by_the_keyboard(world, brows
 
 @pytest.mark.parametrize("width", WIDTHS)
 async def test_page_of_a_call_has_no_axe_violations_and_no_horizontal_scrolling(world, browser, width):
-    failed = world.call("github.listIssues", outcome="invalid-arguments", status=422, upstream_status=None, attempts=0)
+    failed = world.call(
+        "github.listIssues", outcome="invalid-arguments", status=422, upstream_status=None, attempts=0
+    )
     await world.store(failed)
     async with world.signed_in(browser, f"/console/calls/{failed.id}", width=width) as opened:
         assert await axe_in_both_schemes(opened) == []
@@ -247,7 +256,9 @@ async def test_live_tail_at_500_calls_a_second_is_bounded(world, browser):
             began = asyncio.get_running_loop().time()
             await world.store(*(world.call() for _ in range(rate // 2)))
             await session.send("HeapProfiler.collectGarbage")
-            metrics = {one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]}
+            metrics = {
+                one["name"]: one["value"] for one in (await session.send("Performance.getMetrics"))["metrics"]
+            }
             heap.append(metrics["JSHeapUsedSize"])
             nodes.append(await page.evaluate("document.getElementsByTagName('*').length"))
             await asyncio.sleep(max(0.0, 0.5 - (asyncio.get_running_loop().time() - began)))

@@ -31,9 +31,13 @@ async def filled(world):
     await fill(world)
     expires = (datetime.now(UTC) + timedelta(days=3)).isoformat()
     admin = await world.application.client("admin")
-    made = await admin.post("/keys", json={"name": "old agent", "scopes": ["tools:call"], "expires_at": expires})
+    made = await admin.post(
+        "/keys", json={"name": "old agent", "scopes": ["tools:call"], "expires_at": expires}
+    )
     assert made.status_code == 201
-    await world.store(*(world.call("github.listIssues", outcome="upstream-error", status=502) for _ in range(8)))
+    await world.store(
+        *(world.call("github.listIssues", outcome="upstream-error", status=502) for _ in range(8))
+    )
     return world
 
 
@@ -64,11 +68,21 @@ async def test_attention_and_figures_lead_to_the_filtered_page_by_the_keyboard(f
     async with filled.signed_in(browser, "/console") as opened:
         page = opened.page
         attention = page.get_by_role("region", name="Needs attention")
-        await expect(attention.get_by_role("link", name="github is degraded")).to_have_attribute("href", "/console/providers/github")
+        await expect(attention.get_by_role("link", name="github is degraded")).to_have_attribute(
+            "href", "/console/providers/github"
+        )
         await expect(attention).to_contain_text("old agent")
-        await expect(attention.get_by_role("link", name="Keys that expire soon: 1")).to_have_attribute("href", "/console/keys?state=expiring")
+        await expect(attention.get_by_role("link", name="Keys that expire soon: 1")).to_have_attribute(
+            "href", "/console/keys?state=expiring"
+        )
         errors = page.get_by_role("table", name="Errors by provider").get_by_role("link", name="github")
-        shown = await page.get_by_role("table", name="Errors by provider").get_by_role("row").nth(1).locator("td").last.inner_text()
+        shown = (
+            await page.get_by_role("table", name="Errors by provider")
+            .get_by_role("row")
+            .nth(1)
+            .locator("td")
+            .last.inner_text()
+        )
         await errors.focus()
         await page.keyboard.press("Enter")
         await expect(page).to_have_url(re.compile(r"/console/calls\?provider=github&error=true"))
@@ -81,7 +95,9 @@ async def test_calls_are_compared_with_the_same_hours_a_week_before(filled, brow
         note = opened.page.locator(".figures .note").first
         before = await note.inner_text()
         # Of the same hour, but later than now: a week ago it had not come yet.
-        await filled.store(*(filled.call(at=now - timedelta(days=7) + timedelta(minutes=5)) for _ in range(50)))
+        await filled.store(
+            *(filled.call(at=now - timedelta(days=7) + timedelta(minutes=5)) for _ in range(50))
+        )
         await opened.page.reload()
         assert await note.inner_text() == before
         await filled.store(*(filled.call(at=now - timedelta(days=7, hours=2)) for _ in range(1_000)))
