@@ -1,6 +1,6 @@
 """Tools as clients see them: the source's definition with a person's overrides; and who may see which."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -31,6 +31,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from app.models import TENANT, Override, Provider, Tool
+from app.protocols.registry import DEFAULT, PROTOCOLS
 from app.security.requirements import SecurityRequirements, compile_security
 
 OVERRIDDEN: Final = (
@@ -112,6 +113,43 @@ def requires_approval() -> ColumnElement[bool]:
     """
     stated = col(Tool.call_template)[("toolclad", "human_approval")].as_boolean()
     return func.coalesce(col(Override.requires_approval), stated, false())
+
+
+def is_destructive() -> ColumnElement[bool]:
+    """Return the condition that a tool is known to delete or overwrite: `destructive` of its annotations
+    (`app.catalog.annotations`) is true. For statements of `tool_select()`.
+    """
+    template, given = col(Tool.call_template), col(Override.annotations)
+    of_method = [
+        and_(
+            func.coalesce(template["call_template_type"].astext, DEFAULT) == record.name,
+            func.upper(template[field].astext).in_([value.upper() for value in values]),
+        )
+        for record in PROTOCOLS.values()
+        for field, values in record.destructive.items()
+    ]
+    is_of_high_risk = template[("toolclad", "risk_tier")].astext == "high"
+    by_template = func.coalesce(or_(false(), *of_method), false()) | func.coalesce(is_of_high_risk, false())
+    # A tool that only reads destroys nothing, whatever its method says.
+    only_reads = given["read_only"].as_boolean().is_(True)
+    return func.coalesce(given["destructive"].as_boolean(), and_(~only_reads, by_template))
+
+
+def lacks_credential(stored: Mapping[str, Collection[str]]) -> ColumnElement[bool]:
+    """Return the condition that none of the alternatives of credentials that a tool needs is complete.
+
+    `stored` are the slots of each provider that hold a credential. For statements of `tool_select()`.
+    """
+    held = literal({name: sorted(found) for name, found in stored.items()}, JSONB)
+    alternative = func.jsonb_array_elements(col(Tool.security)).table_valued("value", name="alternative")
+    need = func.jsonb_array_elements(cast(alternative.c.value, JSONB)).table_valued("value", name="need")
+    slot = cast(need.c.value, JSONB)["slot"].astext
+    is_held = func.coalesce(
+        func.jsonb_exists(func.jsonb_extract_path(held, col(Provider.name)), slot), false()
+    )
+    missing = select(literal(1)).select_from(need).where(~is_held).correlate(Provider)
+    usable = select(literal(1)).select_from(alternative).where(~missing.exists()).correlate(Provider, Tool)
+    return and_(func.jsonb_array_length(col(Tool.security)) > 0, ~usable.exists())
 
 
 def is_disabled() -> ColumnElement[bool]:

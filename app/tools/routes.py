@@ -21,6 +21,7 @@ from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.security.requirements import slot_alternatives
 from app.services import Services
 from app.tools import service
 from app.tools.availability import availability_of
@@ -72,14 +73,23 @@ async def list_tools(
     query: Annotated[ToolQuery, Query()],
 ) -> ToolPage:
     """List the tools that this key may see."""
-    page = await service.list_tools(services.database, query, principal=principal)
+    page, usage = await service.list_tools(
+        services.database, query, principal=principal, conditions=services.conditions
+    )
     links.set(page.next_cursor)
+    services.conditions.refresh_if_due()
     available = await availability_of(page.rows, services.commands, principal=principal)
     base_url = services.settings.base_url
     return ToolPage.of(
         page,
         [
-            ToolSummary.of(tool, base_url=base_url, available=one)
+            ToolSummary.of(
+                tool,
+                base_url=base_url,
+                available=one,
+                missing_credential=_is_missing_credential(tool, services),
+                usage=usage.get(tool.name),
+            )
             for tool, one in zip(page.rows, available, strict=True)
         ],
     )
@@ -193,4 +203,15 @@ async def get_tool_history(
 
 async def _details(tool: ToolView, services: Services, principal: Principal) -> ToolDetails:
     (available,) = await availability_of([tool], services.commands, principal=principal)
-    return ToolDetails.of(tool, base_url=services.settings.base_url, available=available)
+    services.conditions.refresh_if_due()
+    return ToolDetails.of(
+        tool,
+        base_url=services.settings.base_url,
+        available=available,
+        missing_credential=_is_missing_credential(tool, services),
+    )
+
+
+def _is_missing_credential(tool: ToolView, services: Services) -> bool | None:
+    slots = slot_alternatives(tool.security)
+    return services.conditions.of(tool.name, provider=tool.provider, slots=slots).missing_credential
