@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -40,6 +41,7 @@ OVERRIDDEN: Final = (
 )  # fmt: skip
 """The columns of an override: what a person can change on a tool."""
 _NO_STEPS: Final = literal([], JSONB)
+_NO_SCHEMA: Final[ColumnElement[Any]] = literal({}, JSONB)
 
 
 class Viewer(Protocol):
@@ -162,16 +164,18 @@ def is_disabled() -> ColumnElement[bool]:
     return col(Tool.id).in_(union_all(by_provider, by_override))
 
 
-def tool_select(*, full: bool = False) -> Select[Any]:
+@cache
+def tool_select(*, full: bool = False, outputs: bool = True) -> Select[Any]:
     """Return a select of the columns that `tool_view()` reads, joined to provider and override, for the one
     tenant.
 
     Description and schemas are those that a model sees, which are slimmed for a large tool; with `full` they
-    are those that arguments are validated against.
+    are those that arguments are validated against. Without `outputs`, those are empty and not read.
     """
     slimmed = col(Tool.slimmed)
     description = (slimmed["description"].astext,) if not full else ()
-    inputs, outputs = (() if full else (slimmed[part],) for part in ("inputs", "outputs"))
+    inputs, slim_outputs = (() if full else (slimmed[part],) for part in ("inputs", "outputs"))
+    read_outputs = func.coalesce(*slim_outputs, col(Tool.outputs)) if outputs else _NO_SCHEMA
     columns: list[Any] = [
         col(Tool.id).label("id"),
         col(Tool.provider_id).label("provider_id"),
@@ -181,7 +185,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         func.coalesce(col(Tool.agent_name), col(Tool.alias)).label("agent_name"),
         func.coalesce(col(Override.description), *description, col(Tool.description)).label("description"),
         func.coalesce(*inputs, col(Tool.inputs)).label("inputs"),
-        func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
+        read_outputs.label("outputs"),
         func.coalesce(slimmed["steps"], _NO_STEPS).label("slimming_steps"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         func.coalesce(col(Override.keywords), col(Tool.keywords)).label("keywords"),

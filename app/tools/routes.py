@@ -64,6 +64,7 @@ SuggestsTools = Depends(suggest_similar_tools)
     operation_id="listTools",
     summary="List available tools",
     tags=["tools"],
+    response_model=ToolPage,
     responses=PAGE_HEADERS | problem_responses(),
 )
 async def list_tools(
@@ -71,7 +72,8 @@ async def list_tools(
     services: UsesServices,
     links: UsesPageLinks,
     query: Annotated[ToolQuery, Query()],
-) -> ToolPage:
+    response: Response,
+) -> Response:
     """List the tools that this key may see."""
     page, usage = await service.list_tools(
         services.database, query, principal=principal, conditions=services.conditions
@@ -80,7 +82,7 @@ async def list_tools(
     services.conditions.refresh_if_due()
     available = await availability_of(page.rows, services.commands, principal=principal)
     base_url = services.settings.base_url
-    return ToolPage.of(
+    found = ToolPage.of(
         page,
         [
             ToolSummary.of(
@@ -93,6 +95,9 @@ async def list_tools(
             for tool, one in zip(page.rows, available, strict=True)
         ],
     )
+    # Serialised here: FastAPI would validate each item again.
+    headers = {"Link": response.headers["Link"]}
+    return Response(found.model_dump_json(), headers=headers, media_type="application/json")
 
 
 @router.get(

@@ -1,6 +1,5 @@
 """Request and response models of `/tools`."""
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -77,7 +76,14 @@ class ToolUsageView(BaseModel):
     @classmethod
     def of(cls, usage: ToolUsage | None) -> "ToolUsageView | None":
         """Return the view of a usage; None where it was not read."""
-        return None if usage is None else cls.model_validate(asdict(usage))
+        if usage is None:
+            return None
+        return cls(
+            calls=usage.calls,
+            errors=usage.errors,
+            p95_ms=usage.p95_ms,
+            last_called_at=usage.last_called_at,
+        )
 
 
 class ToolSummary(BaseModel):

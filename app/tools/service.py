@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, any_, cast, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -71,7 +71,7 @@ async def list_tools(
     """
     if query.usage or query.state in ("used", "unused"):
         _require_reads_calls(principal)
-    statement = tool_select().where(principal_filter(principal))
+    statement = tool_select(outputs=False).where(principal_filter(principal))
     if query.provider is not None:
         statement = statement.where(col(Provider.name) == query.provider)
     if query.tag is not None:
@@ -79,7 +79,7 @@ async def list_tools(
     if query.enabled is not None:
         statement = statement.where(is_enabled() if query.enabled else is_disabled())
     if query.names:
-        statement = statement.where(col(Tool.name).in_(sorted(set(query.names))))
+        statement = statement.where(col(Tool.name) == any_(cast(sorted(set(query.names)), ARRAY(Text))))
     if query.q is not None:
         statement = statement.where(has_text(query.q))
     async with database.read_session() as session:

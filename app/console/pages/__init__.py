@@ -3,11 +3,12 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, language, not_found
+from app.console.pages import design, language, not_found, tools
 
 PAGES: Final[tuple[PageRouter, ...]] = (
     language.router,
     design.router,
+    tools.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
