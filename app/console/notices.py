@@ -27,6 +27,10 @@ TEXTS: Final[Mapping[str, str]] = {
     "tools-disabled": _("Disabled %(count)s tools."),
     "tags-saved": _("Saved the tags."),
     "description-saved": _("Saved the description."),
+    "key-revoked": _("Revoked the key."),
+    "key-shown-once": _(
+        "The key was created already. Its text is shown only once; rotate the key to get another one."
+    ),
     "signed-in": _("You are signed in."),
     "signed-out": _("You are signed out."),
 }

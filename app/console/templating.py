@@ -44,6 +44,7 @@ def environment(language: str) -> Environment:
     made.filters["percent"] = lambda value: percentage(value, language)
     made.filters["json"] = json_text
     made.filters["first_sentence"] = first_sentence
+    made.filters.setdefault("visible", str)
     made.globals["static"] = static_url
     made.globals["icon"] = icon
     made.globals["language"] = language

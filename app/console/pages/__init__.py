@@ -3,11 +3,13 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, language, not_found
+from app.console.pages import design, key_creation, keys, language, not_found
 
 PAGES: Final[tuple[PageRouter, ...]] = (
     language.router,
     design.router,
+    key_creation.router,
+    keys.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
