@@ -123,14 +123,14 @@ class KeyForm:
 
     def key_body(self, today: date) -> dict[str, Any]:
         """Return the body of `POST /keys`; `today` is the date in UTC from which days count."""
-        body = {name: value for name, value in self._members(today).items() if value is not None}
+        body = {name: value for name, value in self.members(today).items() if value is not None}
         if self.tools:
             body["toolsets"] = [*self.toolsets, self.toolset_body()["name"]]
         return body
 
     def patch_body(self, key: Mapping[str, Any], today: date) -> dict[str, Any]:
         """Return the body of `PATCH /keys/{key_id}`: the members in which the form differs from the key."""
-        before, after = KeyForm.from_key(key)._members(today), self._members(today)
+        before, after = KeyForm.from_key(key).members(today), self.members(today)
         changed = {name: value for name, value in after.items() if value != before[name]}
         if self.expiry == "keep":
             changed.pop("expires_at", None)
@@ -147,7 +147,8 @@ class KeyForm:
             return f"{self.expires_on}T23:59:59Z"
         return None
 
-    def _members(self, today: date) -> dict[str, Any]:
+    def members(self, today: date) -> dict[str, Any]:
+        """Return all members of a key that the form has, None for what is not restricted."""
         limit = {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
         numbers = {name: _number(text) for name, text in limit.items() if text}
         return {

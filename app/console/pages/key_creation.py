@@ -35,8 +35,8 @@ async def create_key(page: Page) -> Response:
     """Create a key, with `tools` also the toolset that it is limited to, and show the key's text once."""
     submitted = await page.form()
     form = KeyForm.from_form(submitted)
-    if form.makes_admin and (response := await require_recent(page)) is not None:
-        return response
+    if form.makes_admin and (confirm := await require_recent(page)) is not None:
+        return confirm
     once = once_header(submitted)
     toolset: dict[str, Any] | None = None
     try:
@@ -72,10 +72,9 @@ async def save_key(page: Page) -> Response:
     key = await page.api.get(path)
     submitted = await page.form()
     form, tag = KeyForm.from_form(submitted), str(submitted.get("etag", ""))
-    if form.makes_admin and "admin" not in key["scopes"]:
-        response = await require_recent(page)
-        if response is not None:
-            return response
+    is_new_admin = form.makes_admin and "admin" not in key["scopes"]
+    if is_new_admin and (confirm := await require_recent(page)) is not None:
+        return confirm
     try:
         await page.api.patch(path, form.patch_body(key, datetime.now(UTC).date()), if_match=tag or "*")
     except ApiProblem as problem:
@@ -130,6 +129,9 @@ async def _render_form(
     tag: str = "",
 ) -> Response:
     """Return the page with the form; with what was rejected, where something was."""
+    if not page.may("POST /keys"):
+        # The API says which scope is missing.
+        await page.api.get("/keys", {"limit": 1})
     me = await page.api.get("/me")
     scopes = (await page.api.get("/scopes"))["items"]
     grantable = [one for one in scopes if me["is_admin"] or one["name"] in me["scopes"]]

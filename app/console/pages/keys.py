@@ -52,8 +52,8 @@ async def rotate_key(page: Page) -> Response:
     key_id = page.parameter("key_id")
     form = await page.form()
     before = await page.api.get(path_of("keys", key_id))
-    if "admin" in before["scopes"] and (response := await require_recent(page)) is not None:
-        return response
+    if "admin" in before["scopes"] and (confirm := await require_recent(page)) is not None:
+        return confirm
     overlap = str(form.get("overlap_seconds", ""))
     response = await page.api.send(
         "POST",
