@@ -58,7 +58,8 @@ def test_list_shows_scopes_in_words_restrictions_and_warnings(pages, gateway):
     )
     html = pages.get("/console/keys", params={"q": "words"}).text
     assert "call tools, read calls and changes" in html
-    assert "nope" in html and "sees nothing" in html
+    assert "nope" in html
+    assert "sees nothing" in html
     assert f"/console/keys/{made['id']}" in html
     assert made["key"] not in html
 
@@ -120,7 +121,8 @@ def test_no_toolset_is_left_where_the_key_is_rejected(pages, gateway, library):
     }
     rejected = pages.post("/console/keys/new", data=form)
     assert rejected.status_code == 409
-    assert "in the past" in rejected.text and 'value="left"' in rejected.text
+    assert "in the past" in rejected.text
+    assert 'value="left"' in rejected.text
     with gateway.client() as client:
         assert client.get("/toolsets/left").status_code == 404
 
@@ -140,7 +142,8 @@ def test_errors_of_fields_stand_at_their_fields(pages):
         "/console/keys/new", data={"name": "", "role": "custom", "requests": "x", "per_seconds": "9"}
     )
     assert rejected.status_code == 422
-    assert 'id="name-error"' in rejected.text and 'id="requests-error"' in rejected.text
+    assert 'id="name-error"' in rejected.text
+    assert 'id="requests-error"' in rejected.text
 
 
 def test_edit_changes_only_what_differs(pages, gateway):
@@ -156,7 +159,8 @@ def test_edit_changes_only_what_differs(pages, gateway):
     assert (key["name"], key["tags"], key["expires_at"]) == ("edited twice", ["x"], "2999-01-01T00:00:00Z")
     assert events[0]["detail"]["changed"] == ["name"]
     stale = pages.post(path, data={**form, "name": "edited again"})
-    assert stale.status_code == 412 and 'value="edited again"' in stale.text
+    assert stale.status_code == 412
+    assert 'value="edited again"' in stale.text
 
 
 def test_rotation_shows_the_successor_once(pages, gateway):
@@ -165,9 +169,11 @@ def test_rotation_shows_the_successor_once(pages, gateway):
     rotated = pages.post(f"/console/keys/{made['id']}/rotate", data=form)
     assert rotated.status_code == 201
     (text,) = KEY_TEXT.findall(rotated.text)
-    assert made["id"] in rotated.text and text != made["key"]
+    assert made["id"] in rotated.text
+    assert text != made["key"]
     again = pages.post(f"/console/keys/{made['id']}/rotate", data=form)
-    assert again.status_code == 303 and text not in str(again.headers)
+    assert again.status_code == 303
+    assert text not in str(again.headers)
 
 
 def test_revocation_needs_the_name(pages, gateway):
@@ -187,7 +193,8 @@ def test_key_without_the_scope_sees_why(gateway):
     with as_key(gateway, made["key"]) as client:
         for path in ("/console/keys", "/console/keys/new", f"/console/keys/{made['id']}"):
             response = client.get(path)
-            assert response.status_code == 403 and "keys:manage" in response.text
+            assert response.status_code == 403
+            assert "keys:manage" in response.text
             assert 'href="/console/keys"' not in response.text
 
 
@@ -195,6 +202,8 @@ def test_only_scopes_of_the_own_key_are_offered(gateway):
     made = make_key(gateway, "manages", scopes=["keys:manage", "tools:read", "tools:call"])
     with as_key(gateway, made["key"]) as client:
         html = client.get("/console/keys/new").text
-    assert 'value="agent"' in html and 'value="keys:manage"' in html
-    assert 'value="admin"' not in html and 'value="providers:write"' not in html
+    assert 'value="agent"' in html
+    assert 'value="keys:manage"' in html
+    assert 'value="admin"' not in html
+    assert 'value="providers:write"' not in html
     assert 'name="tools"' not in html

@@ -13,19 +13,13 @@ from starlette.routing import Match, Route
 
 from app.console.pages import PAGES
 
-ROUTES: tuple[Route, ...] = tuple(
-    route for router in PAGES for route in router.routes if isinstance(route, Route)
-)
+ROUTES: tuple[Route, ...] = tuple(route for router in PAGES for route in router.routes if isinstance(route, Route))
 CATCH_ALL = "/console/{rest:path}"
 GET_PATHS: tuple[str, ...] = tuple(
-    dict.fromkeys(
-        route.path for route in ROUTES if "GET" in (route.methods or ()) and route.path != CATCH_ALL
-    )
+    dict.fromkeys(route.path for route in ROUTES if "GET" in (route.methods or ()) and route.path != CATCH_ALL)
 )
 """The path templates of all pages."""
-POST_PATHS: tuple[str, ...] = tuple(
-    dict.fromkeys(route.path for route in ROUTES if "POST" in (route.methods or ()))
-)
+POST_PATHS: tuple[str, ...] = tuple(dict.fromkeys(route.path for route in ROUTES if "POST" in (route.methods or ())))
 """The path templates of all forms."""
 
 _MAX_STATES = 6
@@ -138,9 +132,7 @@ class _Reader(HTMLParser):
                 method = button.get("formmethod", given.get("method", "get"))
                 if method.lower() != "post":
                     continue
-                action = urljoin(
-                    self.page, unescape(button.get("formaction", given.get("action", ""))) or self.page
-                )
+                action = urljoin(self.page, unescape(button.get("formaction", given.get("action", ""))) or self.page)
                 parts = urlsplit(action)
                 named = (button["name"], button.get("value", "")) if button.get("name") else None
                 yield Form(
@@ -160,11 +152,9 @@ def _input_fields(name: str, given: dict[str, str]) -> Iterable[tuple[str, str]]
         return []
     value = given.get("value", "")
     if not value and "required" in given:
-        value = {
-            "url": "http://127.0.0.1:9/x",
-            "number": given.get("min", "1"),
-            "email": "a@example.com",
-        }.get(kind, "example")
+        value = {"url": "http://127.0.0.1:9/x", "number": given.get("min", "1"), "email": "a@example.com"}.get(
+            kind, "example"
+        )
     return [(name, value)]
 
 
