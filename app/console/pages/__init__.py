@@ -3,13 +3,25 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, key_creation, keys, language, not_found
+from app.console.pages import (
+    calls,
+    design,
+    key_creation,
+    keys,
+    language,
+    not_found,
+    overview,
+    sign_in,
+)
 
 PAGES: Final[tuple[PageRouter, ...]] = (
-    language.router,
+    calls.router,
     design.router,
     key_creation.router,
     keys.router,
+    language.router,
+    overview.router,
+    sign_in.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
