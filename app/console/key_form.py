@@ -15,6 +15,8 @@ _EXPIRY_DAYS: Final = frozenset({"30", "90", "365"})
 _ROLE_SCOPES: Final = {role.name: role.scopes for role in ROLES}
 _TOOLSET_NAME_MAX: Final = 50
 _LISTS: Final = ("scopes", "tools", "toolsets", "providers", "tags")
+_PARAMETERS: Final = {name: name.removesuffix("s") for name in _LISTS}
+"""The parameters of a link that fills in the form, each given once for each name of a list."""
 _SEPARATORS: Final = re.compile(r"[\s,]+")
 _LINES: Final = re.compile(r"\s*[\r\n]+\s*")
 
@@ -48,19 +50,15 @@ class KeyForm:
     @classmethod
     def from_query(cls, query: QueryParams) -> Self:
         """Return the form that a link fills in: `?tool=a&tool=b&name=...`, `provider`, `toolset`, `tag`."""
-        made = cls(
-            name=query.get("name", ""),
-            owner=query.get("owner", ""),
-            purpose=query.get("purpose", ""),
-            role=query.get("role", "agent"),
-            scopes=tuple(query.getlist("scope")),
-            tools=_distinct(query.getlist("tool")),
-            toolsets=_distinct(query.getlist("toolset")),
-            providers=_distinct(query.getlist("provider")),
-            tags=_distinct(query.getlist("tag")),
-            expiry=query.get("expiry", DEFAULT_EXPIRY),
-        )
-        return replace(made, toolset_name=query.get("toolset_name", "") or made.proposed_toolset_name())
+        texts = {name: query.get(name, "") for name in cls.__dataclass_fields__ if name not in _LISTS}
+        lists = {name: _distinct(query.getlist(_PARAMETERS[name])) for name in _LISTS}
+        given = {name: value for name, value in {**texts, **lists}.items() if value}
+        made = cls(**given)  # type: ignore[arg-type]
+        return replace(made, toolset_name=made.toolset_name or made.proposed_toolset_name())
+
+    def as_query(self) -> dict[str, Any]:
+        """Return the parameters of the link that fills in this form."""
+        return {_PARAMETERS.get(name, name): getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_form(cls, form: FormData) -> Self:

@@ -15,7 +15,7 @@ from app.console.key_form import KeyForm, field_errors
 from app.console.key_words import ROLES
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
-from app.console.recent_sign_in import require_recent
+from app.console.pages.sign_in import require_recent
 from app.uuid7 import uuid7
 
 router = PageRouter()
@@ -27,7 +27,10 @@ CHOICES_MAX: Final = 30
 @router.get("/console/keys/new")
 async def new_key(page: Page) -> Response:
     """Show the form of a new key, filled in by the URL."""
-    return await _render_form(page, KeyForm.from_query(page.query))
+    form = KeyForm.from_query(page.query)
+    if form.makes_admin and (confirm := await require_recent(page)) is not None:
+        return confirm
+    return await _render_form(page, form)
 
 
 @router.post("/console/keys/new")
@@ -35,8 +38,10 @@ async def create_key(page: Page) -> Response:
     """Create a key, with `tools` also the toolset that it is limited to, and show the key's text once."""
     submitted = await page.form()
     form = KeyForm.from_form(submitted)
-    if form.makes_admin and (confirm := await require_recent(page)) is not None:
-        return confirm
+    if form.makes_admin:
+        confirm = await require_recent(page, next_path=_link(page, form))
+        if confirm is not None:
+            return confirm
     once = once_header(submitted)
     toolset: dict[str, Any] | None = None
     try:
@@ -73,7 +78,7 @@ async def save_key(page: Page) -> Response:
     submitted = await page.form()
     form, tag = KeyForm.from_form(submitted), str(submitted.get("etag", ""))
     is_new_admin = form.makes_admin and "admin" not in key["scopes"]
-    if is_new_admin and (confirm := await require_recent(page)) is not None:
+    if is_new_admin and (confirm := await require_recent(page, next_path=page.path)) is not None:
         return confirm
     try:
         await page.api.patch(path, form.patch_body(key, datetime.now(UTC).date()), if_match=tag or "*")
@@ -100,6 +105,11 @@ async def render_created(
 
 class _UnknownTools(Exception):
     """Tools of the form do not exist; the text says which."""
+
+
+def _link(page: Page, form: KeyForm) -> str:
+    """Return the path, without ROOT_PATH, of the page with the form filled in."""
+    return page.url("/console/keys/new", form.as_query()).removeprefix(page.root)
 
 
 async def _create_toolset(page: Page, form: KeyForm, once: dict[str, str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from app.console.key_words import WARNING_WORDS, scopes_in_words
 from app.console.notices import Notice
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.key_creation import once_header, once_key, render_created
-from app.console.recent_sign_in import require_recent
+from app.console.pages.sign_in import require_recent
 
 router = PageRouter()
 
@@ -52,8 +52,10 @@ async def rotate_key(page: Page) -> Response:
     key_id = page.parameter("key_id")
     form = await page.form()
     before = await page.api.get(path_of("keys", key_id))
-    if "admin" in before["scopes"] and (confirm := await require_recent(page)) is not None:
-        return confirm
+    if "admin" in before["scopes"]:
+        confirm = await require_recent(page, next_path=f"/console{path_of('keys', key_id)}")
+        if confirm is not None:
+            return confirm
     overlap = str(form.get("overlap_seconds", ""))
     response = await page.api.send(
         "POST",
