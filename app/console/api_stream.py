@@ -22,9 +22,7 @@ class ApiStreamResponse(Response):
     request, the response is the page that says so.
     """
 
-    def __init__(
-        self, page: Page, path: str, query: Query, *, headers: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, page: Page, path: str, query: Query, *, headers: Mapping[str, str] | None = None) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers(PAGE_HEADERS)

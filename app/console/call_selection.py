@@ -96,9 +96,7 @@ def read_selection(query: QueryParams, now: datetime | None = None) -> CallSelec
     if period not in _LENGTHS:
         period = DEFAULT_PERIOD
     length, interval = _LENGTHS[period]
-    return CallSelection(
-        filters, period, _text(whole_intervals(moment, length, interval)), "", interval, moment
-    )
+    return CallSelection(filters, period, _text(whole_intervals(moment, length, interval)), "", interval, moment)
 
 
 def whole_intervals(moment: datetime, length: timedelta, interval: Interval) -> datetime:
