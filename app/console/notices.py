@@ -27,6 +27,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "tools-disabled": _("Disabled %(count)s tools."),
     "tags-saved": _("Saved the tags."),
     "description-saved": _("Saved the description."),
+    "approved": _("Approved: %(count)s."),
+    "rejected": _("Rejected: %(count)s."),
     "key-revoked": _("Revoked the key."),
     "key-shown-once": _(
         "The key was created already. Its text is shown only once; rotate the key to get another one."

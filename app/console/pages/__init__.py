@@ -4,6 +4,7 @@ from typing import Final
 
 from app.console.page import PageRouter
 from app.console.pages import (
+    approvals,
     calls,
     design,
     key_creation,
@@ -15,6 +16,7 @@ from app.console.pages import (
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
+    approvals.router,
     calls.router,
     design.router,
     key_creation.router,
