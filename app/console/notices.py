@@ -45,6 +45,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "variable-deleted": _("Deleted the variable."),
     "plugin-enabled": _("Enabled the plugin."),
     "plugin-disabled": _("Disabled the plugin: its provider and toolset are deleted."),
+    "approved": _("Approved: %(count)s."),
+    "rejected": _("Rejected: %(count)s."),
+    "key-revoked": _("Revoked the key."),
+    "key-shown-once": _(
+        "The key was created already. Its text is shown only once; rotate the key to get another one."
+    ),
     "signed-in": _("You are signed in."),
     "signed-out": _("You are signed out."),
 }

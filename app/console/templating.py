@@ -47,7 +47,7 @@ def environment(language: str) -> Environment:
     made.filters["json"] = json_text
     made.filters["first_sentence"] = first_sentence
     made.filters["replace_word"] = replace_word
-    made.filters["visible"] = visible
+    made.filters["visible"] = lambda text: visible(str(text or ""))
     made.globals["static"] = static_url
     made.globals["icon"] = icon
     made.globals["language"] = language

@@ -5,10 +5,13 @@ from typing import Final
 from app.console.page import PageRouter
 from app.console.pages import (
     add_api,
+    approvals,
     calls,
     custom_tool,
     design,
     imports,
+    key_creation,
+    keys,
     language,
     not_found,
     overview,
@@ -22,10 +25,13 @@ from app.console.pages import (
 
 PAGES: Final[tuple[PageRouter, ...]] = (
     add_api.router,
+    approvals.router,
     calls.router,
     custom_tool.router,
     design.router,
     imports.router,
+    key_creation.router,
+    keys.router,
     language.router,
     overview.router,
     provider.router,
