@@ -1,5 +1,6 @@
 """Pages of a gateway in Chromium: what they report is collected, and axe judges them."""
 
+import asyncio
 import json
 import os
 import re
@@ -99,11 +100,13 @@ class BrowserPage:
         return json.dumps([stored, cookies, await self.context.storage_state()], default=str)
 
 
-async def save_screenshots(request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path) -> None:
+async def save_screenshots(
+    request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path
+) -> None:
     """Save what the pages of a test show, if it has failed."""
     if not request.node.stash.get(FAILED, False):
         return
-    folder.mkdir(exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
     for number, page in enumerate(pages):
         name = re.sub(r"[^\w-]+", "-", f"{request.node.name}-{number}")
         await page.page.screenshot(path=folder / f"{name}.png")

@@ -68,9 +68,13 @@ async def console(
     pages: list[BrowserPage] = []
     async with AsyncExitStack() as stack:
 
-        async def open_path(gateway: RunningGateway, path: str, *, key: str | None = None, **options: Any) -> BrowserPage:
+        async def open_path(
+            gateway: RunningGateway, path: str, *, key: str | None = None, **options: Any
+        ) -> BrowserPage:
             signed = {} if key == "" else sign_in.options(gateway, key or gateway.key)
-            page = await stack.enter_async_context(open_page(browser, gateway.url + path, **{**signed, **options}))
+            page = await stack.enter_async_context(
+                open_page(browser, gateway.url + path, **{**signed, **options})
+            )
             pages.append(page)
             return page
 

@@ -88,7 +88,9 @@ def _application(running: Upstreams) -> web.Application:
         return web.json_response({"detail": HOSTILE}, status=status)
 
     async def respond(_: web.Request) -> web.Response:
-        return web.json_response({"ok": True, "text": HOSTILE, "items": [{"id": n, "name": "x" * 40} for n in range(30)]})
+        return web.json_response(
+            {"ok": True, "text": HOSTILE, "items": [{"id": n, "name": "x" * 40} for n in range(30)]}
+        )
 
     application = web.Application()
     application.router.add_get("/openapi.json", document)
@@ -99,7 +101,9 @@ def _application(running: Upstreams) -> web.Application:
 
 def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS) -> Populated:
     """Fill a gateway with everything; every call is made for real."""
-    secrets = {name: canary(name) for name in ("api-key", "user", "password", "client-secret", "variable", "static")}
+    secrets = {
+        name: canary(name) for name in ("api-key", "user", "password", "client-secret", "variable", "static")
+    }
     with gateway.client() as admin:
         client = _Checked(admin)
         client.post("/providers", json=running.library)
@@ -143,7 +147,12 @@ class _Checked:
 
 
 def _operation(name: str, **members: Any) -> dict[str, Any]:
-    return {"operationId": name, "summary": f"The {name} of things.", "responses": {"200": {"description": "ok"}}, **members}
+    return {
+        "operationId": name,
+        "summary": f"The {name} of things.",
+        "responses": {"200": {"description": "ok"}},
+        **members,
+    }
 
 
 def _fill_moving(client: _Checked, running: Upstreams, secrets: Mapping[str, str]) -> None:
@@ -218,7 +227,9 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
             "day": {"type": ["string", "null"], "format": "date"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "place": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-            "either": {"oneOf": [{"title": "By id", "type": "integer"}, {"title": "By name", "type": "string"}]},
+            "either": {
+                "oneOf": [{"title": "By id", "type": "integer"}, {"title": "By name", "type": "string"}]
+            },
         },
         "required": ["text", "kind"],
     }
@@ -232,7 +243,13 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
         ("needsApproval", "Waits until somebody has approved the call."),
         ("disabled", "A tool that is disabled."),
     ):
-        tool = {"provider": "custom", "name": name, "description": description, "inputs": every, "call_template": template}
+        tool = {
+            "provider": "custom",
+            "name": name,
+            "description": description,
+            "inputs": every,
+            "call_template": template,
+        }
         client.post("/tools", json=tool)
     client.patch("/tools/custom.needsApproval", json={"requires_approval": True})
     client.patch("/tools/custom.disabled", json={"enabled": False})

@@ -70,9 +70,13 @@ async def settle(page: Page) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("template", GET_PATHS)
-async def test_page_is_accessible_fits_and_is_quiet(template, width, site, populated, console, repository_root):
+async def test_page_is_accessible_fits_and_is_quiet(
+    template, width, site, populated, console, repository_root
+):
     address = first_address(site, template)
-    opened = await console(populated.gateway, address, key=populated.keys["admin"], width=width, scripts=[OBSERVE_SHIFTS])
+    opened = await console(
+        populated.gateway, address, key=populated.keys["admin"], width=width, scripts=[OBSERVE_SHIFTS]
+    )
     page = opened.page
     await settle(page)
     if site.statuses[address] >= 400:
@@ -82,7 +86,9 @@ async def test_page_is_accessible_fits_and_is_quiet(template, width, site, popul
     found = {}
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
-        await page.screenshot(path=folder / f"{shot_name(template)}-{width}-{scheme}.png", full_page=width != 320)
+        await page.screenshot(
+            path=folder / f"{shot_name(template)}-{width}-{scheme}.png", full_page=width != 320
+        )
         if width in JUDGED_WIDTHS:
             found[f"axe, {scheme}"] = await opened.axe_violations()
     found["too wide"] = await page.evaluate(_OVERFLOW)
@@ -136,7 +142,9 @@ async def test_page_of_an_empty_gateway_is_accessible_and_fits(template, empty_s
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_open_palette_is_accessible(scheme, populated, console):
-    opened = await console(populated.gateway, "/console/tools", key=populated.keys["admin"], color_scheme=scheme)
+    opened = await console(
+        populated.gateway, "/console/tools", key=populated.keys["admin"], color_scheme=scheme
+    )
     await opened.page.keyboard.press("Control+k")
     await opened.page.locator("#palette input").fill("sea")
     await opened.page.locator("#palette a").first.wait_for()
@@ -152,13 +160,17 @@ def test_page_was_reached_and_did_not_fail(template, site):
 
 
 def test_each_page_of_html_is_small(site):
-    large = {address: len(html.encode()) for address, html in site.html.items() if len(html.encode()) > 60 * 1024}
+    large = {
+        address: len(html.encode()) for address, html in site.html.items() if len(html.encode()) > 60 * 1024
+    }
     assert large == {}
 
 
 def test_no_page_has_inline_script_or_style(site):
     found = {
-        address: re.findall(r"<script(?![^>]*\bsrc=)[^>]*>|\son\w+=[\"'][^\"']*|\sstyle=[\"'][^\"']*|<style\b", html)[:5]
+        address: re.findall(
+            r"<script(?![^>]*\bsrc=)[^>]*>|\son\w+=[\"'][^\"']*|\sstyle=[\"'][^\"']*|<style\b", html
+        )[:5]
         for address, html in site.html.items()
     }
     assert {address: one for address, one in found.items() if one} == {}
