@@ -108,8 +108,8 @@ async def static_copy(base: str, path: str, headers: Mapping[str, str]) -> Async
 
 @dataclass(frozen=True, slots=True)
 class Paint:
-    """One cold load: milliseconds until the first contentful paint and of the longest task after it; the shift
-    of its layout.
+    """One cold load: milliseconds until the first contentful paint and of the longest task after it, and the
+    shift of its layout.
     """
 
     first: float

@@ -1,8 +1,8 @@
 """Browsers without a window: `python -m benchmarks.console.replay` repeats a session for several people.
 
-Standard input is {"port", "sessions": [{"headers"}], "steps", "seconds"}; each browser begins at another step,
-loads the static files once, and waits between its requests as the steps say. Printed is {"requests", "failed",
-"p50", "p99", "paths"}: milliseconds, and by path how many responses had no success.
+Standard input is {"port", "sessions": [{"headers"}], "steps", "seconds"}; each browser begins at another
+step, loads the static files once, and waits between its requests as the steps say. Printed is {"requests",
+"failed", "p50", "p99", "paths"}: milliseconds, and by path how many responses had no success.
 """
 
 import asyncio

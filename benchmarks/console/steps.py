@@ -10,8 +10,8 @@ STATIC = re.compile(r"/console/static/[0-9a-f]+/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A request after `think` seconds; `fragment` is the part of the page that a script loads, `follow` for how
-    many seconds a stream is read.
+    """A request after `think` seconds; `fragment` is the part of the page that a script loads, and a stream
+    is read for `follow` seconds.
     """
 
     think: float

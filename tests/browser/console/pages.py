@@ -143,9 +143,7 @@ class _Reader(HTMLParser):
                 method = button.get("formmethod", given.get("method", "get"))
                 if method.lower() != "post":
                     continue
-                action = urljoin(
-                    self.page, unescape(button.get("formaction", given.get("action", ""))) or self.page
-                )
+                action = urljoin(self.page, button.get("formaction", given.get("action", "")) or self.page)
                 parts = urlsplit(action)
                 named = (button["name"], button.get("value", "")) if button.get("name") else None
                 yield Form(
