@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -283,3 +284,13 @@ def _make_calls(populated: Populated, once: str) -> None:
     with populated.gateway.client(once) as client:
         for _ in range(2):
             client.post("/tools/library.getOpeningHours/call", json={})
+    _await_records(populated, len(calls))
+
+
+def _await_records(populated: Populated, calls: int) -> None:
+    """Wait until the calls are recorded: that happens in batches."""
+    deadline = time.monotonic() + 30
+    with populated.client() as client:
+        while len(found := client.get("/calls?limit=200").json()["items"]) < calls - 3:
+            assert time.monotonic() < deadline, f"{len(found)} calls are recorded"
+            time.sleep(0.1)
