@@ -16,7 +16,8 @@ FOLDER = ROOT / ".venvs" / "console-scripts"
 PACKAGES = ("typescript@5.9.3", "prettier@3.10.1")
 _TYPES = (
     "--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2023", "--module", "esnext",
-    "--moduleResolution", "bundler", "--moduleDetection", "force", "--skipLibCheck", "--lib", "es2023,dom,dom.iterable",
+    "--moduleResolution", "bundler", "--moduleDetection", "force", "--skipLibCheck",
+    "--lib", "es2023,dom,dom.iterable",
 )  # fmt: skip
 _FORMAT = ("--print-width", "140", "--log-level", "warn")
 _SECONDS = 300
