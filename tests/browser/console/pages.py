@@ -162,12 +162,14 @@ def _input_fields(name: str, given: dict[str, str]) -> Iterable[tuple[str, str]]
     if kind == "file":
         return []
     value = given.get("value", "")
-    if not value and "required" in given:
+    if not value and kind != "hidden":
         value = {
             "url": "http://127.0.0.1:9/x",
-            "number": given.get("min", "1"),
+            "number": given.get("min", ""),
+            "datetime-local": "",
+            "date": "",
             "email": "a@example.com",
-        }.get(kind, "example")
+        }.get(kind, "http://127.0.0.1:9/x" if "url" in name else "example")
     return [(name, value)]
 
 
@@ -197,11 +199,13 @@ def _state(url: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, value if _SHORT_VALUE.fullmatch(value) else "") for name, value in query))
 
 
-def read_site(client: httpx2.Client) -> Site:
-    """Follow the links of all pages, `client` being signed in; of each route a few states are read."""
+def read_site(client: httpx2.Client, addresses: Iterable[str] = ()) -> Site:
+    """Follow the links of all pages, and of `addresses`, `client` being signed in; of each route a few states
+    are read.
+    """
     site = Site()
     seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
-    waiting = [path for path in GET_PATHS if "{" not in path]
+    waiting = [*addresses, *(path for path in GET_PATHS if "{" not in path)]
     visits = 0
     while waiting and visits < _MAX_VISITS:
         address = waiting.pop(0)
@@ -216,8 +220,9 @@ def read_site(client: httpx2.Client) -> Site:
         states.add(state)
         visits += 1
         waiting += _read(client, site, template, address)
-    for addresses in site.addresses.values():
-        addresses.sort(key=lambda one: "?" in one)
+    for found in site.addresses.values():
+        # The state without a query is the first one, and a page that is there before one that is not.
+        found.sort(key=lambda one: (site.statuses[one] >= 400, "?" in one))
     return site
 
 

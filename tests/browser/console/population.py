@@ -49,12 +49,15 @@ class Upstreams:
 
 @dataclass(frozen=True, slots=True)
 class Populated:
-    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are."""
+    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are;
+    `addresses` are pages to which only a form leads.
+    """
 
     gateway: RunningGateway
     upstreams: Upstreams
     keys: Mapping[str, str] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
+    addresses: tuple[str, ...] = ()
 
     def client(self, key: str = "admin", **options: Any) -> httpx2.Client:
         """Return a client of the API with a key of KEYS."""
@@ -127,7 +130,12 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         once = client.post(
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
-    populated = Populated(gateway, running, keys, secrets)
+        begun = client.post(
+            "/providers/preview", json={"source": {"url": f"{running.url}/openapi.json"}},
+            headers={"Prefer": "respond-async"},
+        )  # fmt: skip
+    addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
+    populated = Populated(gateway, running, keys, secrets, addresses)
     _make_calls(populated, once)
     return populated
 
