@@ -149,7 +149,7 @@ async def open_page(
         observed = Observed(origin_of(url))
         page.on("request", lambda request: observed.requests.append(request))  # noqa: PLW0108 - it is marked
         page.on("pageerror", lambda error: observed.errors.append(str(error)))
-        page.on("console", observed.note_message)
+        page.on("console", lambda message: observed.note_message(message))  # noqa: PLW0108 - it is marked
         await page.goto(url)
         yield BrowserPage(page, observed)
     finally:

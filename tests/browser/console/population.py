@@ -131,7 +131,7 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
         begun = client.post(
-            "/providers/preview", json={"source": {"url": f"{running.url}/openapi.json"}},
+            "/providers/preview", json={"name": "moving", "source": {"url": f"{running.url}/openapi.json"}},
             headers={"Prefer": "respond-async"},
         )  # fmt: skip
     addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
