@@ -25,6 +25,13 @@ TEXTS: Final[Mapping[str, str]] = {
     "created": _("Created."),
     "tools-enabled": _("Enabled %(count)s tools."),
     "tools-disabled": _("Disabled %(count)s tools."),
+    "tools-tagged": _("Added the tags to %(count)s tools."),
+    "tools-untagged": _("Removed the tags from %(count)s tools."),
+    "tools-not-changed": _("%(count)s tools could not be changed."),
+    "tools-none-selected": _("No tools were selected."),
+    "tools-too-many": _("At most 1,000 tools are changed at once. Narrow the filters."),
+    "tools-too-many-to-export": _("At most 200 tools are exported at once. Filter by provider or tag only."),
+    "tags-missing": _("Give at least one tag."),
     "tags-saved": _("Saved the tags."),
     "description-saved": _("Saved the description."),
     "provider-paused": _("Paused. Its tools cannot be called, and agents do not see them."),
@@ -38,6 +45,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "variable-deleted": _("Deleted the variable."),
     "plugin-enabled": _("Enabled the plugin."),
     "plugin-disabled": _("Disabled the plugin: its provider and toolset are deleted."),
+    "approved": _("Approved: %(count)s."),
+    "rejected": _("Rejected: %(count)s."),
+    "key-revoked": _("Revoked the key."),
+    "key-shown-once": _(
+        "The key was created already. Its text is shown only once; rotate the key to get another one."
+    ),
     "signed-in": _("You are signed in."),
     "signed-out": _("You are signed out."),
 }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.api.console.provider_pages import form_of, submit, text_of
+from tests.api.console.providers.provider_pages import form_of, submit, text_of
 from tests.api.providers.documents import manual, openapi, tool
 
 ADD = "/console/add"

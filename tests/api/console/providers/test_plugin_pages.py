@@ -1,6 +1,6 @@
 """The pages of the plugin catalogue."""
 
-from tests.api.console.provider_pages import form_of, submit, text_of
+from tests.api.console.providers.provider_pages import form_of, submit, text_of
 
 SECRET = "canary-51d2aa80f7"
 GITHUB = "/console/plugins/github"

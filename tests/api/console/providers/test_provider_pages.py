@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.console.provider_pages import form_of, submit, text_of
+from tests.api.console.providers.provider_pages import form_of, submit, text_of
 from tests.api.providers.documents import openapi
 
 SECRET = "canary-1b9e44d07c"
