@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -48,12 +49,15 @@ class Upstreams:
 
 @dataclass(frozen=True, slots=True)
 class Populated:
-    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are."""
+    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are;
+    `addresses` are pages to which only a form leads.
+    """
 
     gateway: RunningGateway
     upstreams: Upstreams
     keys: Mapping[str, str] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
+    addresses: tuple[str, ...] = ()
 
     def client(self, key: str = "admin", **options: Any) -> httpx2.Client:
         """Return a client of the API with a key of KEYS."""
@@ -126,7 +130,12 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         once = client.post(
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
-    populated = Populated(gateway, running, keys, secrets)
+        begun = client.post(
+            "/providers/preview", json={"name": "moving", "source": {"url": f"{running.url}/openapi.json"}},
+            headers={"Prefer": "respond-async"},
+        )  # fmt: skip
+    addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
+    populated = Populated(gateway, running, keys, secrets, addresses)
     _make_calls(populated, once)
     return populated
 
@@ -283,3 +292,13 @@ def _make_calls(populated: Populated, once: str) -> None:
     with populated.gateway.client(once) as client:
         for _ in range(2):
             client.post("/tools/library.getOpeningHours/call", json={})
+    _await_records(populated, len(calls))
+
+
+def _await_records(populated: Populated, calls: int) -> None:
+    """Wait until the calls are recorded: that happens in batches."""
+    deadline = time.monotonic() + 30
+    with populated.client() as client:
+        while len(found := client.get("/calls?limit=200").json()["items"]) < calls - 3:
+            assert time.monotonic() < deadline, f"{len(found)} calls are recorded"
+            time.sleep(0.1)
