@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import orjson
+
 from app.console.api_client import StreamedResponse
 from app.console.api_stream import ApiStreamResponse
 from app.console.page import Page

@@ -25,7 +25,7 @@ _DAY: Final = timedelta(hours=24)
 _WEEK: Final = timedelta(days=7)
 _HOUR: Final = timedelta(hours=1)
 _ROWS: Final = 5
-_BUILD: Final = re.compile(r'^utcp_gateway_build_info\{([^}]*)\} 1(?:\.0)?$', re.MULTILINE)
+_BUILD: Final = re.compile(r"^utcp_gateway_build_info\{([^}]*)\} 1(?:\.0)?$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"\\]*)"')
 _WORKERS: Final = re.compile(r"^utcp_gateway_workers (\d+)", re.MULTILINE)
 _TROUBLED: Final = ("failed", "degraded", "away")
