@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -88,7 +89,9 @@ async def list_tools(
             statement = statement.where(lacks_credential(stored.slots))
         elif query.state is not None:
             statement = statement.where(state_filter(query.state))
-        page = await read_page(session, statement, ordering=_ORDER, page=query.page())
+        # Named tools are few: their rows are read at once.
+        ordering = replace(_ORDER, ids_first=not query.names)
+        page = await read_page(session, statement, ordering=ordering, page=query.page())
         names = [row.name for row in page.rows] if query.usage else []
         usage = await tool_usage(session, names, tenant=principal.tenant_id)
     rows = [tool_view(row) for row in page.rows]

@@ -1,6 +1,5 @@
 """Chromium for all tests of this folder; a failed test leaves a screenshot of its page in `.screenshots/`."""
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -8,10 +7,16 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, async_playwright
 
-from tests.browser.harness import ARGUMENTS, BrowserPage, chromium_program, open_page
+from tests.browser.harness import (
+    ARGUMENTS,
+    FAILED,
+    BrowserPage,
+    chromium_program,
+    open_page,
+    save_screenshots,
+)
 from tests.harness.gateway import RunningGateway
 
-_FAILED = pytest.StashKey[bool]()
 OpenPage = Callable[..., Awaitable[BrowserPage]]
 
 
@@ -20,7 +25,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Itera
     """Note for the fixtures whether the test failed."""
     report = yield
     if report.when == "call":
-        item.stash[_FAILED] = report.failed
+        item.stash[FAILED] = report.failed
     return report
 
 
@@ -48,11 +53,6 @@ async def opened(
             return page
 
         yield open_path
-        if request.node.stash.get(_FAILED, False):
-            folder = repository_root / ".screenshots"
-            folder.mkdir(exist_ok=True)
-            for number, page in enumerate(pages):
-                name = re.sub(r"[^\w-]+", "-", f"{request.node.name}-{number}")
-                await page.page.screenshot(path=folder / f"{name}.png")
+        await save_screenshots(request, pages, repository_root / ".screenshots")
         assert [page.observed.errors for page in pages] == [[] for _ in pages]
         assert [page.observed.foreign_requests() for page in pages] == [[] for _ in pages]

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +22,10 @@ ARGUMENTS = (
     # No name but that of this machine resolves.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-AXE_TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
+AXE_TAGS = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+FAILED = pytest.StashKey[bool]()
+"""Whether a test has failed, for fixtures that end after it."""
 
 _REPORT_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => {
@@ -73,7 +78,7 @@ class BrowserPage:
         return self.page.context
 
     async def axe_violations(self, *, without: Sequence[str] = ()) -> list[dict[str, Any]]:
-        """Return the violations of WCAG 2.1 A and AA and of best practices that axe finds in what is visible.
+        """Return the violations of WCAG 2.2 A and AA and of best practices that axe finds in what is visible.
 
         `without` are the ids of rules that are left out.
         """
@@ -94,6 +99,16 @@ class BrowserPage:
         return json.dumps([stored, cookies, await self.context.storage_state()], default=str)
 
 
+async def save_screenshots(request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path) -> None:
+    """Save what the pages of a test show, if it has failed."""
+    if not request.node.stash.get(FAILED, False):
+        return
+    folder.mkdir(exist_ok=True)
+    for number, page in enumerate(pages):
+        name = re.sub(r"[^\w-]+", "-", f"{request.node.name}-{number}")
+        await page.page.screenshot(path=folder / f"{name}.png")
+
+
 def origin_of(url: str) -> str:
     """Return scheme, host and port of a URL."""
     parts = urlsplit(url)
@@ -106,12 +121,19 @@ def axe_source() -> str:
 
 
 @asynccontextmanager
-async def open_page(browser: Browser, url: str, *, width: int = 1440) -> AsyncIterator[BrowserPage]:
-    """Open a URL in a context of its own, `width` CSS pixels wide."""
-    context = await browser.new_context(viewport={"width": width, "height": 900}, reduced_motion="reduce")
+async def open_page(
+    browser: Browser, url: str, *, width: int = 1440, scripts: Sequence[str] = (), **options: Any
+) -> AsyncIterator[BrowserPage]:
+    """Open a URL in a context of its own, `width` CSS pixels wide; `options` are further ones of the context.
+
+    `scripts` run before those of each page.
+    """
+    given = {"viewport": {"width": width, "height": 900}, "reduced_motion": "reduce", **options}
+    context = await browser.new_context(**given)
     context.set_default_timeout(30_000)
     try:
-        await context.add_init_script(_REPORT_VIOLATIONS)
+        for script in (_REPORT_VIOLATIONS, *scripts):
+            await context.add_init_script(script)
         page = await context.new_page()
         observed = Observed(origin_of(url))
         page.on("request", lambda request: observed.requests.append(request))  # noqa: PLW0108 - it is marked

@@ -3,11 +3,22 @@
 from typing import Final
 
 from app.console.page import PageRouter
-from app.console.pages import design, language, not_found, tools
+from app.console.pages import (
+    calls,
+    design,
+    language,
+    not_found,
+    overview,
+    sign_in,
+    tools,
+)
 
 PAGES: Final[tuple[PageRouter, ...]] = (
-    language.router,
+    calls.router,
     design.router,
+    language.router,
+    overview.router,
+    sign_in.router,
     tools.router,
     # The last one, because it matches every path of the console.
     not_found.router,

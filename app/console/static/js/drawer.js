@@ -1,0 +1,22 @@
+// Links with data-drawer="ID" show the part with this id of the page that they lead to in the dialog #drawer.
+
+document.addEventListener("click", async (event) => {
+  if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  const link = /** @type {Element} */ (event.target).closest("a[data-drawer]");
+  const dialog = document.getElementById("drawer");
+  const content = dialog?.querySelector("[data-content]");
+  if (!(link instanceof HTMLAnchorElement) || !(dialog instanceof HTMLDialogElement) || !content) return;
+  event.preventDefault();
+  const response = await fetch(link.href, { headers: { "X-Fragment": link.dataset.drawer ?? "" } });
+  if (!response.ok || response.redirected) {
+    location.assign(link.href);
+    return;
+  }
+  content.innerHTML = await response.text();
+  if (!dialog.open) dialog.showModal();
+  dialog.scrollTop = 0;
+});
+
+document.getElementById("drawer")?.addEventListener("click", (event) => {
+  if (event.target === event.currentTarget) /** @type {HTMLDialogElement} */ (event.currentTarget).close();
+});
