@@ -1,6 +1,7 @@
 """The Jinja environment of the console: one per language, with the filters that its templates use."""
 
 import gettext
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -44,6 +45,8 @@ def environment(language: str) -> Environment:
     made.filters["percent"] = lambda value: percentage(value, language)
     made.filters["json"] = json_text
     made.filters["first_sentence"] = first_sentence
+    made.filters["replace_word"] = replace_word
+    made.filters.setdefault("visible", str)
     made.globals["static"] = static_url
     made.globals["icon"] = icon
     made.globals["language"] = language
@@ -189,6 +192,11 @@ def first_sentence(text: str | None, limit: int = 160) -> str:
     )
     found = line[:end]
     return found if len(found) <= limit else found[: limit - 1].rstrip() + "…"
+
+
+def replace_word(text: str, word: str, other: str) -> str:
+    """Return a text in which one word is replaced by another, in upper or lower case."""
+    return re.sub(rf"\b{re.escape(word)}\b", lambda _: other, text, flags=re.IGNORECASE)
 
 
 @pass_context

@@ -10,6 +10,7 @@ from app.console.pages import (
     not_found,
     overview,
     sign_in,
+    tools,
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
@@ -18,6 +19,7 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     language.router,
     overview.router,
     sign_in.router,
+    tools.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
