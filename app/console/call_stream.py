@@ -2,9 +2,9 @@
 
     GET /calls/stream --> collected for 250 ms --> at most 50 rows --> one event `rows`
 
-However many calls there are, a browser gets at most four updates a second of at most 50 rows; an update says how
-many calls it leaves out. The API's stream ends by the server's stop, or the end of the key or session: the last
-event, `end`, says why, and whether to connect again.
+However many calls there are, a browser gets at most four updates a second of at most 50 rows; an update says
+how many calls it leaves out. The API's stream ends by the server's stop, or the end of the key or session:
+the last event, `end`, says why, and whether to connect again.
 """
 
 import asyncio

@@ -34,6 +34,23 @@ TEXTS: Final[Mapping[str, str]] = {
     "tags-missing": _("Give at least one tag."),
     "tags-saved": _("Saved the tags."),
     "description-saved": _("Saved the description."),
+    "provider-paused": _("Paused. Its tools cannot be called, and agents do not see them."),
+    "provider-resumed": _("Resumed."),
+    "provider-refreshed": _("Refreshed from its source."),
+    "provider-approved": _("Approved the changes."),
+    "provider-deleted": _("Deleted the provider with its tools, credentials and variables:"),
+    "credential-stored": _("Stored the credential. It is never shown again."),
+    "credential-deleted": _("Deleted the credential. Calls do not send it any more."),
+    "variable-stored": _("Stored the variable."),
+    "variable-deleted": _("Deleted the variable."),
+    "plugin-enabled": _("Enabled the plugin."),
+    "plugin-disabled": _("Disabled the plugin: its provider and toolset are deleted."),
+    "approved": _("Approved: %(count)s."),
+    "rejected": _("Rejected: %(count)s."),
+    "key-revoked": _("Revoked the key."),
+    "key-shown-once": _(
+        "The key was created already. Its text is shown only once; rotate the key to get another one."
+    ),
     "signed-in": _("You are signed in."),
     "signed-out": _("You are signed out."),
 }

@@ -14,6 +14,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from app.console.static_files import StaticFiles
+from app.console.values import visible
 
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "de": "Deutsch"}
 """The languages of the console, by their tags, with their own names."""
@@ -46,7 +47,7 @@ def environment(language: str) -> Environment:
     made.filters["json"] = json_text
     made.filters["first_sentence"] = first_sentence
     made.filters["replace_word"] = replace_word
-    made.filters.setdefault("visible", str)
+    made.filters["visible"] = lambda text: visible(str(text or ""))
     made.globals["static"] = static_url
     made.globals["icon"] = icon
     made.globals["language"] = language

@@ -1,7 +1,7 @@
 """`/console`: how the gateway does, and what needs attention; each item leads to the page that has more.
 
-A section is there where the key may use the operation of the API that it is read from. A section that cannot be
-read says so, and the others are shown.
+A section is there where the key may use the operation of the API that it is read from. One that cannot be read
+at the moment is left out, and the others are shown.
 """
 
 import asyncio
@@ -80,7 +80,9 @@ async def show_overview(page: Page) -> Response:
         _attention(page),
         _section(_build(page) if page.may("GET /metrics") else None),
     )
-    return page.render("overview.html", day=day, attention=attention, build=build, sees_calls=page.may("GET /stats"))
+    return page.render(
+        "overview.html", day=day, attention=attention, build=build, sees_calls=page.may("GET /stats")
+    )
 
 
 async def _section(reading: Awaitable[Any] | None) -> Any:
@@ -219,7 +221,9 @@ def _provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
     name = health["name"]
     open_breakers = [one["origin"] for one in health["breakers"] if one["state"] != "closed"]
     if open_breakers:
-        detail = page.gettext("The circuit breaker has paused calls to %(origin)s.") % {"origin": open_breakers[0]}
+        detail = page.gettext("The circuit breaker has paused calls to %(origin)s.") % {
+            "origin": open_breakers[0]
+        }
     elif health["available"] is False:
         detail = page.gettext("No executor of it is connected.")
     elif health["failures"]:
@@ -234,14 +238,23 @@ def _provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
     is_bad = state != "degraded"
     text = page.gettext("%(name)s fails") if is_bad else page.gettext("%(name)s is degraded")
     return Attention(
-        text % {"name": name}, detail, page.url(f"/console/providers/{name}"), "bad" if is_bad else "attention"
+        text % {"name": name},
+        detail,
+        page.url(f"/console/providers/{name}"),
+        "bad" if is_bad else "attention",
     )
 
 
 async def _missing_credentials(page: Page) -> list[Attention]:
     """Return the providers whose calls were rejected for want of a credential within 24 hours."""
     since = whole_intervals(datetime.now(UTC), _DAY, "hour").isoformat()
-    query = {"group": "provider", "interval": "day", "outcome": "credential-missing", "since": since, "limit": _ROWS}
+    query = {
+        "group": "provider",
+        "interval": "day",
+        "outcome": "credential-missing",
+        "since": since,
+        "limit": _ROWS,
+    }
     found = await page.api.get("/stats", query)
     return [
         Attention(
@@ -286,6 +299,9 @@ async def _search(page: Page) -> list[Attention]:
         return [Attention(text, page.gettext("The log says why."), page.url("/console/search"))]
     if state == "encoding":
         text = page.gettext("Tools are being encoded for search by meaning")
-        detail = page.gettext("%(done)s of %(total)s") % {"done": vectors["encoded"], "total": vectors["total"]}
+        detail = page.gettext("%(done)s of %(total)s") % {
+            "done": vectors["encoded"],
+            "total": vectors["total"],
+        }
         return [Attention(text, detail, page.url("/console/search"), "neutral")]
     return []

@@ -1,0 +1,3 @@
+"""X"""
+from app.console.page import PageRouter
+router = PageRouter()
