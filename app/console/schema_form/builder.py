@@ -1,6 +1,5 @@
 """Schema and value -> form. The work is bounded, whatever the schema is; what is beyond becomes JSON text."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -126,7 +125,7 @@ class _Builder:
             "required": place.required,
             "must": place.must and place.required,
             "deprecated": schema.get("deprecated") is True,
-            "default": _short(schema["default"]) if schema.get("default") is not None else None,
+            "default": controls.short_text(schema["default"]) if schema.get("default") is not None else None,
             "limits": controls.limits_of(shape, self._gettext),
             "removable": place.removable,
         }
@@ -157,7 +156,7 @@ class _Builder:
             specials=specials,
             control=control,
             text=shown,
-            placeholder="" if example is None or isinstance(example, dict | list) else _short(example),
+            placeholder="" if example is None or isinstance(example, dict | list) else controls.short_text(example),
             attributes=controls.validation_attributes(shape, control),
             suffix="UTC" if control == "datetime-local" else "",
             takes_file=takes_file,
@@ -417,11 +416,6 @@ def _specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, 
 def _is_blank(shape: Shape, place: _Place) -> bool:
     """Return whether an empty control of an item stands for null: a number that was not typed yet."""
     return place.is_item and shape.kind in ("number", "integer")
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:79] + "…"
 
 
 def _place_errors(root: Field, errors: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -143,6 +143,12 @@ def control_type(shape: Shape, name: str, text: str) -> tuple[str, str]:
     return ("textarea" if len(text) > 200 else "text"), text
 
 
+def short_text(value: Any) -> str:
+    """Return a value in at most 80 characters: a text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 def is_binary(schema: Schema) -> bool:
     """Return whether a text is bytes in base64."""
     return schema.get("contentEncoding") == "base64" or schema.get("format") in ("byte", "binary")

@@ -57,6 +57,11 @@ class Shape:
     choices: tuple[tuple[Any, str], ...] = ()
     branches: tuple[Branch, ...] = ()
 
+    @property
+    def lists_values(self) -> bool:
+        """Whether the choices say more than the type: not for booleans."""
+        return any(not isinstance(value, bool) and value is not None for value, _ in self.choices)
+
     def option(self, value: Any) -> str | None:
         """Return the JSON text of the choice that equals a value; None where there is none."""
         return next((compact(one) for one, _ in self.choices if same(one, value)), None)
