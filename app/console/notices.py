@@ -23,6 +23,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "saved": _("Saved."),
     "deleted": _("Deleted."),
     "created": _("Created."),
+    "tool-enabled": _("Enabled"),
+    "tool-disabled": _("Disabled"),
     "tools-enabled": _("Enabled %(count)s tools."),
     "tools-disabled": _("Disabled %(count)s tools."),
     "tools-tagged": _("Added the tags to %(count)s tools."),

@@ -21,6 +21,7 @@ from app.console.pages import (
     provider_settings,
     providers,
     sign_in,
+    tool,
     tools,
 )
 
@@ -41,6 +42,7 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     provider_settings.router,
     providers.router,
     sign_in.router,
+    tool.router,
     tools.router,
     # The last one, because it matches every path of the console.
     not_found.router,
