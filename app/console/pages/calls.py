@@ -94,7 +94,7 @@ async def show_call(page: Page) -> Response:
 
 @router.post("/console/calls/{call_id}/bodies")
 async def show_bodies(page: Page) -> Response:
-    """Show a call with its recorded arguments and response, or its evidence envelope; each read is an event."""
+    """Show a call with its recorded arguments and response, or its evidence envelope: a read is an event."""
     path = f"/console/calls/{page.parameter('call_id')}"
     question = await require_recent(page, next_path=path)
     if question is not None:

@@ -1,7 +1,7 @@
 """`/console`: how the gateway does, and what needs attention; each item leads to the page that has more.
 
-A section is there where the key may use the operation of the API that it is read from. One that cannot be read
-at the moment is left out, and the others are shown.
+A section is there where the key may use the operation of the API that it is read from. One that cannot be
+read at the moment is left out, and the others are shown.
 """
 
 import asyncio
