@@ -327,6 +327,8 @@ def _record_weather(recorder: Recorder, weather: Weather) -> None:
     recorder.send("exportProviders", 200)
     recorder.send("getProvider", 200, path=path)
     recorder.send("listProviders", 200, query={"limit": 1})
+    recorder.send("previewRefresh", 200, path=path)
+    _settle(recorder, recorder.send("previewRefresh", 202, path=path, headers={"Prefer": "respond-async"}))
     recorder.send("refreshProvider", 200, path=path)
     _settle(recorder, recorder.send("refreshProvider", 202, path=path, headers={"Prefer": "respond-async"}))
     clerk = _clerk(recorder)

@@ -35,7 +35,7 @@ _CALLS: Final = (
     errors.CallLogUnavailable, errors.LoopDetected, errors.DeadlineExceeded,
 )  # fmt: skip
 _READS_A_SOURCE: Final = frozenset(
-    {"registerProvider", "previewProvider", "importProviders", "refreshProvider"}
+    {"registerProvider", "previewProvider", "importProviders", "refreshProvider", "previewRefresh"}
 )
 
 _CALL_OPERATIONS: Final = frozenset({OPERATION_ID, TOOLSET_OPERATION_ID})

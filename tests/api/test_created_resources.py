@@ -39,6 +39,7 @@ CREATING = {
     ("registerProvider", "202"): ("POST", "/providers", MANY, "/imports/"),
     ("previewProvider", "202"): ("POST", "/providers/preview", MANY, "/imports/"),
     ("importProviders", "202"): ("POST", "/import", EXPORT, "/imports/"),
+    ("previewRefresh", "202"): ("POST", "/providers/stored/refresh/preview", None, "/imports/"),
     ("refreshProvider", "202"): ("POST", "/providers/stored/refresh", None, "/imports/"),
     ("createTool", "201"): (
         "POST", "/tools", {"provider": "custom", "name": "echo", "call_template": TEMPLATE}, "/tools/custom.echo",

@@ -375,6 +375,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "live": _unknown_host,
     "mcp": _unknown_method_and_no_events,
     "previewProvider": _previewed_name_is_taken,
+    "previewRefresh": _without_source,
     "putPin": _words_of_another,
     "putSynonyms": _words_of_another,
     "ready": _unknown_host,

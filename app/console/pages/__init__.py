@@ -4,20 +4,42 @@ from typing import Final
 
 from app.console.page import PageRouter
 from app.console.pages import (
+    add_api,
+    approvals,
     calls,
+    custom_tool,
     design,
+    imports,
+    key_creation,
+    keys,
     language,
     not_found,
     overview,
+    provider,
+    provider_credentials,
+    provider_settings,
+    providers,
     sign_in,
+    tools,
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
+    add_api.router,
+    approvals.router,
     calls.router,
+    custom_tool.router,
     design.router,
+    imports.router,
+    key_creation.router,
+    keys.router,
     language.router,
     overview.router,
+    provider.router,
+    provider_credentials.router,
+    provider_settings.router,
+    providers.router,
     sign_in.router,
+    tools.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
