@@ -11,6 +11,8 @@ from app.console.pages import (
     overview,
     sign_in,
     tools,
+    toolset_changes,
+    toolsets,
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
@@ -20,6 +22,8 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     overview.router,
     sign_in.router,
     tools.router,
+    toolset_changes.router,
+    toolsets.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
