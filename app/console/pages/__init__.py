@@ -23,6 +23,8 @@ from app.console.pages import (
     sign_in,
     tool,
     tools,
+    toolset_changes,
+    toolsets,
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
@@ -44,6 +46,8 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     sign_in.router,
     tool.router,
     tools.router,
+    toolset_changes.router,
+    toolsets.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )
