@@ -6,6 +6,7 @@ from app.console.page import PageRouter
 from app.console.pages import (
     approvals,
     calls,
+    changes,
     design,
     key_creation,
     keys,
@@ -18,6 +19,7 @@ from app.console.pages import (
 PAGES: Final[tuple[PageRouter, ...]] = (
     approvals.router,
     calls.router,
+    changes.router,
     design.router,
     key_creation.router,
     keys.router,
