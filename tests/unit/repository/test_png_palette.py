@@ -52,9 +52,7 @@ RED, GREY = (200, 16, 8), (128, 128, 128)
     ids=["plain", "left and above", "nearest", "mean"],
 )  # fmt: skip
 def test_filters_are_undone(rows: list[tuple[int, bytes]]) -> None:
-    found = decoded(with_palette(image(rows, width=2)))
-    expected = [[RED, GREY], [RED, GREY]] if rows[1][0] != 4 else [[RED, GREY], [RED, GREY]]
-    assert found == expected
+    assert decoded(with_palette(image(rows, width=2))) == [[RED, GREY], [RED, GREY]]
 
 
 def test_transparency_is_left_out_and_many_colours_become_near_ones() -> None:
