@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qsl, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx2
 from starlette.routing import Match, Route
@@ -136,16 +136,17 @@ class _Reader(HTMLParser):
             self._textarea, self._text = None, ""
 
     def read(self) -> Iterator[Form]:
-        """Yield each action of each form that POSTs."""
+        """Yield each action of each form that POSTs; what the others lead to is added to the links."""
         for form in self.forms:
             given = form["attributes"]
             for button in form["buttons"] or [{}]:
-                method = button.get("formmethod", given.get("method", "get"))
-                if method.lower() != "post":
-                    continue
                 action = urljoin(self.page, button.get("formaction", given.get("action", "")) or self.page)
                 parts = urlsplit(action)
                 named = (button["name"], button.get("value", "")) if button.get("name") else None
+                if button.get("formmethod", given.get("method", "get")).lower() != "post":
+                    pairs = [pair for pair in form["fields"] if pair[1] not in ("", "example")]
+                    self.links.append(f"{parts.path}?{urlencode(pairs)}" if pairs else parts.path)
+                    continue
                 yield Form(
                     parts.path + (f"?{parts.query}" if parts.query else ""),
                     tuple(form["fields"]),
