@@ -182,6 +182,7 @@ class Site:
     html: dict[str, str] = field(default_factory=dict, repr=False)
     kinds: dict[str, str] = field(default_factory=dict)
     """The media types of the routes that do not respond with HTML."""
+    redirects: set[str] = field(default_factory=set)
     statuses: dict[str, int] = field(default_factory=dict)
     forms: list[Form] = field(default_factory=list, repr=False)
 
@@ -232,6 +233,7 @@ def _read(client: httpx2.Client, site: Site, template: str, address: str) -> lis
     with client.stream("GET", address, headers={"Accept": "text/html"}) as response:
         kind = response.headers.get("content-type", "").split(";")[0]
         if response.is_redirect:
+            site.redirects.add(template)
             return [_local(response.headers["location"], address)]
         site.statuses[address] = response.status_code
         if kind != "text/html":

@@ -133,11 +133,7 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         agent = client.post("/keys", json={"name": "agent", "scopes": ["tools:read", "tools:call"]}).json()[
             "key"
         ]
-        begun = client.post(
-            "/providers/preview", json={"name": "moving", "source": {"url": f"{running.url}/openapi.json"}},
-            headers={"Prefer": "respond-async"},
-        )  # fmt: skip
-    addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
+        addresses = ("/console/add/done?provider=moving", *_begin_imports(client, running))
     populated = Populated(gateway, running, keys, secrets, addresses)
     _make_calls(populated, agent, once)
     return populated
@@ -265,6 +261,16 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
         client.post("/tools", json=tool)
     client.patch("/tools/custom.needsApproval", json={"requires_approval": True})
     client.patch("/tools/custom.disabled", json={"enabled": False})
+
+
+def _begin_imports(client: _Checked, running: Upstreams) -> Iterator[str]:
+    """Begin what takes longer than a page waits, and yield the addresses of the pages that show it."""
+    background = {"Prefer": "respond-async"}
+    body = {"name": "moving", "source": {"url": f"{running.url}/openapi.json"}}
+    begun = client.post("/providers/preview", json=body, headers=background)
+    yield f"/console{begun.headers['location']}"
+    begun = client.post("/providers/library/refresh/preview", headers=background)
+    yield f"/console/providers/library/refresh?import={begun.json()['id']}"
 
 
 def _make_calls(populated: Populated, agent: str, once: str) -> None:

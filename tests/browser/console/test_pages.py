@@ -67,8 +67,10 @@ def first_address(site: Site, template: str) -> str:
     """Return the address of a page; the test is skipped where it is not a page."""
     if template in site.kinds:
         pytest.skip(f"it is {site.kinds[template]}")
+    if template not in site.addresses and template in site.redirects:
+        pytest.skip("it redirects")
     if template not in site.addresses:
-        pytest.fail(f"no page has a link to {template}, or it only redirects")
+        pytest.fail(f"no page has a link to {template}")
     return site.addresses[template][0]
 
 
