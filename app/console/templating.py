@@ -23,6 +23,7 @@ NONE: Final = "\u2013"
 """What stands for no value."""
 
 _HERE: Final = Path(__file__).parent
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 _UNITS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (10_000, "year"))
 
 
