@@ -13,7 +13,7 @@ what happened and what to do, with the status of the API.
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -30,6 +30,7 @@ from app.console.local_urls import local_path
 from app.console.navigation import navigation
 from app.console.notices import Notice, read_notice
 from app.console.operations import Operations
+from app.console.pending_approvals import pending_approvals
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
 from app.errors import GatewayError, Unauthenticated
@@ -75,6 +76,8 @@ class Page:
     session: Session | None
     api: ApiClient
     language: str
+    pending_approvals: int | None = None
+    """What waits for a decision, for the navigation; None for a fragment, and where the key may see none."""
     undo_key: bytes = field(default=b"", repr=False)
     """Authenticates the undo of a notice; empty without a session, where there is no undo."""
 
@@ -198,11 +201,16 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         if page is None:
             return sign_in_redirect(request)
         try:
+            if request.method in _SAFE_METHODS and "x-fragment" not in request.headers:
+                page = replace(page, pending_approvals=await pending_approvals(page))
             return await handler(page)
         except ApiProblem as problem:
             if problem.status == 401:
                 return sign_in_redirect(request)
             return page.problem(problem)
+        finally:
+            # Closes the files of a form.
+            await request.close()
 
     # The page asks for a session itself, and each operation of the API for its scope.
     serve.scope = PUBLIC  # type: ignore[attr-defined]
@@ -244,7 +252,13 @@ async def open_page(request: Request) -> Page | None:
         return now
 
     return Page(
-        request, services, principal, session, ApiClient(request, current), language_of(request), undo_key
+        request,
+        services,
+        principal,
+        session,
+        ApiClient(request, current),
+        language_of(request),
+        undo_key=undo_key,
     )
 
 

@@ -35,7 +35,7 @@ from app.security.principal import Principal
 from app.stats.tool_usage import ToolUsage, is_used, tool_usage
 from app.tool_conditions import ToolConditions
 from app.tools.header_inputs import check_header_inputs
-from app.tools.schemas import ToolPatch, ToolQuery
+from app.tools.schemas import ToolPatch, ToolQuery, ToolSource
 
 _NAME = re.compile(TOOL_NAME)
 _ORDER: Final = Ordering(
@@ -107,6 +107,14 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
     """
     async with database.read_session() as session:
         return await _found(session, _visible(name, principal, full=full), name)
+
+
+async def source_of(database: Database, tool: ToolView) -> ToolSource:
+    """Return what the source of a tool says, without what people have changed."""
+    statement = select(col(Tool.description), col(Tool.tags), col(Tool.keywords)).where(col(Tool.id) == tool.id)
+    async with database.read_session() as session:
+        row = (await session.execute(statement)).one()
+    return ToolSource(description=row.description, tags=list(row.tags), keywords=list(row.keywords))
 
 
 async def change_tool(

@@ -50,7 +50,7 @@ def sign_in() -> SignIn:
 def site(populated: Populated, sign_in: SignIn) -> Site:
     """All pages of the gateway with data, as an administrator sees them."""
     with sign_in.client(populated.gateway, populated.keys["admin"]) as client:
-        return read_site(client)
+        return read_site(client, populated.addresses)
 
 
 @pytest.fixture(scope="session")
@@ -68,9 +68,13 @@ async def console(
     pages: list[BrowserPage] = []
     async with AsyncExitStack() as stack:
 
-        async def open_path(gateway: RunningGateway, path: str, *, key: str | None = None, **options: Any) -> BrowserPage:
+        async def open_path(
+            gateway: RunningGateway, path: str, *, key: str | None = None, **options: Any
+        ) -> BrowserPage:
             signed = {} if key == "" else sign_in.options(gateway, key or gateway.key)
-            page = await stack.enter_async_context(open_page(browser, gateway.url + path, **{**signed, **options}))
+            page = await stack.enter_async_context(
+                open_page(browser, gateway.url + path, **{**signed, **options})
+            )
             pages.append(page)
             return page
 
