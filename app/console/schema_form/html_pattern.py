@@ -14,8 +14,6 @@ _ATOM: Final = re.compile(
     r"|\[(?P<set>\^?[^\]\[\\]+)\]"
     r"|(?P<plain>[A-Za-z0-9 _:@,=#%&;!~'<>./-])"
 )
-    r"\\(?P<escaped>[dwsDWS.\-/+*?()\[\]{}|^$])|\[(?P<set>\^?[^\]\[\\]+)\]|(?P<plain>[A-Za-z0-9 _:@,=#%&;!~'<>./-])"
-)
 _QUANTIFIER: Final = re.compile(r"\{[0-9]{1,5}(?:,[0-9]{0,5})?\}|[*+?]")
 _SPECIAL_IN_SETS: Final = frozenset("()[]{}/|\\&!#$%*+,.:;<=>?@^`~-")
 

@@ -96,6 +96,6 @@ def test_palette_offers_what_the_key_may_use(console):
 
 def test_palette_takes_any_text(console):
     assert read(console(), "/console/go", fragment="targets").links
-    odd = console().get("/console/go", params={"q": "\u0000\ud83d\ude00<b>" + "x" * 9000})
+    odd = console().get("/console/go", params={"q": "\u0000\U0001f600<b>" + "x" * 9000})
     assert odd.status_code == 200
     assert "<b>x" not in odd.text
