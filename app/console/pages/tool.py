@@ -11,7 +11,7 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
 from app.console.page import PAGE_HEADERS, Page, PageRouter
-from app.console.reauthentication import require_recent
+from app.console.pages.sign_in import require_recent
 from app.console.schema_form import Submission, build
 from app.console.snippets import snippets
 from app.console.tool_inputs import input_rows
@@ -113,7 +113,7 @@ async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
     given = page.query["replay"]
     trial = Trial(Submission({}))
     if page.may("GET /calls/{call_id}/bodies"):
-        question = await require_recent(page, page.url_with())
+        question = await require_recent(page, next_path=page.url_with())
         if question is not None:
             return question
         try:
