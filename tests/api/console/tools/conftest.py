@@ -28,7 +28,10 @@ def pad(gateway, site):
             response = client.post("/tools", json=tool(f"quilt{number:02}"))
             assert response.status_code == 201, response.text
         assert (
-            client.post("/tools", json=tool("zap", "DELETE", description="Zap <b>it</b>.")).status_code == 201
+            client.post(
+                "/tools", json=tool("zap", "DELETE", description="Zap <b>it</b> by the forecast.")
+            ).status_code
+            == 201
         )
     return "pad"
 

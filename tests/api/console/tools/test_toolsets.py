@@ -86,7 +86,7 @@ def test_tool_is_renamed_and_has_presets(console, gateway, quilts):
     assert "renamed, presets: /branch" in read(client, "/console/toolsets/quilts").text
     post(client, path, name="sew", **{"preset:branch": "south", "preset:q": '"a b"'})
     change = definition(gateway, "quilts")["changes"]["pad.quilt00"]
-    assert change == {"name": "sew", "presets": {"branch": "south", "q": "a b"}}
+    assert change == {"name": "sew", "presets": {"/branch": "south", "/q": "a b"}}
     broken = client.post(path, data={"preset:q": '{"a"'})
     assert broken.status_code == 422
     assert "This is no valid JSON." in broken.text
