@@ -1,7 +1,7 @@
 """Code that makes a call of a tool from outside: curl, client libraries, MCP, and the clients of two models.
 
-The key is never part of it: each snippet reads it from the environment variable `UTCP_GATEWAY_KEY`. Characters
-that nobody sees are written as escapes, so that what is copied is what was shown.
+The key is never part of it: each snippet reads it from the environment variable `UTCP_GATEWAY_KEY`.
+Characters that nobody sees are written as escapes, so that what is copied is what was shown.
 """
 
 import json
@@ -47,7 +47,10 @@ def snippets(tool: str, arguments: Any, *, base_url: str, alias: str) -> tuple[S
     base = base_url.rstrip("/")
     return (
         Snippet("curl", "curl", (SnippetPart(_("Shell"), _curl(tool, arguments, base)),)),
-        Snippet("python", "Python", (SnippetPart(_("Client library in packages/python"), _python(tool, arguments, base)),)),
+        Snippet(
+            "python", "Python",
+            (SnippetPart(_("Client library in packages/python"), _python(tool, arguments, base)),),
+        ),
         Snippet(
             "typescript", "TypeScript",
             (SnippetPart(_("Client library in packages/typescript"), _typescript(tool, arguments, base)),),
@@ -109,7 +112,9 @@ def _mcp(tool: str, arguments: Any, base: str) -> tuple[SnippetPart, ...]:
         "params": {"name": tool, "arguments": arguments},
     }
     return (
-        SnippetPart(_("Configuration of a client"), literal({"mcpServers": {"utcp-gateway": server}}, "json") + "\n"),
+        SnippetPart(
+            _("Configuration of a client"), literal({"mcpServers": {"utcp-gateway": server}}, "json") + "\n"
+        ),
         SnippetPart(_("Request"), literal(call, "json") + "\n"),
     )
 
@@ -183,7 +188,9 @@ def literal(value: Any, language: str, level: int = 0, *, compact: bool = False)
     if language != "python":
         inner, outer = "  " * (level + 1), "  " * level
     if isinstance(value, dict):
-        members = [f"{_key(key, language)}: {literal(one, language, level + 1)}" for key, one in value.items()]
+        members = [
+            f"{_key(key, language)}: {literal(one, language, level + 1)}" for key, one in value.items()
+        ]
         opening, closing = "{", "}"
     else:
         members = [literal(one, language, level + 1) for one in value]
@@ -198,7 +205,11 @@ def _flat(value: Any, language: str) -> str:
     if value is None or isinstance(value, bool):
         return repr(value) if language == "python" else json.dumps(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(key, language)}: {_flat(one, language)}" for key, one in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{_key(key, language)}: {_flat(one, language)}" for key, one in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(_flat(one, language) for one in value) + "]"
     return json.dumps(value)

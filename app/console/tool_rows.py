@@ -41,13 +41,7 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
     texts = translations(language)
     never = time_element(None, texts)
     effects = {"read": _("read"), "write": _("write"), "delete": _("delete")}
-    states = {
-        "disabled": (_("disabled"), "neutral"),
-        "credential": (_("needs credential"), "attention"),
-        "executor": (_("no executor"), "attention"),
-        "deprecated": (_("deprecated"), "attention"),
-        "approval": (_("needs approval"), "neutral"),
-    }
+    states = _badges(page)
     rows = []
     for tool in tools:
         usage = tool["usage"] or {}
@@ -57,7 +51,7 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
                 tool["name"],
                 f"{page.root}/console/tools/{quote(tool['name'], safe='')}",
                 tool["provider"],
-                first_sentence(tool["description"], _SENTENCE),
+                first_sentence(tool["description"].partition("\n\n")[0], _SENTENCE),
                 effects[effect_of(tool["annotations"])],
                 bool(tool["annotations"]["destructive"]),
                 number(tool["cost"]["tokens"], language),
@@ -68,6 +62,23 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
             )
         )
     return rows
+
+
+def state_badges(page: Page, tool: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what to know about the state of a tool, as texts with the kinds of their badges."""
+    states = _badges(page)
+    return [states[state] for state in _states(tool)]
+
+
+def _badges(page: Page) -> dict[str, tuple[str, str]]:
+    _ = page.gettext
+    return {
+        "disabled": (_("disabled"), "neutral"),
+        "credential": (_("needs credential"), "attention"),
+        "executor": (_("no executor"), "attention"),
+        "deprecated": (_("deprecated"), "attention"),
+        "approval": (_("needs approval"), "neutral"),
+    }
 
 
 def effect_of(known: Mapping[str, Any]) -> str:

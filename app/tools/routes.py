@@ -118,11 +118,18 @@ async def get_tool(
         bool,
         Query(description="For a large tool, return the complete schemas that calls are validated against."),
     ] = False,
+    source: Annotated[
+        bool,
+        Query(description="Also return what the source says, where people have changed the tool."),
+    ] = False,
 ) -> ToolDetails:
     """Return one tool, by canonical name or alias, as a model sees it."""
     tool = await service.get_tool(services.database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
-    return await _details(tool, services, principal)
+    details = await _details(tool, services, principal)
+    if source:
+        details.source = await service.source_of(services.database, tool)
+    return details
 
 
 @router.patch(

@@ -149,6 +149,14 @@ class ToolSummary(BaseModel):
         )
 
 
+class ToolSource(BaseModel):
+    """What the source of a tool says, where people may have said otherwise."""
+
+    description: str
+    tags: list[str]
+    keywords: list[str]
+
+
 class ToolDetails(ToolSummary):
     """A tool with its schemas and its call template (without secrets)."""
 
@@ -164,6 +172,9 @@ class ToolDetails(ToolSummary):
         None,
         description="When the gateway set `publish_output_schema` to false because responses deviated from "
         "the schema; null where it did not, or where the schema was published again.",
+    )
+    source: ToolSource | None = Field(
+        None, description="With `source=true`: what the source says of it, else null."
     )
     created_at: datetime
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from app.security.principal import Principal
 from app.stats.tool_usage import ToolUsage, is_used, tool_usage
 from app.tool_conditions import ToolConditions
 from app.tools.header_inputs import check_header_inputs
-from app.tools.schemas import ToolPatch, ToolQuery
+from app.tools.schemas import ToolPatch, ToolQuery, ToolSource
 
 _NAME = re.compile(TOOL_NAME)
 _ORDER: Final = Ordering(
@@ -88,7 +89,9 @@ async def list_tools(
             statement = statement.where(lacks_credential(stored.slots))
         elif query.state is not None:
             statement = statement.where(state_filter(query.state))
-        page = await read_page(session, statement, ordering=_ORDER, page=query.page())
+        # Named tools are few: their rows are read at once.
+        ordering = replace(_ORDER, ids_first=not query.names)
+        page = await read_page(session, statement, ordering=ordering, page=query.page())
         names = [row.name for row in page.rows] if query.usage else []
         usage = await tool_usage(session, names, tenant=principal.tenant_id)
     rows = [tool_view(row) for row in page.rows]
@@ -104,6 +107,14 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
     """
     async with database.read_session() as session:
         return await _found(session, _visible(name, principal, full=full), name)
+
+
+async def source_of(database: Database, tool: ToolView) -> ToolSource:
+    """Return what the source of a tool says, without what people have changed."""
+    statement = select(col(Tool.description), col(Tool.tags), col(Tool.keywords)).where(col(Tool.id) == tool.id)
+    async with database.read_session() as session:
+        row = (await session.execute(statement)).one()
+    return ToolSource(description=row.description, tags=list(row.tags), keywords=list(row.keywords))
 
 
 async def change_tool(

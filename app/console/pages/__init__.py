@@ -7,6 +7,7 @@ from app.console.pages import (
     add_api,
     approvals,
     calls,
+    changes,
     custom_tool,
     design,
     imports,
@@ -21,13 +22,17 @@ from app.console.pages import (
     provider_settings,
     providers,
     sign_in,
+    tool,
     tools,
+    toolset_changes,
+    toolsets,
 )
 
 PAGES: Final[tuple[PageRouter, ...]] = (
     add_api.router,
     approvals.router,
     calls.router,
+    changes.router,
     custom_tool.router,
     design.router,
     imports.router,
@@ -41,7 +46,10 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     provider_settings.router,
     providers.router,
     sign_in.router,
+    tool.router,
     tools.router,
+    toolset_changes.router,
+    toolsets.router,
     # The last one, because it matches every path of the console.
     not_found.router,
 )

@@ -52,12 +52,14 @@ async def list_calls(page: Page) -> Response:
         "found": None,
         "problem": None,
         "charts": None,
-        "choices": None,
+        "choices": {},
         "interfaces": [("", page.gettext("All")), *((one, one) for one in INTERFACES)],
         "sources": [("", page.gettext("All")), *((one, one) for one in SOURCES)],
         "slow_ms": SLOW_MS,
         "left_out": 0,
     }
+    if page.request.headers.get("x-fragment") == "choices":
+        return page.render("calls.html", **context | {"choices": await _choices(page, selection)})
     try:
         context["found"], context["charts"] = await asyncio.gather(
             page.api.get("/calls", selection.query(limit=PAGE_SIZE, cursor=cursor)),
@@ -67,9 +69,7 @@ async def list_calls(page: Page) -> Response:
         if problem.status != 422:
             raise
         # The filters stay on the page, to be corrected.
-        return page.render("calls.html", status=422, **context | {"problem": problem, "choices": {}})
-    if page.request.headers.get("x-fragment") is None:
-        context["choices"] = await _choices(page, selection)
+        return page.render("calls.html", status=422, **context | {"problem": problem})
     return page.render("calls.html", **context)
 
 
@@ -94,7 +94,7 @@ async def show_call(page: Page) -> Response:
 
 @router.post("/console/calls/{call_id}/bodies")
 async def show_bodies(page: Page) -> Response:
-    """Show a call with its recorded arguments and response, or its evidence envelope; each read is an event."""
+    """Show a call with its recorded arguments and response, or its evidence envelope: a read is an event."""
     path = f"/console/calls/{page.parameter('call_id')}"
     question = await require_recent(page, next_path=path)
     if question is not None:

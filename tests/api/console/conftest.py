@@ -17,7 +17,9 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstreams]:
 
 
 @pytest.fixture(scope="session")
-def library(servers: Pair, sample: Upstreams, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+def library(
+    servers: Pair, sample: Upstreams, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningGateway]:
     """A gateway with the provider `library`."""
     with serve(servers, tmp_path_factory.mktemp("library"), CALL_LOG_BODIES="all") as gateway:
         with gateway.client() as client:

@@ -44,7 +44,7 @@ def test_curl_calls_the_tool(library):
 
 
 def test_curl_passes_on_what_a_shell_would_change(library):
-    (text,) = parts_of(library, "curl", {"q": "it's $HOME `id` \\ \"x\"\n"})
+    (text,) = parts_of(library, "curl", {"q": 'it\'s $HOME `id` \\ "x"\n'})
     assert run_shell(text, library)["total"] == 0
 
 
@@ -77,7 +77,9 @@ def test_mcp_request_is_answered(library):
     headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
     with library.client("") as client:
         client.headers.update(headers)
-        client.headers["Authorization"] = server["headers"]["Authorization"].replace("${UTCP_GATEWAY_KEY}", library.key)
+        client.headers["Authorization"] = server["headers"]["Authorization"].replace(
+            "${UTCP_GATEWAY_KEY}", library.key
+        )
         response = client.post(server["url"], json=request)
     assert response.status_code == 200, response.text
     assert '"total":1' in response.text.replace("\\", "").replace(" ", "")

@@ -130,13 +130,12 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         once = client.post(
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
-        begun = client.post(
-            "/providers/preview", json={"name": "moving", "source": {"url": f"{running.url}/openapi.json"}},
-            headers={"Prefer": "respond-async"},
-        )  # fmt: skip
-    addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
+        agent = client.post("/keys", json={"name": "agent", "scopes": ["tools:read", "tools:call"]}).json()[
+            "key"
+        ]
+        addresses = ("/console/add/done?provider=moving", *_begin_imports(client, running))
     populated = Populated(gateway, running, keys, secrets, addresses)
-    _make_calls(populated, once)
+    _make_calls(populated, agent, once)
     return populated
 
 
@@ -264,7 +263,17 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
     client.patch("/tools/custom.disabled", json={"enabled": False})
 
 
-def _make_calls(populated: Populated, once: str) -> None:
+def _begin_imports(client: _Checked, running: Upstreams) -> Iterator[str]:
+    """Begin what takes longer than a page waits, and yield the addresses of the pages that show it."""
+    background = {"Prefer": "respond-async"}
+    body = {"name": "moving", "source": {"url": f"{running.url}/openapi.json"}}
+    begun = client.post("/providers/preview", json=body, headers=background)
+    yield f"/console{begun.headers['location']}"
+    begun = client.post("/providers/library/refresh/preview", headers=background)
+    yield f"/console/providers/library/refresh?import={begun.json()['id']}"
+
+
+def _make_calls(populated: Populated, agent: str, once: str) -> None:
     """Make calls of every outcome that an upstream and a client can cause."""
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("library.searchBooks", {"q": word}) for word in ("sea", "moon", "time", "sea", "rue", "wonder")),
@@ -276,8 +285,6 @@ def _make_calls(populated: Populated, once: str) -> None:
         *(("gone.fail404", {}) for _ in range(3)),
         ("custom.everyInput", {"text": HOSTILE, "kind": "poem", "secret": populated.secrets["static"]}),
         ("custom.everyInput", {"text": 1, "kind": "song"}),
-        ("custom.needsApproval", {"text": "please", "kind": "poem"}),
-        ("custom.needsApproval", {"text": HOSTILE, "kind": "play"}),
         ("custom.disabled", {"text": "x", "kind": "poem"}),
         ("moving.listA", {}),
         ("fleet0.get1", {"id": 1}),
@@ -289,6 +296,10 @@ def _make_calls(populated: Populated, once: str) -> None:
     with populated.client("caller") as client:
         for _ in range(3):
             client.post("/tools/library.searchBooks/call", json={"q": "sea"})
+    with populated.gateway.client(agent) as client:
+        # They wait for the decision of another key.
+        for text, kind in (("please", "poem"), (HOSTILE, "play")):
+            client.post("/tools/custom.needsApproval/call", json={"text": text, "kind": kind})
     with populated.gateway.client(once) as client:
         for _ in range(2):
             client.post("/tools/library.getOpeningHours/call", json={})

@@ -65,6 +65,17 @@ async def test_filters_change_the_list_and_the_url_without_a_new_page(world, bro
         await expect(page).not_to_have_url(re.compile("error=true"))
 
 
+async def test_what_was_called_is_suggested_once_somebody_types(world, browser):
+    async with world.signed_in(browser, "/console/calls") as opened:
+        page = opened.page
+        assert await page.locator("#choices option").count() == 0
+        await page.get_by_label("Key").focus()
+        await expect(page.locator("#key_id-choices option")).to_have_count(2)
+        await expect(page.locator("#provider-choices option")).to_have_count(3)
+        name = page.locator(f"#key_id-choices option[value='{world.keys['support agent'][1]}']")
+        assert await name.text_content() == "support agent"
+
+
 async def test_pages_of_a_list_have_every_call_once(world, browser):
     async with world.signed_in(browser, "/console/calls?period=30d") as opened:
         page = opened.page
@@ -261,6 +272,8 @@ async def test_live_tail_at_500_calls_a_second_is_bounded(world, browser):
             }
             heap.append(metrics["JSHeapUsedSize"])
             nodes.append(await page.evaluate("document.getElementsByTagName('*').length"))
+            # Text between rows would be nodes that are no elements.
+            assert await page.evaluate("document.getElementById('call-rows').childNodes.length") <= 200
             await asyncio.sleep(max(0.0, 0.5 - (asyncio.get_running_loop().time() - began)))
         updates = await page.evaluate("window.updates")
         assert len(updates) >= seconds / 4

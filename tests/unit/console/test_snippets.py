@@ -15,7 +15,7 @@ from app.console.snippets import literal, snippets
 from app.console.values import has_invisible
 
 HOSTILE: dict[str, Any] = {
-    "q": "it's \"quoted\" $HOME `id` $(id) \\n \\ ; #",
+    "q": 'it\'s "quoted" $HOME `id` $(id) \\n \\ ; #',
     "lines": "a\nb\r\nc\t\x00\x1b",
     "hidden": "a\u202eb\u200b\U000e0041\u2028",
     "emoji": "👩‍💻",
@@ -42,12 +42,20 @@ def test_literal_is_the_value_in_javascript() -> None:
     if node is None:
         pytest.skip("node is not installed")
     program = f"process.stdout.write(JSON.stringify({literal(HOSTILE, 'script')}))"
-    shown = subprocess.run([node, "--eval", program], capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(
+        [node, "--eval", program], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     assert json.loads(shown) == HOSTILE
 
 
 def test_shell_gets_the_arguments_as_one_word() -> None:
-    text = snippets("library.searchBooks", HOSTILE, base_url="http://127.0.0.1:8000/", alias="library_searchBooks")[0].parts[0].text
+    text = (
+        snippets(
+            "library.searchBooks", HOSTILE, base_url="http://127.0.0.1:8000/", alias="library_searchBooks"
+        )[0]
+        .parts[0]
+        .text
+    )
     words = shlex.split(text.replace("\\\n", ""))
     assert json.loads(words[words.index("--data-raw") + 1]) == HOSTILE
     assert "$UTCP_GATEWAY_URL/tools/library.searchBooks/call" in words
@@ -62,5 +70,7 @@ def test_no_snippet_has_a_key() -> None:
 
 @pytest.mark.parametrize("name", ["python", "openai", "anthropic"])
 def test_python_can_be_compiled(name: str) -> None:
-    found = {one.name: one for one in snippets("a.b", HOSTILE, base_url="https://gateway.example", alias="a_b")}
+    found = {
+        one.name: one for one in snippets("a.b", HOSTILE, base_url="https://gateway.example", alias="a_b")
+    }
     compile(found[name].parts[-1].text, name, "exec")
