@@ -13,6 +13,7 @@ from app.console.pages import (
     language,
     not_found,
     overview,
+    settings,
     sign_in,
 )
 
@@ -25,6 +26,7 @@ PAGES: Final[tuple[PageRouter, ...]] = (
     keys.router,
     language.router,
     overview.router,
+    settings.router,
     sign_in.router,
     # The last one, because it matches every path of the console.
     not_found.router,
