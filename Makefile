@@ -14,7 +14,7 @@ CLIENT := .venvs/client-python
 SEMANTIC_MODEL := .venvs/semantic-model
 
 .PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser console-test console-bench console-types screenshot \
-	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference changelog clean
+	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference messages changelog clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -215,6 +215,9 @@ configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from
 
 reference: $(DEV) ## Write docs/errors.md and docs/access.md anew, from the problem types and the scopes
 	$(BIN)/python -m scripts.reference
+
+messages: $(DEV) ## Write app/console/locale/de.po and de.mo anew: add messages that are new, and name those without German
+	$(BIN)/python -m scripts.console_messages
 
 changelog: $(DEV) ## Show the text that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version "$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')"

@@ -13,7 +13,9 @@
     │   ├── NotRecorded           a recording has no response to replay for a call
     │   └── RecordingOutdated     the tool has changed since the response was recorded, and that is an error
     ├── Forbidden 403             the client's API key does not allow it
-    │   └── OwnApproval           a key decides about what it, or a key that created it, has requested
+    │   ├── OwnApproval           a key decides about what it, or a key that created it, has requested
+    │   ├── CrossSiteRequest      a request with the cookie of a session that no page of the gateway has sent
+    │   └── HttpsRequired         a session over plain HTTP, and not on loopback
     ├── CredentialNotAllowed 403  a stored credential may not be sent to the tool's origin
     ├── MethodNotAllowed 405, UnsupportedMediaType 415
     ├── UpgradeRequired 426       the resource is served over another protocol, which `Upgrade` names
@@ -224,6 +226,22 @@ class Forbidden(GatewayError):
     status, slug, title = 403, "forbidden", "The API key does not allow this"
     hint = (
         "Use an API key whose scopes and restrictions include this, or ask whoever manages the keys for one."
+    )
+
+
+class CrossSiteRequest(Forbidden):
+    slug, title = "cross-site-request", "The request does not come from a page of the gateway"
+    hint = (
+        "Use the pages of the console; behind a proxy, set PUBLIC_BASE_URL. A program sends its API key as "
+        "`Authorization: Bearer <key>`, and no cookie."
+    )
+
+
+class HttpsRequired(Forbidden):
+    slug, title = "https-required", "Signing in needs HTTPS"
+    hint = (
+        "Open an https:// address. Where a proxy ends TLS, set PUBLIC_BASE_URL to its https:// URL; without "
+        "TLS, open http://127.0.0.1 on the gateway's machine, or through an SSH tunnel."
     )
 
 

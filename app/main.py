@@ -244,7 +244,8 @@ def create_app(settings: Settings | None = None, *, edges: Sequence[Edge] = EDGE
     )
     install_problems(app)
     for edge in edges:
-        edge.install(app)
+        if edge is not console or settings.console:
+            edge.install(app)
     docs_page.install(app, is_open=settings.docs_public)
     query_parameters.install(app, query_check)
     deprecation_headers.install(app)

@@ -69,6 +69,7 @@ from app.search_words import SearchWords, SearchWordsService
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
+from app.sessions import SessionPolicy, Sessions
 from app.settings import Settings
 from app.streaming.record_feed import RecordFeed
 from app.telemetry.logs import configure_logging
@@ -138,6 +139,7 @@ class Services:
     approvals: ApprovalService
     recordings: RecordingService
     search_usage: SearchUsageAdministration
+    sessions: Sessions
     identity: str
     stopping: asyncio.Event
     readiness: Readiness
@@ -171,6 +173,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.approvals,
             services.recordings.store,
             services.search_usage.usage,
+            services.sessions,
         ):
             await service.start()
             stack.push_async_callback(service.aclose)
@@ -332,6 +335,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         recordings=RecordingService(database, feed, recording_store),
         search_usage=SearchUsageAdministration(usage, feed),
+        sessions=_sessions(settings, database, vault, keys, feed),
         identity=identity,
         stopping=stopping,
         readiness=Readiness(),
@@ -366,6 +370,25 @@ def _recording_bounds(settings: Settings) -> RecordingBounds:
         total_bytes=settings.recording_max_bytes,
         days=settings.recording_retention_days,
     )
+
+
+def _sessions(
+    settings: Settings, database: Database, vault: Vault, keys: KeyVerifier, feed: ChangeFeed
+) -> Sessions:
+    sessions = Sessions(
+        database,
+        vault,
+        keys,
+        feed,
+        policy=SessionPolicy(
+            idle_seconds=settings.session_idle_seconds,
+            max_seconds=settings.session_max_seconds,
+            fresh_seconds=settings.key_cache_seconds,
+            stale_seconds=settings.auth_stale_seconds,
+        ),
+    )
+    feed.subscribe(sessions.on_changes)
+    return sessions
 
 
 def _record_feeds(

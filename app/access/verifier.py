@@ -199,6 +199,31 @@ class KeyVerifier:
         finally:
             self.unverified_calls -= is_call
 
+    async def principal_by_id(self, key_id: str) -> Principal | None:
+        """Return what the key of an id may do, for a client that was verified in another way (a session of
+        the console); None where it does not exist, is revoked or has expired. The key counts as used.
+
+        Raise Unavailable when the key is not cached and PostgreSQL is unavailable; Overloaded when the key
+        could not be looked up in time.
+        """
+        at = time.monotonic()
+        known = self._cached.get(key_id)
+        if known is not None and self._is_usable(known, at):
+            self._cached.move_to_end(key_id)
+            self.hits += 1
+        elif self._absent.get(key_id, 0.0) > at:
+            return None
+        elif known is None and self._is_database_down and at < self._probe_at:
+            raise _unavailable()
+        else:
+            self.misses += 1
+            known = await asyncio.shield(self._shared_read(key_id))
+        moment = time.time()
+        if known is None or moment >= known.expires_at:
+            return None
+        self._used[key_id] = moment
+        return known.principal
+
     async def _verify_uncached(self, text: str, key_id: str, host: str) -> Principal:
         is_counted, known = await self._find(key_id, host)
         sent_digest = digest(text, vault=self._vault)
@@ -217,16 +242,19 @@ class KeyVerifier:
         self._used[key_id] = at
         return known.principal
 
-    async def rejected_token(self, error: Unauthenticated, *, host: str) -> Unauthenticated:
-        """Count an invalid access token of the client at `host`, and return the error to raise: beyond the
-        limit of invalid keys, after the same delay, one with Retry-After.
+    async def rejected_token(
+        self, error: Unauthenticated, *, host: str, beyond_limit: str = _TOO_MANY_TOKENS
+    ) -> Unauthenticated:
+        """Count an invalid access token, or another text in place of a key, of the client at `host`, and
+        return the error to raise: beyond the limit of invalid keys, after the same delay, one with
+        Retry-After and the detail `beyond_limit`.
 
         Raise Overloaded where too many requests wait.
         """
         if self._failures.try_consume(host):
             return error
         await self._delay("", self._rejection_delay())
-        return self._too_many(host, _TOO_MANY_TOKENS)
+        return self._too_many(host, beyond_limit)
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Remove changed keys from the cache and add the ids of new ones; a subscriber of the change feed."""

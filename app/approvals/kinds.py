@@ -14,6 +14,7 @@ ApprovalKind = Literal["origin", "credential", "definition", "call"]
 """What is approved: calls or tokens at new origins, another use of stored credentials, another definition of
 tools, or one call."""
 ApprovalState = Literal["pending", "approved", "rejected", "expired", "executed", "failed"]
+ApprovalDecisionName = Literal["approve", "reject"]
 CHANGE_KINDS: Final[tuple[ApprovalKind, ...]] = ("origin", "credential", "definition")
 """The kinds of pending changes of a provider."""
 KINDS: Final[tuple[ApprovalKind, ...]] = get_args(ApprovalKind)

@@ -1,7 +1,7 @@
 """Listing and deciding approvals, and the task that lets them expire."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -12,7 +12,15 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col, select
 
 from app.approvals.call_store import CallApprovalStore
-from app.approvals.kinds import DECIDING_SCOPES, ApprovalCounts, ApprovalHandler, ApprovalKind, Decision
+from app.approvals.kinds import (
+    DECIDING_SCOPES,
+    ApprovalCounts,
+    ApprovalDecisionName,
+    ApprovalHandler,
+    ApprovalKind,
+    Decision,
+    decidable_kinds,
+)
 from app.approvals.records import (
     already_decided,
     decide,
@@ -46,7 +54,7 @@ _KEYS_BEHIND: Final = sql(
     "  UNION ALL SELECT keys.successor_id FROM keys"
     "   WHERE keys.key_id = line.key_id AND keys.successor_id IS NOT NULL"
     " ) AS behind(key_id))"
-    " SELECT 1 FROM line WHERE key_id = :other"
+    " SELECT key_id FROM line WHERE key_id = ANY(CAST(:others AS text[]))"
 )
 _EXPIRE: Final = sql(
     "UPDATE approvals SET state = 'expired', ended_at = now(), sealed_request = NULL WHERE id IN"
@@ -162,6 +170,24 @@ class ApprovalService:
             raise NotFound(f"There is no approval {approval_id}.")
         return row
 
+    async def decisions(
+        self, rows: Sequence[Approval], *, principal: Principal
+    ) -> list[tuple[ApprovalDecisionName, ...]]:
+        """Return for each approval which decisions `approve` and `reject` would take from the key now."""
+        moment = now()
+        decidable = decidable_kinds(principal)
+        pending = [row for row in rows if row.state == "pending" and row.expires_at > moment]
+        others = {row.requested_by for row in pending if row.kind in decidable} - {principal.key_id}
+        behind = await self._keys_behind(others, principal) if others else frozenset[str]()
+        found: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
+        for row in pending:
+            is_own = row.requested_by == principal.key_id
+            if row.kind in decidable and not is_own and row.requested_by not in behind:
+                found[row.id] = ("approve", "reject")
+            elif row.kind in decidable or is_own:
+                found[row.id] = ("reject",)
+        return [found.get(row.id, ()) for row in rows]
+
     def arguments(self, row: Approval, *, principal: Principal) -> dict[str, Any] | None:
         """Return the arguments of the call of an approval, with secrets masked; None for other kinds. Who
         only requested it does not see those that a toolset has set.
@@ -273,7 +299,7 @@ class ApprovalService:
                 raise scopes_missing(detail, [scope])
             if is_own:
                 raise OwnApproval("This key has requested it: another key has to approve it.")
-            if not may_be_own and await self._is_behind(row.requested_by, principal):
+            if not may_be_own and await self._keys_behind({row.requested_by}, principal):
                 raise OwnApproval(
                     f"The key {row.requested_by}, which requested it, has created this key, or one of them "
                     "succeeds the other by rotation: another key has to approve it."
@@ -282,10 +308,10 @@ class ApprovalService:
             raise already_decided(row)
         return row
 
-    async def _is_behind(self, other: str, principal: Principal) -> bool:
-        """Return whether the key `other` is behind the key of a principal: it has created it, directly or
-        through other keys, or the two are of one chain of rotations.
+    async def _keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:
+        """Return which of the keys `others` are behind the key of a principal: they have created it, directly
+        or through other keys, or are of one chain of rotations with it.
         """
-        values = {"key": principal.key_id, "other": other, "tenant": principal.tenant_id}
+        values = {"key": principal.key_id, "others": sorted(others), "tenant": principal.tenant_id}
         async with self._database.read_session() as session:
-            return (await session.execute(_KEYS_BEHIND, values)).first() is not None
+            return frozenset((await session.execute(_KEYS_BEHIND, values)).scalars())

@@ -58,7 +58,9 @@ async def list_approvals(
         q=query.q,
     )
     links.set(page.next_cursor)
-    return ApprovalPage.of(page, [ApprovalSummary.of(row) for row in page.rows])
+    decisions = await services.approvals.decisions(page.rows, principal=principal)
+    items = [ApprovalSummary.of(*pair) for pair in zip(page.rows, decisions, strict=True)]
+    return ApprovalPage.of(page, items)
 
 
 @router.get(
@@ -75,7 +77,7 @@ async def get_approval(
     """Return an approval with what it is about: the arguments of the call, with secrets masked, or the
     changes of the provider.
     """
-    return _view(await services.approvals.get(approval_id, principal=principal), principal, services)
+    return await _view(await services.approvals.get(approval_id, principal=principal), principal, services)
 
 
 @router.post(
@@ -98,7 +100,7 @@ async def approve_approval(
     where it is not pending any more, or can no longer be done as it was requested.
     """
     comment = "" if body is None else body.comment
-    return _view(
+    return await _view(
         await services.approvals.approve(approval_id, Decision(principal, comment)), principal, services
     )
 
@@ -119,7 +121,7 @@ async def reject_approval(
     reject it, too. 409 where it is not pending any more.
     """
     comment = "" if body is None else body.comment
-    return _view(
+    return await _view(
         await services.approvals.reject(approval_id, Decision(principal, comment)), principal, services
     )
 
@@ -143,5 +145,7 @@ async def get_approval_result(
     return ApprovalResult.of(await services.approvals.result(approval_id, principal=principal))
 
 
-def _view(row: Approval, principal: Principal, services: Services) -> ApprovalView:
-    return ApprovalView.with_detail(row, services.approvals.arguments(row, principal=principal))
+async def _view(row: Approval, principal: Principal, services: Services) -> ApprovalView:
+    (decisions,) = await services.approvals.decisions([row], principal=principal)
+    arguments = services.approvals.arguments(row, principal=principal)
+    return ApprovalView.with_detail(row, decisions, arguments)

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, Field
 
-from app.approvals.kinds import ApprovalKind, ApprovalState
+from app.approvals.kinds import ApprovalDecisionName, ApprovalKind, ApprovalState
 from app.approvals.records import approval_json
 from app.approvals.service import ApprovedResult
 from app.models import Approval
@@ -66,11 +67,16 @@ class ApprovalSummary(BaseModel):
     ended_at: datetime | None = Field(description="When it was executed, failed, was rejected or expired.")
     call_id: UUID | None = Field(description="The record of the call that was made, `GET /calls/{call_id}`.")
     failure: ApprovalFailure | None
+    decisions: list[ApprovalDecisionName] | None = Field(
+        None,
+        description="What the key of this request may decide about it now; empty where it is not pending. "
+        "Absent in the response to a call.",
+    )
 
     @classmethod
-    def of(cls, row: Approval) -> "ApprovalSummary":
-        """Return the summary of a stored approval."""
-        return cls.model_validate(approval_json(row))
+    def of(cls, row: Approval, decisions: Sequence[ApprovalDecisionName]) -> "ApprovalSummary":
+        """Return the summary of a stored approval, and what may be decided about it."""
+        return cls.model_validate({**approval_json(row), "decisions": decisions})
 
 
 class ApprovalView(ApprovalSummary):
@@ -87,11 +93,17 @@ class ApprovalView(ApprovalSummary):
     operation_count: int | None = Field(description="Of a provider: the number of its pending changes.")
 
     @classmethod
-    def with_detail(cls, row: Approval, arguments: dict[str, Any] | None) -> "ApprovalView":
+    def with_detail(
+        cls,
+        row: Approval,
+        decisions: Sequence[ApprovalDecisionName],
+        arguments: dict[str, Any] | None,
+    ) -> "ApprovalView":
         """Return a stored approval with the arguments of its call, in which secrets are masked."""
         return cls.model_validate(
             {
                 **approval_json(row),
+                "decisions": decisions,
                 "arguments": arguments,
                 "operations": row.detail.get("operations"),
                 "operation_count": row.detail.get("count"),

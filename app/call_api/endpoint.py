@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from app import exact_json
 from app.access import authorise
+from app.access.authorise import SESSION_PRINCIPAL
 from app.call_api.budgeted import can_be_budgeted, respond_within
 from app.call_api.content_negotiation import parse_accept
 from app.call_api.envelope import envelope_response
@@ -101,7 +102,7 @@ async def _call(
         disconnected=partial(until_disconnected, request.receive),
     )
     call.wants_envelope = accept.only_envelope
-    wanted = _set_options(call, head, collection)
+    wanted = _set_options(call, head, collection, is_console=SESSION_PRINCIPAL in scope["state"])
     if scope["query_string"]:
         query = read_query(scope["query_string"])
         call.text_arguments = query.arguments
@@ -157,7 +158,7 @@ TOOLSET_CALL_ROUTE = Route(
 
 
 def _set_options(
-    call: CallRequest, head: Mapping[bytes, bytes], collection: ToolCollection | None
+    call: CallRequest, head: Mapping[bytes, bytes], collection: ToolCollection | None, *, is_console: bool
 ) -> tuple[ResultBudget, str] | None:
     """Set what toolset and headers say of a call, and return what its client prefers for the result."""
     if collection is not None:
@@ -167,6 +168,8 @@ def _set_options(
         call.recording_run = parse_run(head[RUN_HEADER])
     if head.get(_INTERFACE) == b"utcp":
         call.interface = "utcp"
+    elif is_console:
+        call.interface = "console"
     if b"prefer" not in head:
         return None
     prefer = head[b"prefer"].decode("latin-1")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from app.security.upstream_mode import CallSource
 
-Interface = Literal["rest", "utcp", "mcp", "tool-calls", "agent-test", "ubp", "approval"]
+Interface = Literal["rest", "utcp", "mcp", "tool-calls", "agent-test", "ubp", "approval", "console"]
 """The interface of the gateway by which a call came; `utcp` where a manual's call template was followed,
 `approval` where it was made once another key had approved it.
 """

@@ -14,6 +14,7 @@ from sqlmodel import col
 from app.call_log.entries import RUNNING, UNKNOWN
 from app.models import TENANT, CallRecord
 from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+from app.stats.queries import NOT_ERRORS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class CallFilters:
     """Filters for records; those that are None do not apply. `since` is inclusive, `until` exclusive; both
     are aware datetimes.
 
-    `outcome` is compared with `outcome_of`. `min_duration_ms` is inclusive; running calls have no duration.
+    `outcome` is compared with `outcome_of`; `error` selects the calls that `app.stats` counts as errors, or
+    the others. `min_duration_ms` is inclusive; running calls have no duration.
 
     `before` is the id of a call: only calls that began before it. `text` is searched in the name of the tool.
     `providers` and `tools` (a SELECT of names) are the restrictions of a principal, `provider` and `tool` are
@@ -32,6 +34,7 @@ class CallFilters:
     provider: str | None = None
     key_id: str | None = None
     outcome: str | None = None
+    error: bool | None = None
     interface: str | None = None
     toolset: str | None = None
     source: str | None = None
@@ -139,6 +142,7 @@ def matches(row: CallRecord, filters: CallFilters, *, tools: Collection[str] | N
     )
     return (
         all(wanted is None or wanted == value for wanted, value in expected)
+        and (filters.error is None or filters.error is _is_error(outcome_of(row)))
         and (filters.min_duration_ms is None or row.duration_ms >= filters.min_duration_ms)
         and (filters.since is None or row.at >= filters.since)
         and (filters.until is None or row.at < filters.until)
@@ -153,6 +157,17 @@ def outcome_of(row: CallRecord) -> str:
     return UNKNOWN if is_overdue else row.outcome
 
 
+def _is_error(outcome: str) -> bool:
+    return outcome != RUNNING and outcome not in NOT_ERRORS
+
+
+def _has_error() -> ColumnElement[bool]:
+    """Return the SQL condition for rows whose `outcome_of` is an error."""
+    deadline = col(CallRecord.deadline)
+    is_over = and_(deadline.is_not(None), deadline <= datetime.now(UTC))
+    return and_(col(CallRecord.outcome).not_in(NOT_ERRORS), or_(col(CallRecord.outcome) != RUNNING, is_over))
+
+
 def _without_bodies() -> tuple[Any, Any, Any]:
     """Return the options of a query without sealed bodies, which may be long and are not part of lists."""
     bodies: tuple[Any, Any, Any] = (CallRecord.arguments, CallRecord.result, CallRecord.evidence)
@@ -165,8 +180,7 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
-    if filters.outcome is not None:
-        query = query.where(_has_outcome(filters.outcome))
+    query = query.where(*_outcome_conditions(filters))
     if filters.text is not None:
         query = query.where(contains(filters.text, col(CallRecord.tool)))
     if filters.call_id is not None:
@@ -184,6 +198,13 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
     if filters.tools is not None:
         query = query.where(col(CallRecord.tool).in_(filters.tools))
     return query
+
+
+def _outcome_conditions(filters: CallFilters) -> list[ColumnElement[bool]]:
+    found = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
+    if filters.error is not None:
+        found.append(_has_error() if filters.error else ~_has_error())
+    return found
 
 
 def _has_outcome(outcome: str) -> ColumnElement[bool]:

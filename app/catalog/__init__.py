@@ -15,7 +15,9 @@ from app.catalog.plan import Plan
 
 __all__ = ["Catalog", "Plan"]
 
-_WITHOUT_PLANS: Final = frozenset(("key", "toolset", "import", "recording", "search-usage", "search-words"))
+_WITHOUT_PLANS: Final = frozenset(
+    ("key", "toolset", "import", "recording", "search-usage", "search-words", "session")
+)
 """The kinds of changes that no plan contains."""
 
 Load = Callable[[str], Awaitable[Plan]]

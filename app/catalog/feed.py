@@ -36,6 +36,7 @@ ChangeKind = Literal[
     "recording",
     "search-words",
     "search-usage",
+    "session",
 ]
 CHANNEL = "utcp_gateway_changes"
 
@@ -70,7 +71,8 @@ class ChangeNotice:
     """A notice that something was written.
 
     `object_id` is the id of the tool, credential, API key, import, synonyms or pinned results, or the name
-    of the variable, toolset or recording; "" for `search-usage`, of which some was deleted. The kind `all`
+    of the variable, toolset or recording; of the kind `session`, the id of the session, or that of the API
+    key some of whose sessions have ended; "" for `search-usage`, of which some was deleted. The kind `all`
     means that changes were missed, and that everything must be read again. `seq` is the number of the change.
     """
 

@@ -34,6 +34,9 @@ OutcomeOption = Annotated[
     str | None,
     typer.Option("--outcome", help="Only calls with this outcome: ok, upstream-timeout, unknown..."),
 ]
+ErrorOption = Annotated[
+    bool | None, typer.Option("--errors/--no-errors", help="Only calls that count as errors (or others).")
+]
 StatusOption = Annotated[int | None, typer.Option("--status", help="Only calls with this response status.")]
 UpstreamStatusOption = Annotated[
     int | None,
@@ -69,6 +72,7 @@ class CallFilter:
     provider: str | None
     key_id: str | None
     outcome: str | None
+    error: bool | None
     interface: str | None
     toolset: str | None
     source: str | None
@@ -86,6 +90,7 @@ def list_calls(
     provider: ProviderOption = None,
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
+    error: ErrorOption = None,
     interface: InterfaceOption = None,
     toolset: ToolsetOption = None,
     source: SourceOption = None,
@@ -107,7 +112,7 @@ def list_calls(
 ) -> None:
     """List the records of calls, newest first."""
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, toolset, source, status, upstream_status, safe,
+        tool, provider, key_id, outcome, error, interface, toolset, source, status, upstream_status, safe,
         min_duration_ms,
     )  # fmt: skip
     times = {
@@ -126,6 +131,7 @@ def tail_calls(
     provider: ProviderOption = None,
     key_id: KeyIdOption = None,
     outcome: OutcomeOption = None,
+    error: ErrorOption = None,
     interface: InterfaceOption = None,
     toolset: ToolsetOption = None,
     source: SourceOption = None,
@@ -140,7 +146,7 @@ def tail_calls(
     """
     session = ctx.obj
     chosen = CallFilter(
-        tool, provider, key_id, outcome, interface, toolset, source, status, upstream_status, safe,
+        tool, provider, key_id, outcome, error, interface, toolset, source, status, upstream_status, safe,
         min_duration_ms,
     )  # fmt: skip
     try:

@@ -83,6 +83,12 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "Show the key in use: its rights, what is left of its rate limit, how much it may see, and warnings.",
         GatewayCommand,
     ),
+    "sign-in-link": LazyCommand(
+        "sign_in_link",
+        "sign_in_link",
+        "Make a link that signs a browser in to the web console with the key in use.",
+        GatewayCommand,
+    ),
     "explain": LazyCommand(
         "explain", "explain", "Explain whether a key may call a tool now, and why or why not.", GatewayCommand
     ),

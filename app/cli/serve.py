@@ -20,7 +20,7 @@ from app.cli.listener import Listener, listening
 from app.cli.operator_commands import fail, operator_errors, settings_with, warn
 from app.cli.sample import checkout, sample_api
 from app.cli.server import GatewayServer, server_config
-from app.cli.welcome import Welcome, welcome
+from app.cli.welcome import Welcome, console_address, welcome
 from app.cli.workers import Workers
 from app.database import Database, migrate, schema_state
 from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
@@ -136,7 +136,11 @@ def check_servers(settings: Settings) -> Welcome:
     if state != "current":
         raise OperatorError(f"The database's schema is {state}: run `utcp-gateway migrate` first.")
     asyncio.run(check_sealing(database, ring))
-    return Welcome(address=settings.base_url, local=local_address(settings))
+    return Welcome(
+        address=settings.base_url,
+        local=local_address(settings),
+        console=console_address(settings, settings.base_url),
+    )
 
 
 async def check_sealing(dsn: str, ring: KeyRing) -> None:

@@ -45,6 +45,7 @@ class StatsFilter:
     provider: str | None
     key_id: str | None
     outcome: str | None
+    error: bool | None
     interface: str | None
     toolset: str | None
     source: str | None
@@ -75,6 +76,10 @@ def stats(
         str | None, typer.Option("--key-id", help="Only calls with the key of this id.")
     ] = None,
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
+    error: Annotated[
+        bool | None,
+        typer.Option("--errors/--no-errors", help="Only calls that count as errors (or others)."),
+    ] = None,
     interface: Annotated[
         str | None,
         typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, agent-test, approval."),
@@ -101,6 +106,7 @@ def stats(
         provider=provider,
         key_id=key_id,
         outcome=outcome,
+        error=error,
         interface=interface,
         toolset=toolset,
         source=source,

@@ -1,4 +1,4 @@
-"""The greeting of `serve`: the address, the first key, and three commands to copy."""
+"""The greeting of `serve`: the console, the address, the first key, and three commands to copy."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,8 @@ class Welcome:
     """The content of the greeting.
 
     `local` is the address without a proxy in front, `key` the admin key for our own requests; `is_new` says
-    whether to show it. `sample` is the body that registers the sample API.
+    whether to show it. `sample` is the body that registers the sample API. `console` is the address of the
+    web console, None where that is off, and `sign_in_link` a link that signs in to it with `key`.
     """
 
     address: str
@@ -38,6 +39,8 @@ class Welcome:
     is_new: bool = False
     key_file: Path | None = None
     sample: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
+    console: str | None = None
+    sign_in_link: str | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def prepare(cls, settings: Settings, *, address: str, local: str) -> "Welcome":
@@ -50,11 +53,23 @@ class Welcome:
                 os.fchmod(descriptor, 0o600)
                 file.write(fresh + "\n")
         key = fresh or (path.read_text(encoding="ascii").strip() if path.is_file() else None)
-        return cls(address=address, local=local, key=key, is_new=fresh is not None, key_file=path)
+        return cls(
+            address=address,
+            local=local,
+            key=key,
+            is_new=fresh is not None,
+            key_file=path,
+            console=console_address(settings, address),
+        )
 
     def with_sample(self, registration: dict[str, Any]) -> "Welcome":
         """Return a copy with the body that registers the sample API."""
         return dataclasses.replace(self, sample=registration)
+
+
+def console_address(settings: Settings, address: str) -> str | None:
+    """Return the address of the web console of a gateway at `address`; None where it is switched off."""
+    return f"{address}/console" if settings.console else None
 
 
 async def _first_key(settings: Settings) -> str | None:
@@ -79,6 +94,8 @@ def welcome(greeting: Welcome) -> None:
             return
         if greeting.sample is not None and greeting.key is not None:
             _register(gateway, greeting.sample)
+        if greeting.console is not None and greeting.key is not None:
+            greeting = dataclasses.replace(greeting, sign_in_link=_sign_in_link(gateway))
     typer.echo(text_of(greeting), err=True)
 
 
@@ -106,10 +123,27 @@ def _register(gateway: GatewayClient, registration: dict[str, Any]) -> None:
         typer.echo(f"The sample API was not registered: {failed}", err=True)
 
 
+def _sign_in_link(gateway: GatewayClient) -> str | None:
+    """Return a new sign-in link; None where it cannot be made, e.g. because the key was revoked."""
+    try:
+        return str(gateway.send("POST", "/session/link").json()["url"])
+    except (CommandFailed, KeyError, TypeError):
+        return None
+
+
 def text_of(greeting: Welcome) -> str:
     """Return the text of a greeting. The key is shown at the first start only; later its file is named."""
     base = greeting.address
-    lines = ["", f"  utcp-gateway listens on {base}", f"  Documentation   {base}/docs"]
+    lines = [""]
+    if greeting.sign_in_link is not None:
+        another = f"{_program()} sign-in-link{_options(greeting)}"
+        lines += [
+            f"  Console         {greeting.sign_in_link}",
+            f"                  (valid once, for 60 seconds; another one: {another})",
+        ]
+    elif greeting.console is not None:
+        lines.append(f"  Console         {greeting.console}")
+    lines += [f"  utcp-gateway listens on {base}", f"  Documentation   {base}/docs"]
     if greeting.is_new:
         lines += [
             f"  Admin key       {greeting.key}",
@@ -129,11 +163,8 @@ def text_of(greeting: Welcome) -> str:
 
 
 def _commands(greeting: Welcome) -> list[str]:
-    """Return commands to copy, with options where the defaults would not find this gateway and key."""
-    program = _program()
-    options = "" if greeting.local == DEFAULT_URL else f" --url {greeting.local}"
-    if greeting.key_file is not None and greeting.key_file.absolute() != Path(".data/admin.key").absolute():
-        options += f" --key-file {greeting.key_file}"
+    """Return commands to copy."""
+    program, options = _program(), _options(greeting)
     if greeting.sample is None:
         return [
             f"{program} providers add https://api.example.com/openapi.json --name my-api{options}",
@@ -145,6 +176,14 @@ def _commands(greeting: Welcome) -> list[str]:
         f"{program} tools call library.searchBooks q=sea{options}",
         f"{program} providers add {document} --name my-api{options}",
     ]
+
+
+def _options(greeting: Welcome) -> str:
+    """Return the options of a command where the defaults would not find this gateway and key."""
+    options = "" if greeting.local == DEFAULT_URL else f" --url {greeting.local}"
+    if greeting.key_file is not None and greeting.key_file.absolute() != Path(".data/admin.key").absolute():
+        options += f" --key-file {greeting.key_file}"
+    return options
 
 
 def _program() -> str:

@@ -18,6 +18,8 @@ class NavigationItem:
     shortcut: str
     """The second letter of its keyboard shortcut: g, then this letter."""
     is_current: bool = False
+    count: int | None = None
+    """What waits there; None or 0 is not shown."""
 
 
 def _(message: str) -> str:
@@ -50,6 +52,7 @@ def navigation(page: "Page") -> list[NavigationItem]:
             item.shortcut,
             is_current=page.path == item.path
             or (item.path != "/console" and page.path.startswith(item.path + "/")),
+            count=page.pending_approvals if item.path == "/console/approvals" else None,
         )
         for item in _ITEMS
         if page.may(item.operation)

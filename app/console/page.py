@@ -13,7 +13,7 @@ what happened and what to do, with the status of the API.
 
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -26,9 +26,11 @@ from starlette.routing import Route
 
 from app.access.authorise import PUBLIC, authorise, presented_key
 from app.console.api_client import ApiClient, ApiProblem
+from app.console.local_urls import local_path
 from app.console.navigation import navigation
 from app.console.notices import Notice, read_notice
 from app.console.operations import Operations
+from app.console.pending_approvals import pending_approvals
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
 from app.errors import GatewayError, Unauthenticated
@@ -36,7 +38,7 @@ from app.security.principal import Principal
 from app.services import Services
 from app.sessions import Session
 from app.sessions.cookie import read_cookie
-from app.sessions.same_origin import check_same_origin
+from app.sessions.site import check_same_origin
 
 log = structlog.get_logger(__name__)
 
@@ -74,6 +76,8 @@ class Page:
     session: Session | None
     api: ApiClient
     language: str
+    pending_approvals: int | None = None
+    """What waits for a decision, for the navigation; None for a fragment, and where the key may see none."""
     undo_key: bytes = field(default=b"", repr=False)
     """Authenticates the undo of a notice; empty without a session, where there is no undo."""
 
@@ -85,7 +89,7 @@ class Page:
     @property
     def root(self) -> str:
         """The path before every path of the gateway: ROOT_PATH, or ""."""
-        return str(self.request.scope.get("root_path", "")).rstrip("/")
+        return root_of(self.request)
 
     def gettext(self, message: str) -> str:
         """Return a message in the language of the page."""
@@ -197,11 +201,16 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         if page is None:
             return sign_in_redirect(request)
         try:
+            if request.method in _SAFE_METHODS and "x-fragment" not in request.headers:
+                page = replace(page, pending_approvals=await pending_approvals(page))
             return await handler(page)
         except ApiProblem as problem:
             if problem.status == 401:
                 return sign_in_redirect(request)
             return page.problem(problem)
+        finally:
+            # Closes the files of a form.
+            await request.close()
 
     # The page asks for a session itself, and each operation of the API for its scope.
     serve.scope = PUBLIC  # type: ignore[attr-defined]
@@ -219,7 +228,7 @@ async def open_page(request: Request) -> Page | None:
     if presented_key(request.scope["headers"]) is not None:
         principal = await authorise(request, None)
     else:
-        text = read_cookie(request.scope, services.settings)
+        text = read_cookie(request.scope)
         session = await services.sessions.find(text) if text else None
         found = await services.keys.principal_by_id(session.key_id) if session else None
         if session is None or found is None:
@@ -233,8 +242,8 @@ async def open_page(request: Request) -> Page | None:
 
     async def current() -> Principal:
         if session is None:
-            return principal
-        text = read_cookie(request.scope, services.settings)
+            return await authorise(request, None)
+        text = read_cookie(request.scope)
         if not text or await services.sessions.find(text) is None:
             raise Unauthenticated("The session has ended.")
         now = await services.keys.principal_by_id(session.key_id)
@@ -243,7 +252,13 @@ async def open_page(request: Request) -> Page | None:
         return now
 
     return Page(
-        request, services, principal, session, ApiClient(request, current), language_of(request), undo_key
+        request,
+        services,
+        principal,
+        session,
+        ApiClient(request, current),
+        language_of(request),
+        undo_key=undo_key,
     )
 
 
@@ -260,13 +275,39 @@ def language_of(request: Request) -> str:
 
 
 def sign_in_redirect(request: Request) -> Response:
-    """Return the way to the sign-in page, from which one comes back here; 401 for a fragment."""
-    if request.headers.get("x-fragment"):
+    """Return the way to the sign-in page, from which one comes back here; 401 for a fragment.
+
+    A link of another site first leads to a page of ours that goes on to the same URL: browsers send the
+    cookie of the session, which is `SameSite=Strict`, only with that second request.
+    """
+    headers = request.headers
+    if headers.get("x-fragment"):
         return Response(status_code=401, headers={"Cache-Control": "no-store"})
-    root = str(request.scope.get("root_path", "")).rstrip("/")
-    target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    query = urlencode({"next": target}) if request.method in _SAFE_METHODS else ""
-    return RedirectResponse(f"{root}/console/sign-in" + (f"?{query}" if query else ""), 303)
+    target = local_path(_target(request), root=root_of(request)) or "/console"
+    is_safe = request.method in _SAFE_METHODS
+    is_foreign_link = headers.get("sec-fetch-site") == "cross-site" and read_cookie(request.scope) is None
+    if is_safe and is_foreign_link and headers.get("sec-fetch-mode") == "navigate":
+        context = {"root": root_of(request), "target": root_of(request) + target}
+        html = template("onward.html", language_of(request)).render(context)
+        return HTMLResponse(html, headers=PAGE_HEADERS)
+    query = urlencode({"next": target}) if is_safe else ""
+    return RedirectResponse(
+        f"{root_of(request)}/console/sign-in" + (f"?{query}" if query else ""),
+        303,
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _target(request: Request) -> str:
+    """Return path and query of a request as the client has sent them."""
+    raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode("ascii")
+    query: bytes = request.scope["query_string"]
+    return (raw + (b"?" + query if query else b"")).decode("latin-1")
+
+
+def root_of(request: Request) -> str:
+    """Return the path before every path of the gateway: ROOT_PATH, or ""."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def problem_of(error: GatewayError) -> dict[str, Any]:

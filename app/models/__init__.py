@@ -27,6 +27,7 @@ from sqlmodel import Field, SQLModel
 from app.models.base import TENANT, Row, cascading_key, jsonb, now, text_array, timestamp
 from app.models.search_usage import PendingSearch, SearchLabel, SearchQuery, SearchUsageState
 from app.models.search_words import PinnedResultRow, SynonymSetRow
+from app.models.sessions import ConsoleSessionRow, SignInTokenRow
 from app.uuid7 import uuid7
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "CallStat",
     "ChangeCounter",
     "ChangeRow",
+    "ConsoleSessionRow",
     "Credential",
     "DataKeyRow",
     "Event",
@@ -58,6 +60,7 @@ __all__ = [
     "SearchQuery",
     "SearchUsageState",
     "SearchVectorRow",
+    "SignInTokenRow",
     "SourceRow",
     "SynonymSetRow",
     "Tool",

@@ -1,16 +1,8 @@
-"""Sessions of the console (placeholder of the interface)."""
+"""Sessions of the console: sign-in with an API key or a link, the cookie, and the check of cross-site
+requests.
+"""
 
-from dataclasses import dataclass
-from datetime import datetime
-from uuid import UUID
+from app.sessions.model import NewSession, Session, SessionPolicy
+from app.sessions.service import Sessions
 
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """A session: somebody who signed in with an API key."""
-
-    key_id: str
-    tenant_id: UUID
-    created_at: datetime
-    authenticated_at: datetime
-    expires_at: datetime
+__all__ = ["NewSession", "Session", "SessionPolicy", "Sessions"]

@@ -13,6 +13,7 @@ from pydantic_settings import SettingsConfigDict
 from app.security.rate_limit import RateLimit
 from app.settings.agents import AgentSettings
 from app.settings.api_description import ApiDescriptionSettings
+from app.settings.console import ConsoleSettings
 from app.settings.executors import ExecutorSettings
 from app.settings.http_server import HttpServerSettings
 from app.settings.oauth import OAuthSettings
@@ -35,6 +36,7 @@ class Settings(
     SemanticSearchSettings,
     ApiDescriptionSettings,
     SearchUsageSettings,
+    ConsoleSettings,
 ):
     """All settings. Times are in seconds, sizes in bytes. `.env.example` has these descriptions too."""
 

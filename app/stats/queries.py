@@ -54,6 +54,8 @@ _COLUMNS: Final[dict[StatGroup | CallOrigin, str]] = {
 class StatFilters:
     """Filters of the calls that are counted; those that are None do not apply.
 
+    `error` selects the calls that count as errors, or the others.
+
     `providers` and `tools` (a SELECT of names) are the restrictions of a principal, the others what was
     requested.
     """
@@ -62,6 +64,7 @@ class StatFilters:
     provider: str | None = None
     key_id: str | None = None
     outcome: str | None = None
+    error: bool | None = None
     interface: str | None = None
     toolset: str | None = None
     source: str | None = None
@@ -127,7 +130,8 @@ async def call_statistics(
 ) -> CallStatistics:
     """Return the statistics of the calls that began in the buckets from `since` until (not at) `until`.
 
-    Both are a result of `bucket_range`. Calls in progress are not counted. At most `limit` values are listed.
+    Both are a result of `bucket_range`. Calls in progress are not counted. At most `limit` values are listed;
+    with 0, all calls are those of other values.
     """
     source = _counted(group, interval, (since, until), filters, tenant)
     statement = _levels(source, limit)
@@ -186,7 +190,11 @@ def _counted(
     )
     if filters.outcome is not None:
         stored = stored.where(col(CallStat.outcome) == filters.outcome)
-    if filters.outcome not in (None, "unknown"):
+    if filters.error is not None:
+        is_error = col(CallStat.outcome).not_in(NOT_ERRORS)
+        stored = stored.where(is_error if filters.error else ~is_error)
+    # A call whose end is overdue is an error, and has the outcome `unknown`.
+    if filters.outcome not in (None, "unknown") or filters.error is False:
         return stored.cte("counted")
     tool = case((col(CallRecord.provider) == "", ""), else_=col(CallRecord.tool))
     value = {"tool": tool, "outcome": literal("unknown")}.get(name, getattr(CallRecord, name))

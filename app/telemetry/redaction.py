@@ -49,6 +49,8 @@ _SHAPES = re.compile(
     # match.
     r"|(?P<name>\b[\w-]{0,40}?(?:password|passwd|secret|token|api[_-]?key|signature)(?:\\?[\"'])?\s?[=:]\s?)"
     r"(?:\\?[\"'])?[^\s&,;\"'\\}{*]{4,}"
+    # A session of the console, and the token of a sign-in link (`app.sessions.texts`).
+    r"|\bug[sl]_[A-Za-z0-9_-]{20,}"
     # A JWT (RFC 7519), and the prefixes that services give to their keys so that scanners recognise them.
     r"|\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"
     r"|\b(?:AKIA[A-Z0-9]{16}|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"

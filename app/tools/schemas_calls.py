@@ -34,6 +34,9 @@ class CallSelection(BaseModel):
         description="ok, invalid-response (validated, and not as the tool's outputs say), cancelled, "
         "running, unknown (its end was never recorded), or the slug of a problem.",
     )
+    error: bool | None = Field(
+        None, description="true: only calls that `GET /stats` counts as errors; false: only other calls."
+    )
     interface: Interface | None = Field(None, description="The interface by which the call came.")
     toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
         None, description="Only calls by the addresses of this toolset."

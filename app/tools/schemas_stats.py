@@ -53,9 +53,10 @@ class StatsQuery(BaseModel):
     )
     limit: int = Field(
         10,
-        ge=1,
+        ge=0,
         le=50,
-        description="Maximum number of series, most calls first; `other` has the rest.",
+        description="Maximum number of series, most calls first; `other` has the rest. With 0, it has the "
+        "counts of all calls together.",
     )
     tool: Annotated[str, Field(pattern=TOOL_NAME)] | None = Field(None, description="Canonical name.")
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
@@ -63,6 +64,9 @@ class StatsQuery(BaseModel):
     )
     key_id: FilterText | None = Field(None, description="Id of the client's API key.")
     outcome: FilterText | None = Field(None, description="As in `GET /calls`, except running.")
+    error: bool | None = Field(
+        None, description="true: only calls that count as `errors`; false: only other calls."
+    )
     interface: Interface | None = Field(None, description="The interface by which the calls came.")
     toolset: Annotated[str, Field(pattern=TOOLSET_NAME)] | None = Field(
         None, description="Only calls by the addresses of this toolset."
@@ -95,6 +99,7 @@ class StatsQuery(BaseModel):
             provider=self.provider,
             key_id=self.key_id,
             outcome=self.outcome,
+            error=self.error,
             interface=self.interface,
             toolset=self.toolset,
             source=self.source,
@@ -108,7 +113,9 @@ class Counts(BaseModel):
 
     calls: int = Field(ge=0)
     errors: int = Field(
-        description="Calls with an outcome other than ok, invalid-response, cancelled and replayed.", ge=0
+        description="Calls with an outcome other than ok, invalid-response, cancelled, replayed and "
+        "approval-pending.",
+        ge=0,
     )
     mean_ms: float | None
     p50_ms: float | None

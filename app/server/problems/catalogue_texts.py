@@ -122,6 +122,26 @@ TEXTS: Final[Mapping[str, ProblemText]] = {
             "Operators: `utcp-gateway bootstrap` creates an admin key that no other key has created.",
         ),
     ),
+    "cross-site-request": ProblemText(
+        "The request has the cookie of a session of the console, or signs in, and no page of the gateway has "
+        "sent it: its Origin or Sec-Fetch-Site says so, or both are missing.",
+        (
+            "Use the pages of the console, and reload the page from which the request was sent.",
+            "Operators: set PUBLIC_BASE_URL to the URL that browsers show, where a proxy replaces Host.",
+            "Programs: send an API key as `Authorization: Bearer <key>`, and no cookie.",
+        ),
+    ),
+    "https-required": ProblemText(
+        "The browser reaches the gateway over plain HTTP at another address than loopback, where the key and "
+        "the session could be read on the way.",
+        (
+            "Open the console at an https:// address.",
+            "Operators: set PUBLIC_BASE_URL to the https:// URL of the proxy that ends TLS.",
+            "Operators: or name that proxy in FORWARDED_ALLOW_IPS, and have it send X-Forwarded-Proto.",
+            "Without TLS: open http://127.0.0.1:8000/console on the gateway's machine.",
+            "Or use an SSH tunnel: `ssh -L 8000:127.0.0.1:8000 HOST`.",
+        ),
+    ),
     "not-found": ProblemText(
         "There is no resource of this name, or the API key may not see it; the response does not tell which.",
         (

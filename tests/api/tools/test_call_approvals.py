@@ -550,3 +550,29 @@ async def test_a_call_is_counted_against_the_rate_limit_once(api, lend, approver
     assert (await limited.post("/tools/library.lend/call", json={})).status_code == 429
     assert (await approver.post(f"/approvals/{approval['id']}/approve")).json()["state"] == "executed"
     assert len(upstream.requests) == 1
+
+
+async def test_decisions_are_those_that_the_key_may_take(api, lend, agent, approver):
+    approval = await asked(agent)
+
+    async def seen_by(client):
+        (item,) = (await client.get("/approvals")).json()["items"]
+        one = (await client.get(f"/approvals/{approval['id']}")).json()
+        assert one["decisions"] == item["decisions"]
+        return item["decisions"]
+
+    assert "decisions" not in approval
+    assert await seen_by(approver) == ["approve", "reject"]
+    assert await seen_by(agent) == ["reject"]
+    manager = await api.client("keys:manage", "tools:call", "approvals:decide")
+    made = await manager.post("/keys", json={"name": "made", "scopes": ["approvals:decide"]})
+    own = await asked(manager)
+    child = {"Authorization": f"Bearer {made.json()['key']}"}
+    found = await manager.get("/approvals", params={"sort": "requested_at"}, headers=child)
+    listed = found.json()["items"]
+    assert [(one["id"], one["decisions"]) for one in listed] == [
+        (approval["id"], ["approve", "reject"]),
+        (own["id"], ["reject"]),
+    ]
+    rejected = await approver.post(f"/approvals/{approval['id']}/reject")
+    assert rejected.json()["decisions"] == []

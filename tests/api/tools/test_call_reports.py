@@ -78,6 +78,48 @@ async def test_statistics_of_a_restricted_key_are_those_of_its_tools(api, calls)
     assert (await (await api.client()).get("/stats")).status_code == 403
 
 
+async def test_statistics_of_no_series_have_all_calls_together(api, calls):
+    reader = await api.client("calls:read")
+    found = await stats(reader, group="tool", limit=0)
+    assert found["series"] == []
+    assert (found["other"]["values"], found["other"]["totals"]) == (3, found["totals"])
+    assert sum(point["calls"] for point in found["other"]["points"]) == 4
+    assert (await stats(reader, limit=0, tool="no.such"))["other"] is None
+
+
+async def test_errors_are_counted_and_listed_alone(api, calls):
+    reader = await api.client("calls:read")
+    for error, outcomes in ((True, {"upstream-timeout", "not-found"}), (False, {"ok"})):
+        found = await stats(reader, group="outcome", error=error)
+        assert {one["value"] for one in found["series"]} == outcomes
+        assert found["totals"]["errors"] == (found["totals"]["calls"] if error else 0)
+        listed = (await reader.get("/calls", params={"error": error})).json()["items"]
+        assert {one["outcome"] for one in listed} == outcomes
+        assert len(listed) == found["totals"]["calls"]
+    rows = csv.DictReader(io.StringIO((await reader.get("/calls.csv?error=true&provider=inner")).text))
+    assert [row["outcome"] for row in rows] == ["upstream-timeout"]
+
+
+async def test_a_call_in_progress_is_no_error_and_one_without_an_end_is(api):
+    reader = await api.client("calls:read")
+    provider = await api.provider("outer")
+    await api.tool(provider, "b", {"url": "https://x.example/b"})
+    now = datetime.now(UTC)
+    for deadline in (now + timedelta(minutes=5), now - timedelta(minutes=5)):
+        api.services.call_log.record(
+            CallLogEntry(
+                id=uuid7(), at=now, tenant_id=TENANT, key_id="key1", provider="outer", tool="outer.b",
+                outcome="running", status=0, duration_ms=0.0, safe=False, deadline=deadline,
+            )
+        )  # fmt: skip
+    await api.services.call_log.flush()
+    for error, outcome in ((True, "unknown"), (False, "running")):
+        listed = (await reader.get("/calls", params={"error": error})).json()["items"]
+        assert [one["outcome"] for one in listed] == [outcome]
+    assert (await stats(reader, error=True))["totals"]["calls"] == 1
+    assert (await stats(reader, error=False))["totals"]["calls"] == 0
+
+
 async def test_statistics_say_how_far_the_encoding_of_all_tools_is(api):
     whole = await stats(await api.client("calls:read"))
     assert whole["search_vectors"] == {"state": "off", "model": None, "encoded": 0, "total": 0}
@@ -88,7 +130,7 @@ async def test_statistics_say_how_far_the_encoding_of_all_tools_is(api):
 @pytest.mark.parametrize(
     "query",
     [
-        "group=x", "interval=week", "limit=0", "limit=51", "since=5", "outcome=",
+        "group=x", "interval=week", "limit=-1", "limit=51", "since=5", "outcome=",
         "since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z",
         "interval=minute&since=2026-01-01T00:00:00Z&until=2026-02-01T00:00:00Z",
         "since=0001-01-01T00:00:00Z",

@@ -118,6 +118,7 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
             for name, client, query in (
                 ("all", everything, {}),
                 ("failed", everything, {"outcome": "not-found"}),
+                ("errors", everything, {"error": True}),
                 ("slow", everything, {"min_duration_ms": 100}),
                 ("mcp", everything, {"interface": "mcp"}),
                 ("provider", by_provider, {}),
@@ -140,6 +141,7 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
         expected = {
             "all": list(made),
             "failed": ["failed", "last"],
+            "errors": ["failed", "last"],
             "slow": ["slow", "last"],
             "mcp": ["slow", "last"],
             "provider": ["new", "last"],

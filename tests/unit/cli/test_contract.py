@@ -103,6 +103,7 @@ BASE = {
     "keys rotate": KEY_ID,
     "keys revoke": KEY_ID,
     "me": "",
+    "sign-in-link": "",
     "explain": "library.searchBooks",
     "export": "",
     "import": "export.json",

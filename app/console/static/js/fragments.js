@@ -44,7 +44,8 @@ export async function loadFragment(url, id, { history: mode = "push" } = {}) {
 
 /** @param {HTMLFormElement} form */
 function urlOf(form) {
-  const url = new URL(form.action);
+  // Not form.action: a field of the form may have this name.
+  const url = new URL(form.getAttribute("action") ?? "", document.baseURI);
   const fields = [...new FormData(form)].filter(([, value]) => value !== "");
   url.search = new URLSearchParams(/** @type {[string, string][]} */ (fields)).toString();
   return url.href;

@@ -1,0 +1,69 @@
+"""Regular expressions of JSON Schema as the `pattern` of HTML inputs.
+
+Browsers compile it with the flag `v` for the whole value, on each key, by a matcher that backtracks: only
+simple anchored expressions are passed on, rewritten where `v` is stricter. The API checks all of them.
+"""
+
+import re
+from typing import Any, Final
+
+_MAX_LENGTH: Final = 200
+_MAX_UNBOUNDED: Final = 2
+_ATOM: Final = re.compile(
+    r"\\(?P<escaped>[dwsDWS.\-/+*?()\[\]{}|^$])"
+    r"|\[(?P<set>\^?[^\]\[\\]+)\]"
+    r"|(?P<plain>[A-Za-z0-9 _:@,=#%&;!~'<>./-])"
+)
+_QUANTIFIER: Final = re.compile(r"\{[0-9]{1,5}(?:,[0-9]{0,5})?\}|[*+?]")
+_SPECIAL_IN_SETS: Final = frozenset("()[]{}/|\\&!#$%*+,.:;<=>?@^`~-")
+
+
+def html_pattern(pattern: Any) -> str | None:
+    """Return an expression for the attribute `pattern`; None where the browser should not check it."""
+    if not isinstance(pattern, str) or len(pattern) > _MAX_LENGTH:
+        return None
+    if not (pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")):
+        return None
+    at, end, unbounded = 1, len(pattern) - 1, 0
+    parts: list[str] = []
+    while at < end:
+        atom = _ATOM.match(pattern, at, end)
+        if atom is None:
+            return None
+        members = atom["set"]
+        written = _set(members) if members else _plain(atom)
+        if written is None:
+            return None
+        parts.append(written)
+        at = atom.end()
+        quantifier = _QUANTIFIER.match(pattern, at, end)
+        if quantifier is not None:
+            unbounded += quantifier[0] in "*+" or quantifier[0].endswith(",}")
+            parts.append(quantifier[0])
+            at = quantifier.end()
+    return "".join(parts) if unbounded <= _MAX_UNBOUNDED and parts else None
+
+
+def _plain(atom: re.Match[str]) -> str:
+    if atom["escaped"]:
+        return "-" if atom["escaped"] == "-" else atom[0]
+    return "\\/" if atom[0] == "/" else atom[0]
+
+
+def _set(members: str) -> str | None:
+    """Return a character class as the flag `v` wants it: specials escaped, ranges of letters or digits."""
+    negated, rest = ("^", members[1:]) if members.startswith("^") else ("", members)
+    parts: list[str] = []
+    at = 0
+    while at < len(rest):
+        if re.match(r"[A-Za-z0-9]-[A-Za-z0-9]", rest[at:]):
+            if rest[at] > rest[at + 2]:
+                return None
+            parts.append(rest[at : at + 3])
+            at += 3
+        elif rest[at] == "-" and 0 < at < len(rest) - 1:
+            return None
+        else:
+            parts.append("\\" + rest[at] if rest[at] in _SPECIAL_IN_SETS else rest[at])
+            at += 1
+    return f"[{negated}{''.join(parts)}]" if parts else None

@@ -1,0 +1,10 @@
+"""Values as HTML, made on the server: JSON as a tree or coloured text, differences, invisible characters.
+
+Everything here escapes what it is given. Sizes are bounded, because upstreams write these texts.
+"""
+
+from app.console.values.differences import Change, json_changes, word_diff
+from app.console.values.json_tree import highlighted, json_tree
+from app.console.values.visible_text import has_invisible, visible
+
+__all__ = ["Change", "has_invisible", "highlighted", "json_changes", "json_tree", "visible", "word_diff"]

@@ -1,0 +1,105 @@
+"""Text of others with its invisible characters shown: controls, bidirectional and zero-width characters.
+
+A description that looks harmless can carry orders for a model in characters that no person sees (tool
+poisoning), or be reordered so that it reads differently (CVE-2021-42574). Such characters are replaced by
+their code points; those of Unicode's tag block, which mirror ASCII, by the text that they spell.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from markupsafe import Markup, escape
+
+_MAX_MARKS: Final = 20
+"""Marks in a row; further ones are counted."""
+_BLANKS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f")
+"""Letters and marks that are drawn as nothing."""
+_HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINERS: Final = frozenset("\u200c\u200d")
+_EMOJI_STYLES: Final = frozenset("\ufe0e\ufe0f")
+_PLAIN: Final = re.compile(r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff]*")
+_CONTROL_NAMES: Final = {
+    "\x00": "NULL", "\x07": "BELL", "\x08": "BACKSPACE", "\x0b": "LINE TABULATION", "\x0c": "FORM FEED",
+    "\r": "CARRIAGE RETURN", "\x1b": "ESCAPE", "\x7f": "DELETE", "\x85": "NEXT LINE",
+}  # fmt: skip
+
+
+def visible(text: str) -> Markup:
+    """Return a text as HTML, each invisible character as `<span class="invisible" title="U+202E ...">`."""
+    if _PLAIN.fullmatch(text):
+        return escape(text)
+    parts: list[str] = []
+    plain: list[str] = []
+    at = 0
+    while at < len(text):
+        if not _is_invisible(text, at):
+            plain.append(text[at])
+            at += 1
+            continue
+        end = at + 1
+        while end < len(text) and _is_invisible(text, end):
+            end += 1
+        parts += [str(escape("".join(plain))), _marks(text[at:end])]
+        plain = []
+        at = end
+    parts.append(str(escape("".join(plain))))
+    return Markup("".join(parts))  # noqa: S704 - each part is escaped
+
+
+def has_invisible(text: str) -> bool:
+    """Return whether a text has characters that `visible` marks."""
+    return not _PLAIN.fullmatch(text) and any(_is_invisible(text, at) for at in range(len(text)))
+
+
+def name_of(character: str) -> str:
+    """Return the code point and name of a character: `U+202E RIGHT-TO-LEFT OVERRIDE`."""
+    name = _CONTROL_NAMES.get(character) or unicodedata.name(character, "")
+    return f"U+{ord(character):04X} {name}".rstrip()
+
+
+def _is_invisible(text: str, at: int) -> bool:
+    character = text[at]
+    if character in "\t\n" or " " <= character <= "~":
+        return False
+    if character in _JOINERS:
+        return not _joins(text, at)
+    if character in _EMOJI_STYLES:
+        return not (
+            at
+            and (unicodedata.category(text[at - 1]) in ("So", "Sm", "Sk") or text[at - 1] in "0123456789#*")
+        )
+    if "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef":
+        return True
+    return character in _BLANKS or unicodedata.category(character) in _HIDDEN_CATEGORIES
+
+
+def _joins(text: str, at: int) -> bool:
+    """Return whether a joiner stands where writing needs one: in an emoji, or in a word of some scripts."""
+    if not 0 < at < len(text) - 1:
+        return False
+    before, after = text[at - 1], text[at + 1]
+    if text[at] == "\u200d" and unicodedata.category(after) == "So":
+        return unicodedata.category(before) in ("So", "Sk") or before in _EMOJI_STYLES
+    return all(
+        "\u0600" <= one <= "\u0dff" and unicodedata.category(one)[0] in "LM" for one in (before, after)
+    )
+
+
+def _marks(run: str) -> str:
+    """Return a run of invisible characters as HTML."""
+    spelled = "".join(chr(ord(one) - 0xE0000) for one in run if "\U000e0020" <= one <= "\U000e007e")
+    if spelled:
+        return str(
+            Markup('<span class="invisible" title="{}">{}</span>').format(
+                f"U+E0000 to U+E007F TAG characters: {len(run)}", f"hidden text: {spelled[:2_000]}"
+            )
+        )
+    shown = [
+        str(Markup('<span class="invisible" title="{}">U+{:04X}</span>').format(name_of(one), ord(one)))
+        for one in run[:_MAX_MARKS]
+    ]
+    if len(run) > _MAX_MARKS:
+        rest = len(run) - _MAX_MARKS
+        shown.append(str(Markup('<span class="invisible">+{}</span>').format(rest)))
+    return "".join(shown)
