@@ -113,7 +113,7 @@ async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
     given = page.query["replay"]
     trial = Trial(Submission({}))
     if page.may("GET /calls/{call_id}/bodies"):
-        question = await require_recent(page, next_path=page.url_with())
+        question = await require_recent(page)
         if question is not None:
             return question
         try:

@@ -183,6 +183,12 @@ def _change(form: FormData) -> dict[str, Any]:
     return change
 
 
+def _description(schema: Any) -> str:
+    """Return the description of an input; a schema may be `true`."""
+    found = schema.get("description") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, str) else ""
+
+
 def _given_name(at: str) -> str:
     """Return the name of a preset: that of an input, or a JSON pointer where it is inside of one."""
     parts = pointer_parts(at) if at.startswith("/") else (at,)
@@ -230,7 +236,7 @@ async def _member_form(
             {
                 "name": name,
                 "field": _PRESET + name,
-                "schema": properties.get(name, {}),
+                "description": _description(properties.get(name)),
                 "is_preset": name in presets,
                 "value": presets.get(name),
                 "text": given.get(_PRESET + name),

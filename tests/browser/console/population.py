@@ -277,7 +277,7 @@ def _make_calls(populated: Populated, agent: str, once: str) -> None:
     """Make calls of every outcome that an upstream and a client can cause."""
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("library.searchBooks", {"q": word}) for word in ("sea", "moon", "time", "sea", "rue", "wonder")),
-        ("library.getOpeningHours", {}),
+        ("library.getOpeningHours", {"day": "monday"}),
         ("library.getBook", {"book_id": "no-such-book"}),
         ("library.getBook", {}),
         ("library.listMembers", {}),
@@ -302,7 +302,7 @@ def _make_calls(populated: Populated, agent: str, once: str) -> None:
             client.post("/tools/custom.needsApproval/call", json={"text": text, "kind": kind})
     with populated.gateway.client(once) as client:
         for _ in range(2):
-            client.post("/tools/library.getOpeningHours/call", json={})
+            client.post("/tools/library.listMembers/call", json={})
     _await_records(populated, len(calls))
 
 
