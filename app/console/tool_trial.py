@@ -96,7 +96,9 @@ async def read_trial(page: Page, schema: Mapping[str, Any]) -> Trial:
     }
     if "args" in form:
         text = str(form["args"])
-        return Trial(read_arguments(page, text), text=text if as_json else None, action=action or "call", **common)
+        return Trial(
+            read_arguments(page, text), text=text if as_json else None, action=action or "call", **common
+        )
     items: list[tuple[str, str | bytes]] = []
     for name, value in form.multi_items():
         items.append((name, await value.read() if isinstance(value, UploadFile) else value))
@@ -139,7 +141,9 @@ def _has_secret(value: Any, schema: Any, depth: int) -> bool:
     if isinstance(value, dict):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
         known = properties if isinstance(properties, dict) else {}
-        return any(is_secret_name(key) or _has_secret(one, known.get(key), depth + 1) for key, one in value.items())
+        return any(
+            is_secret_name(key) or _has_secret(one, known.get(key), depth + 1) for key, one in value.items()
+        )
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema, Mapping) else None
         return any(_has_secret(one, items, depth + 1) for one in value)
@@ -233,7 +237,11 @@ def _events(page: Page, body: bytes) -> dict[str, Any]:
     """Return the events of a stream, the first hundred of them as trees."""
     values: list[Any] = []
     for line in body.decode(errors="replace").splitlines():
-        text = line.removeprefix("data:").strip() if not line.startswith(("event:", "id:", ":", "retry:")) else ""
+        text = (
+            line.removeprefix("data:").strip()
+            if not line.startswith(("event:", "id:", ":", "retry:"))
+            else ""
+        )
         if text:
             values.append(_event_value(text))
     shown = [json_tree(value, max_nodes=50, gettext=page.gettext) for value in values[:MAX_EVENTS]]

@@ -27,7 +27,7 @@ from app.console.tool_trial import (
     read_trial,
     send_call,
 )
-from app.console.values import highlighted, json_changes, word_diff
+from app.console.values import highlighted, json_changes, paragraphs, word_diff
 
 router = PageRouter()
 
@@ -76,6 +76,7 @@ def _render(page: Page, template: str, view: str, tool: Mapping[str, Any], **con
         view=view,
         tabs=tabs,
         base=_base(page),
+        paragraphs=paragraphs,
         effect=effect_of(tool["annotations"]),
         states=state_badges(page, tool),
         may_edit=page.may("PATCH /tools/{name}"),
@@ -279,7 +280,9 @@ async def _definition(page: Page, **context: Any) -> Response:
     tool = await _tool(page, source=True)
     source = tool["source"]
     changed = tool["description"] != source["description"] and not tool["slimmed"]
-    difference = word_diff(source["description"], tool["description"], gettext=page.gettext) if changed else None
+    difference = (
+        word_diff(source["description"], tool["description"], gettext=page.gettext) if changed else None
+    )
     state = {
         "difference": difference,
         "inputs": input_rows(tool["inputs"], page.gettext),
@@ -304,7 +307,9 @@ async def edit_tool(page: Page) -> Response:
         if name not in form:
             continue
         text = str(form[name]).replace("\r\n", "\n")
-        value: Any = text if name == "description" else [one.strip() for one in text.split(",") if one.strip()]
+        value: Any = (
+            text if name == "description" else [one.strip() for one in text.split(",") if one.strip()]
+        )
         if value != before[name]:
             patch[name] = None if value == before["source"][name] else value
     if not patch:
