@@ -106,7 +106,7 @@ async def _named(page: Page, text: str, resource: str, kind: str) -> list[Target
 
 
 async def _read(page: Page, path: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the items of a list; none where the key may not read it, or it cannot be searched by the text."""
+    """Return the items of a list; none where the key may not read it, or the text is none to search by."""
     if not page.may(f"GET {path}"):
         return []
     try:

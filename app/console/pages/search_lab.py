@@ -82,16 +82,16 @@ async def create_pin(page: Page) -> Response:
     query, toolset = str(form.get("query", "")).strip(), str(form.get("toolset", "")) or None
     tools = lines(str(form.get("tools", "")))
     pinned = await _pinned(page, query, toolset)
+    undo: dict[str, Any] = {}
     if pinned is None:
         made = await page.api.post("/search/pins", {"query": query, "tools": tools, "toolset": toolset})
-        undo = ("/console/search/pins/delete", (("id", made["id"]),))
+        undo = {"undo": "/console/search/pins/delete", "undo_fields": (("id", made["id"]),)}
     else:
         both = list(dict.fromkeys([*tools, *pinned["tools"]]))
         body = {"query": pinned["query"], "tools": both, "toolset": toolset}
         match = f'"{pinned["version"]}"'
         await page.api.put(path_of("search", "pins", pinned["id"]), body, if_match=match)
-        undo = ("", ())
-    return _back(page, form.get("back"), Notice("pin-created", undo=undo[0], undo_fields=undo[1]))
+    return _back(page, form.get("back"), Notice("pin-created", **undo))
 
 
 @router.post("/console/search/pins/delete")

@@ -12,8 +12,8 @@ from app.console.page import PAGE_SIZE, Page, PageRouter
 
 router = PageRouter()
 
-_MAX_MEMBERS: Final = 200
-"""So many members are shown on the page of a toolset."""
+_MAX_MEMBERS: Final = 100
+"""So many members are shown on one page of a toolset."""
 
 
 @router.get("/console/toolsets")
@@ -42,6 +42,8 @@ async def show_toolset(page: Page) -> Response:
     definition = toolset["definition"] or {}
     changes: Mapping[str, Any] = definition.get("changes", {})
     costs, listed = await _costs(page, name)
+    text = page.query.get("from", "")
+    first = int(text) // _MAX_MEMBERS * _MAX_MEMBERS if text.isdecimal() and len(text) < 6 else 0
     members = [
         {**member, "tokens": costs.get(member["tool"]), "change": _words(page, changes.get(member["tool"]))}
         for member in toolset["members"]
@@ -51,8 +53,12 @@ async def show_toolset(page: Page) -> Response:
         toolset=toolset,
         definition=definition,
         hits=found,
-        members=members[:_MAX_MEMBERS],
-        hidden_members=max(0, len(members) - _MAX_MEMBERS),
+        members=members[first : first + _MAX_MEMBERS],
+        first=first,
+        previous_url=page.url_with(**{"from": first - _MAX_MEMBERS or None}) if first else None,
+        next_url=page.url_with(**{"from": first + _MAX_MEMBERS})
+        if first + _MAX_MEMBERS < len(members)
+        else None,
         tokens=sum(one or 0 for one in costs.values()),
         listed=listed,
         keys=await _keys(page, name),
@@ -64,8 +70,9 @@ async def show_toolset(page: Page) -> Response:
 
 def _nothing_but_hits() -> dict[str, Any]:
     return {
-        "definition": {}, "members": [], "hidden_members": 0, "tokens": 0, "listed": None, "keys": None,
-        "snippets": [], "may_change": False, "may_delete": False,
+        "definition": {}, "members": [], "first": 0, "previous_url": None, "next_url": None,
+        "tokens": 0, "listed": None, "keys": None, "snippets": [], "may_change": False,
+        "may_delete": False,
     }  # fmt: skip
 
 
