@@ -17,6 +17,7 @@ from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
 from app.console.provider_draft import ADDRESSES, DOCUMENTS, Draft, DraftLost, legal_name
+from app.console.schema_form import Submission
 
 router = PageRouter()
 
@@ -68,7 +69,10 @@ async def add_provider(page: Page) -> Response:
     preview = (seen or {}).get("result") or {}
     name = draft.name or legal_name(str(preview.get("title", "")))
     forms = await CredentialForms.load(page, preview.get("slots") or [])
-    given = forms.read(form)
+    submission = forms.submitted(form)
+    if submission.is_edit and seen is not None and "tools" in preview:
+        return await _preview_page(page, draft, seen, submission=submission)
+    given = forms.filled_in(submission)
     try:
         state = await start_import(page, "/providers", **draft.request(name, given))
         problem = problem_of_import(state)
@@ -164,6 +168,7 @@ async def _preview_page(
     *,
     problem: ApiProblem | None = None,
     values: Mapping[str, Any] | None = None,
+    submission: Submission | None = None,
     status: int = 200,
 ) -> Response:
     result = state["result"]
@@ -181,7 +186,7 @@ async def _preview_page(
         preview=PreviewView(result),
         provider_name=name,
         name_taken=bool(draft.name and result["exists"]),
-        slots=forms.views(values, [one for one in errors if one is not None]),
+        slots=forms.views(values, [one for one in errors if one is not None], submission),
         may_store=may_store,
         errors={} if problem is None else _by_field(problem),
         commands=draft.commands(name, result["slots"]),

@@ -1,5 +1,8 @@
 """The pages of providers: list, health, refresh, credentials, variables, settings, deletion."""
 
+import re
+from html import unescape
+
 import pytest
 
 from tests.api.console.providers.provider_pages import form_of, submit, text_of
@@ -165,6 +168,25 @@ async def test_each_kind_of_credential_has_a_form_from_the_api(admin, upstream, 
     assert stored.status_code == 303, text_of(stored)
     found = (await admin.get("/providers/pets")).json()["credentials"][0]
     assert (found["exact_kind"], found["version"], found["allowed_origins"]) == (kind, 2, [upstream.url])
+
+
+async def test_the_kind_of_a_credential_is_chosen_where_the_source_does_not_say_it(admin, upstream):
+    document = openapi(upstream.url, paths=("/a",))
+    del document["security"], document["components"]
+    await admin.post("/providers", json={"name": "pets", "source": {"document": document}})
+    path = f"{PETS}/credentials/default"
+    page = await admin.get(path)
+    choice = re.search(r'<option value="([^"]*)"[^>]*>[^<]*Bearer', page.text)[1]
+    chosen = await submit(admin, path, {"branch:/default": unescape(choice), "update:/default": "1"})
+    assert chosen.status_code == 200, text_of(chosen)
+    form = {**form_of(chosen, path), "/default/token": SECRET}
+    more = await submit(admin, path, {**form, "add:/default/allowed_origins": "1"})
+    assert "/default/allowed_origins/0" in more.text
+    assert SECRET not in more.text
+    form = {**form_of(more, path), "/default/token": SECRET, "/default/allowed_origins/0": upstream.url}
+    stored = await submit(admin, path, form)
+    assert stored.status_code == 303, text_of(stored)
+    assert (await admin.get("/providers/pets")).json()["credentials"][0]["exact_kind"] == "bearer"
 
 
 @pytest.mark.usefixtures("pets")
