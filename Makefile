@@ -13,7 +13,7 @@ DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
 SEMANTIC_MODEL := .venvs/semantic-model
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser \
+.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser console-test console-bench console-types screenshot \
 	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference messages changelog clean
 
 help: ## List the targets
@@ -50,6 +50,7 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/yamllint --strict docker-compose.yml .pre-commit-config.yaml .yamllint deploy/prometheus
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint Dockerfile; fi
 	bash -n .ci/run requirements/lock.sh requirements/venv.sh
+	@$(BIN)/python -m scripts.console_types
 	@$(BIN)/python -m tests.harness.sizes
 	$(BIN)/python -m pytest -m "not slow" tests/unit/repository tests/unit/deployment
 
@@ -125,8 +126,20 @@ client-models: $(DEV) $(CLIENT)/.ready ## Write the models of both client librar
 contract-lint: $(DEV) ## Let Spectral and Redocly judge openapi/gateway.json (Node.js needed); part of clients
 	$(BIN)/python -m pytest tests/clients/test_contract_linters.py $(ARGS)
 
-browser: $(DEV) ## Use the pages of the gateway in Chromium (Debian package chromium)
-	$(BIN)/python -m pytest tests/browser $(ARGS)
+browser: $(DEV) ## Use /docs in Chromium (Debian package chromium)
+	$(BIN)/python -m pytest tests/browser --ignore tests/browser/console $(ARGS)
+
+console-test: $(DEV) ## Use every page of the console in Chromium: accessible, small, quiet, safe; screenshots in .screenshots/console
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/browser/console $(ARGS)
+
+console-bench: $(DEV) ## Measure what the console costs: the gateway with 100,000 tools, and Chromium (ARGS: --only PART..., --minutes)
+	$(BIN)/python -m benchmarks.console $(ARGS)
+
+console-types: $(DEV) ## Check the types and the format of the console's scripts (npm needed; ARGS: --write)
+	@$(BIN)/python -m scripts.console_types --install $(ARGS)
+
+screenshot: $(DEV) ## Write docs/images/console.png anew, from a running gateway with the sample API
+	$(BIN)/python -m scripts.console_screenshot $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of generated values, at length
 	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py $(ARGS)

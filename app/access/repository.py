@@ -265,10 +265,11 @@ async def list_keys(
     include_revoked: bool = False,
     q: str | None = None,
     state: str | None = None,
+    toolset: str | None = None,
     expiring_within: timedelta = timedelta(0),
 ) -> Page[Key]:
     """Return a page of the keys that the principal may see; with `q`, those whose name, owner or purpose
-    contains it.
+    contains it, and with `toolset`, those that are limited to it.
 
     `state` is active, expired, revoked, or expiring: valid now, but not after `expiring_within`. Without it,
     revoked keys are among them with `include_revoked`. Raise InvalidInput for another list's cursor.
@@ -285,6 +286,8 @@ async def list_keys(
         query = query.where(func.coalesce(~expired, true()))
     elif state == "expiring":
         query = query.where(*_expires(expiring_within))
+    if toolset is not None:
+        query = query.where(literal(toolset) == any_(col(Key.toolsets)))
     if q is not None:
         query = query.where(contains(q, col(Key.name), col(Key.owner), col(Key.purpose)))
     return await read_page(session, query, ordering=_ORDER, page=page)

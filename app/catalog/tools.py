@@ -1,8 +1,9 @@
 """Tools as clients see them: the source's definition with a person's overrides; and who may see which."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from app.models import TENANT, Override, Provider, Tool
+from app.protocols.registry import DEFAULT, PROTOCOLS
 from app.security.requirements import SecurityRequirements, compile_security
 
 OVERRIDDEN: Final = (
@@ -39,6 +41,7 @@ OVERRIDDEN: Final = (
 )  # fmt: skip
 """The columns of an override: what a person can change on a tool."""
 _NO_STEPS: Final = literal([], JSONB)
+_NO_SCHEMA: Final[ColumnElement[Any]] = literal({}, JSONB)
 
 
 class Viewer(Protocol):
@@ -114,6 +117,43 @@ def requires_approval() -> ColumnElement[bool]:
     return func.coalesce(col(Override.requires_approval), stated, false())
 
 
+def is_destructive() -> ColumnElement[bool]:
+    """Return the condition that a tool is known to delete or overwrite: `destructive` of its annotations
+    (`app.catalog.annotations`) is true. For statements of `tool_select()`.
+    """
+    template, given = col(Tool.call_template), col(Override.annotations)
+    of_method = [
+        and_(
+            func.coalesce(template["call_template_type"].astext, DEFAULT) == record.name,
+            func.upper(template[field].astext).in_([value.upper() for value in values]),
+        )
+        for record in PROTOCOLS.values()
+        for field, values in record.destructive.items()
+    ]
+    is_of_high_risk = template[("toolclad", "risk_tier")].astext == "high"
+    by_template = func.coalesce(or_(false(), *of_method), false()) | func.coalesce(is_of_high_risk, false())
+    # A tool that only reads destroys nothing, whatever its method says.
+    only_reads = given["read_only"].as_boolean().is_(True)
+    return func.coalesce(given["destructive"].as_boolean(), and_(~only_reads, by_template))
+
+
+def lacks_credential(stored: Mapping[str, Collection[str]]) -> ColumnElement[bool]:
+    """Return the condition that none of the alternatives of credentials that a tool needs is complete.
+
+    `stored` are the slots of each provider that hold a credential. For statements of `tool_select()`.
+    """
+    held = literal({name: sorted(found) for name, found in stored.items()}, JSONB)
+    alternative = func.jsonb_array_elements(col(Tool.security)).table_valued("value", name="alternative")
+    need = func.jsonb_array_elements(cast(alternative.c.value, JSONB)).table_valued("value", name="need")
+    slot = cast(need.c.value, JSONB)["slot"].astext
+    is_held = func.coalesce(
+        func.jsonb_exists(func.jsonb_extract_path(held, col(Provider.name)), slot), false()
+    )
+    missing = select(literal(1)).select_from(need).where(~is_held).correlate(Provider)
+    usable = select(literal(1)).select_from(alternative).where(~missing.exists()).correlate(Provider, Tool)
+    return and_(func.jsonb_array_length(col(Tool.security)) > 0, ~usable.exists())
+
+
 def is_disabled() -> ColumnElement[bool]:
     """Return the opposite of `is_enabled()`, in a form that reads no more than the disabled tools."""
     tool, provider = aliased(Tool), aliased(Provider)
@@ -124,16 +164,18 @@ def is_disabled() -> ColumnElement[bool]:
     return col(Tool.id).in_(union_all(by_provider, by_override))
 
 
-def tool_select(*, full: bool = False) -> Select[Any]:
+@cache
+def tool_select(*, full: bool = False, outputs: bool = True) -> Select[Any]:
     """Return a select of the columns that `tool_view()` reads, joined to provider and override, for the one
     tenant.
 
     Description and schemas are those that a model sees, which are slimmed for a large tool; with `full` they
-    are those that arguments are validated against.
+    are those that arguments are validated against. Without `outputs`, those are empty and not read.
     """
     slimmed = col(Tool.slimmed)
     description = (slimmed["description"].astext,) if not full else ()
-    inputs, outputs = (() if full else (slimmed[part],) for part in ("inputs", "outputs"))
+    inputs, slim_outputs = (() if full else (slimmed[part],) for part in ("inputs", "outputs"))
+    read_outputs = func.coalesce(*slim_outputs, col(Tool.outputs)) if outputs else _NO_SCHEMA
     columns: list[Any] = [
         col(Tool.id).label("id"),
         col(Tool.provider_id).label("provider_id"),
@@ -143,7 +185,7 @@ def tool_select(*, full: bool = False) -> Select[Any]:
         func.coalesce(col(Tool.agent_name), col(Tool.alias)).label("agent_name"),
         func.coalesce(col(Override.description), *description, col(Tool.description)).label("description"),
         func.coalesce(*inputs, col(Tool.inputs)).label("inputs"),
-        func.coalesce(*outputs, col(Tool.outputs)).label("outputs"),
+        read_outputs.label("outputs"),
         func.coalesce(slimmed["steps"], _NO_STEPS).label("slimming_steps"),
         func.coalesce(col(Override.tags), col(Tool.tags)).label("tags"),
         func.coalesce(col(Override.keywords), col(Tool.keywords)).label("keywords"),

@@ -211,6 +211,7 @@ def refresh(
     name: NameArgument,
     server: ServerOption = None,
     server_variable: ServerVariableOption = None,
+    preview: PreviewOption = False,
 ) -> None:
     """Fetch and convert a provider's source again, and show the difference.
 
@@ -219,6 +220,15 @@ def refresh(
     """
     session = ctx.obj
     options = server_options(server, server_variable)
+    if preview:
+        if options:
+            raise InputError(
+                "--preview goes with the stored server; leave out --server and --server-variable."
+            )
+        path = url_path("providers", name, "refresh", "preview")
+        result = send_import(session, path, activity=f"Previewing a refresh of {name}")
+        finish_import(session, {key: value for key, value in result.items() if key != "exists"})
+        return
     before: dict[str, Any] = {}
     if options:
         stored = session.gateway.get(url_path("providers", name)).json()["options"]

@@ -18,11 +18,13 @@ from app.streaming.connection import ResponseWriter, until_disconnected
 class ApiStreamResponse(Response):
     """An ASGI response with the body of a GET of the API as it comes; subclasses make another one of it.
 
-    It is written as fast as the client reads, and ends with the client's connection. Where the API rejects the
-    request, the response is the page that says so.
+    It is written as fast as the client reads, and ends with the client's connection. Where the API rejects
+    the request, the response is the page that says so.
     """
 
-    def __init__(self, page: Page, path: str, query: Query, *, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, page: Page, path: str, query: Query, *, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers(PAGE_HEADERS)

@@ -1,8 +1,8 @@
 """Which calls a page shows: filters and a period, in its URL.
 
 The parameters are those of `GET /calls`, and `period` (1h, 24h, 7d, 30d) in place of `since` and `until`. The
-period ends now; `at` says when that was, in the links to further pages of a list, whose cursor is valid for one
-beginning of the period only.
+period ends now; `at` says when that was, in the links to further pages of a list, whose cursor is valid for
+one beginning of the period only.
 """
 
 from collections.abc import Mapping
@@ -73,8 +73,8 @@ class CallSelection:
 def read_selection(query: QueryParams, now: datetime | None = None) -> CallSelection:
     """Return the selection of a URL; unknown periods are the default one.
 
-    A period of a list is whole intervals, of which the last one is that of now: so its list, its statistics and
-    its charts agree.
+    A period of a list is whole intervals, of which the last one is that of now: so its list, its statistics
+    and its charts agree.
     """
     moment = _time(query.get("at", "")) or now or datetime.now(UTC)
     filters = {name: query[name] for name in FILTERS if query.get(name)}
@@ -96,7 +96,9 @@ def read_selection(query: QueryParams, now: datetime | None = None) -> CallSelec
     if period not in _LENGTHS:
         period = DEFAULT_PERIOD
     length, interval = _LENGTHS[period]
-    return CallSelection(filters, period, _text(whole_intervals(moment, length, interval)), "", interval, moment)
+    return CallSelection(
+        filters, period, _text(whole_intervals(moment, length, interval)), "", interval, moment
+    )
 
 
 def whole_intervals(moment: datetime, length: timedelta, interval: Interval) -> datetime:

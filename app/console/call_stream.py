@@ -2,9 +2,9 @@
 
     GET /calls/stream --> collected for 250 ms --> at most 50 rows --> one event `rows`
 
-However many calls there are, a browser gets at most four updates a second of at most 50 rows; an update says how
-many calls it leaves out. The API's stream ends by the server's stop, or the end of the key or session: the last
-event, `end`, says why, and whether to connect again.
+However many calls there are, a browser gets at most four updates a second of at most 50 rows; an update says
+how many calls it leaves out. The API's stream ends by the server's stop, or the end of the key or session:
+the last event, `end`, says why, and whether to connect again.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, Final
 
 import orjson
+
 from app.console.api_client import StreamedResponse
 from app.console.api_stream import ApiStreamResponse
 from app.console.page import Page

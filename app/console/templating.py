@@ -1,6 +1,7 @@
 """The Jinja environment of the console: one per language, with the filters that its templates use."""
 
 import gettext
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -22,6 +23,7 @@ NONE: Final = "\u2013"
 """What stands for no value."""
 
 _HERE: Final = Path(__file__).parent
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 _UNITS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (10_000, "year"))
 
 
@@ -45,6 +47,7 @@ def environment(language: str) -> Environment:
     made.filters["percent"] = lambda value: percentage(value, language)
     made.filters["json"] = json_text
     made.filters["first_sentence"] = first_sentence
+    made.filters["replace_word"] = replace_word
     made.filters["visible"] = lambda text: visible(str(text or ""))
     made.globals["static"] = static_url
     made.globals["icon"] = icon
@@ -183,14 +186,20 @@ def json_text(value: Any) -> str:
 
 
 def first_sentence(text: str | None, limit: int = 160) -> str:
-    """Return the first sentence of a text, of at most `limit` characters."""
-    line = " ".join((text or "").split())
-    end = next(
-        (at + 1 for at, letter in enumerate(line) if letter in ".!?" and line[at + 1 : at + 2] in ("", " ")),
-        len(line),
-    )
-    found = line[:end]
+    """Return the first sentence of a text, of at most `limit` characters; not a title before it, which is a
+    first paragraph without the end of a sentence.
+    """
+    first, _, rest = (text or "").strip().partition("\n\n")
+    has_title = bool(rest.strip()) and _SENTENCE_END.search(first) is None
+    line = " ".join((rest if has_title else first).split())
+    end = _SENTENCE_END.search(line)
+    found = line[: end.end()] if end else line
     return found if len(found) <= limit else found[: limit - 1].rstrip() + "…"
+
+
+def replace_word(text: str, word: str, other: str) -> str:
+    """Return a text in which one word is replaced by another, in upper or lower case."""
+    return re.sub(rf"\b{re.escape(word)}\b", lambda _: other, text, flags=re.IGNORECASE)
 
 
 @pass_context

@@ -290,6 +290,7 @@ class KeyQuery(PageQuery):
         "KEY_EXPIRY_WARNING_DAYS, 14 by default.",
     )
     include_revoked: bool = Field(default=False, description="Without `state`: revoked keys, too.")
+    toolset: ToolsetName | None = Field(None, description="Only keys that are limited to this toolset.")
 
 
 class EventView(BaseModel):

@@ -58,6 +58,7 @@ class KeyService:
                 include_revoked=query.include_revoked,
                 q=query.q,
                 state=query.state,
+                toolset=query.toolset,
                 expiring_within=self.policy.expiry,
             )
             warnings = await read_key_warnings(session, page.rows, self.policy, viewer=principal)

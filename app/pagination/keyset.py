@@ -12,9 +12,12 @@ from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Select,
     SQLColumnExpression,
+    any_,
+    cast,
     collate,
     func,
     literal,
@@ -144,7 +147,9 @@ async def read_page(
     if ordering.ids_first:
         positions = list((await session.execute(ordering.positions(statement, page))).all())
         ids = [one.id for one in positions[: page.limit]]
-        whole = ordering.sorted(statement.where(ordering.item_id.in_(ids)), page)
+        # One array instead of as many parameters, whose statement would be compiled anew for each number.
+        is_on_page = ordering.item_id == any_(cast(ids, ARRAY(_type(ordering.item_id))))
+        whole = ordering.sorted(statement.where(is_on_page), page)
         rows = await _rows(session, whole) if ids else []
     else:
         positions = await _rows(session, ordering.limited(statement, page))

@@ -2,8 +2,9 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias
 
 from app.errors import GatewayError
 from app.protocols.base import Adapter, AdapterContext
@@ -79,6 +80,10 @@ def reads_only(fields: Fields) -> str:  # noqa: ARG001 - for `ProtocolRecord.htt
 def http_method(fields: Fields) -> str:
     """Return the method of an HTTP-based template, whose default is GET."""
     return str(fields.get("http_method") or "GET").upper()
+
+
+DESTRUCTIVE_HTTP_METHODS: Final = MappingProxyType({"http_method": ("PUT", "DELETE")})
+"""The `ProtocolRecord.destructive` of HTTP-based templates."""
 
 
 def always_streams(fields: Fields) -> bool:  # noqa: ARG001 - for `ProtocolRecord.streams`.
@@ -175,6 +180,10 @@ class ProtocolRecord:
     """Return whether responses are streams of values of their own, which a client reads as they arrive."""
     http_method: Callable[[Fields], str | None] = _unknown_method
     """Return the method of HTTP whose semantics a call has (RFC 9110 section 9), None where it is unknown."""
+    destructive: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of a field with which `http_method` is PUT or DELETE, by the field's name, for lists of
+    tools.
+    """
     direct: DirectMode = DirectMode()
 
     def load(self) -> Callable[[AdapterContext], Adapter[Any]]:

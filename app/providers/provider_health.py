@@ -37,6 +37,7 @@ from app.providers.schemas_health import (
     ProviderHealth,
     ProviderHealthQuery,
 )
+from app.registration.repository import tool_counts
 from app.resilience import BreakerState, Origins
 from app.security.principal import Principal
 from app.stats.queries import NOT_ERRORS, CallCounts, StatFilters, bucket_range, call_statistics
@@ -89,19 +90,35 @@ class ProviderHealthReader:
         async with self.database.read_session() as session:
             found = await read_page(session, statement, ordering=_ORDER, page=query.page())
             names = [row.name for row in found.rows]
+            tools = await tool_counts(session, [row.id for row in found.rows])
             counts = await _counts(session, names, moment)
             errors = await _last_errors(session, names, moment)
         items = [
-            self._item(row, counts.get(row.name, CallCounts()), errors.get(row.name), connected)
+            self._item(
+                row,
+                counts.get(row.name, CallCounts()),
+                errors.get(row.name),
+                connected,
+                tool_count=tools.get(row.id, 0),
+            )
             for row in found.rows
         ]
         return Page(items, found.next_cursor, found.total, found.total_at_least)
 
     def _item(
-        self, row: Any, counts: CallCounts, last_error: LastError | None, connected: Collection[str]
+        self,
+        row: Any,
+        counts: CallCounts,
+        last_error: LastError | None,
+        connected: Collection[str],
+        *,
+        tool_count: int,
     ) -> ProviderHealth:
         return ProviderHealth(
             name=row.name,
+            title=row.title,
+            protocol=row.protocol,
+            tool_count=tool_count,
             state=row.state,
             enabled=row.enabled,
             available=row.name in connected if row.protocol in PROTOCOLS.connected else None,
@@ -196,6 +213,7 @@ def _statement(recent: Any, state: ColumnElement[str]) -> Select[Any]:
         select(
             col(Provider.id).label("id"),
             col(Provider.name).label("name"),
+            col(Provider.title).label("title"),
             col(Provider.enabled).label("enabled"),
             col(Provider.protocol).label("protocol"),
             state.label("state"),

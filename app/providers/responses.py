@@ -21,6 +21,7 @@ from app.providers.schemas import (
     BatchEntry,
     BatchResult,
     ImportView,
+    Preview,
     RefreshedProvider,
     RegisteredProvider,
 )
@@ -82,6 +83,11 @@ class ImportRunner:
         imported = await self.registry.refresh(name, principal=self.principal)
         source = await self._source(imported)
         return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
+
+    async def preview_refresh(self, name: str) -> tuple[int, Preview]:
+        """Return 200 and what a refresh would change, as a Preview; store nothing. Raises as `refresh`."""
+        seen = await self.registry.preview_refresh(name, principal=self.principal)
+        return 200, await asyncio.to_thread(preview_of, seen)
 
     async def _source(self, imported: RegistrationResult) -> SourceSummary | None:
         key = imported.provider.id

@@ -229,6 +229,31 @@ async def refresh_provider(
 
 
 @router.post(
+    "/providers/{name}/refresh/preview",
+    operation_id="previewRefresh",
+    summary="Preview a refresh",
+    response_model=None,
+    responses={
+        200: {"model": Preview, "description": "What a refresh would change."},
+        202: {"model": ImportView, "description": "Requested with `Prefer: respond-async`", **LOCATION},
+        **problem_responses(404, 409, 502, 504),
+    },
+)
+async def preview_refresh(
+    request: Request,
+    name: ProviderPath,
+    principal: WritesProviders,
+    registry: UsesRegistry,
+    jobs: UsesJobs,
+    *,
+    prefer: Prefer = None,
+) -> Response:
+    """Read the source again, and return what a refresh would change (`difference`). Nothing is stored."""
+    work = partial(ImportRunner(registry, principal).preview_refresh, name)
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
+
+
+@router.post(
     "/providers/{name}/approve",
     operation_id="approveProvider",
     summary="Approve pending changes of a provider",

@@ -55,6 +55,9 @@ class ProviderHealth(BaseModel):
     """The health of a provider: its breakers, its calls of the last hour and its last check."""
 
     name: str
+    title: str = ""
+    protocol: str = Field("", examples=["http"])
+    tool_count: int = 0
     state: HealthState = Field(
         description="`paused`: it is disabled; `failed`: a breaker is not closed, the last check failed, a "
         "certificate has expired or no executor is connected (`available`); "

@@ -93,7 +93,7 @@ def preview_of(imported: RegistrationResult) -> Preview:
         )
         for tool in imported.plan.parsed.tools
     ]
-    stored = set(imported.plan.credentials)
+    stored = {*imported.plan.credentials, *(row.slot for row in imported.credentials)}
     return Preview(
         name=provider.name,
         title=provider.title,

@@ -124,6 +124,23 @@ def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Pr
     )
 
 
+def replanned_provider(provider: Provider, plan: RegistrationPlan) -> Provider:
+    """Return the row of a stored provider after a refresh, as far as a preview shows it; it is not stored."""
+    parsed = plan.parsed
+    return Provider(
+        name=provider.name,
+        title=provider.title,
+        description=provider.description,
+        language=provider.language,
+        document_language=parsed.language or provider.document_language,
+        protocol=provider.protocol,
+        kind=provider.kind,
+        slots=[slot.to_json() for slot in parsed.slots],
+        origins=list(plan.origins),
+        tags=list(provider.tags),
+    )
+
+
 def language_of(provider: Provider) -> str | None:
     """Return the language tag of the texts of a provider's tools: the registrar's, else the document's."""
     return provider.language or provider.document_language

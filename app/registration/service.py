@@ -54,6 +54,7 @@ from app.registration.persist import (
     open_source_body,
     planned_provider,
     refreshed_columns,
+    replanned_provider,
     update_provider,
     write_credentials,
     write_provider,
@@ -199,7 +200,8 @@ class RegistrationService:
                 raise name_taken(request.name)
             # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a
             # second.
-            seen = await asyncio.to_thread(_previewed, request, plan, provider, tools)
+            planned = planned_provider(request, plan)
+            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
             return replace(seen, report=seen.report.with_warnings(*await warnings))
 
     async def refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
@@ -209,6 +211,27 @@ class RegistrationService:
         in `needs_consent`. Raises NotFound, Conflict for one without source, UnsetVariable where a variable
         of a stored tool has no value any more, and what reading raises.
         """
+        provider, context, plan = await self._refresh_plan(name, principal=principal)
+        async with self._destination_warnings(plan, context) as warnings:
+            result = await self._stored_refresh(name, provider.id, plan, principal=principal)
+            return replace(result, report=result.report.with_warnings(*await warnings))
+
+    async def preview_refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
+        """Return what `refresh` would change; store nothing. Raises as `refresh` does."""
+        provider, context, plan = await self._refresh_plan(name, principal=principal)
+        async with self._destination_warnings(plan, context) as warnings:
+            async with self.database.read_session() as session:
+                tools = await tools_of(session, provider.id)
+                credentials = await credentials_of(session, [provider.id])
+            planned = replanned_provider(provider, plan)
+            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
+            report = seen.report.with_warnings(*await warnings)
+            return replace(seen, report=report, credentials=tuple(credentials))
+
+    async def _refresh_plan(
+        self, name: str, *, principal: Principal
+    ) -> tuple[Provider, ImportContext, RegistrationPlan]:
+        """Read the source of a stored provider again, and return what it makes of its tools."""
         async with self.database.read_session() as session:
             provider = await self.visible_provider(session, name, principal=principal)
             source = await source_of(session, provider.id)
@@ -227,9 +250,7 @@ class RegistrationService:
             if parsed.unread_parts:
                 parsed = with_stored_tools(parsed, tools, provider=name, slots=context.slots)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
-        async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored_refresh(name, provider.id, plan, principal=principal)
-            return replace(result, report=result.report.with_warnings(*await warnings))
+        return provider, context, plan
 
     async def replace_source(
         self, name: str, source: RegistrationSource, *, principal: Principal, replaces: str | None
@@ -486,14 +507,15 @@ def _no_provider(name: str) -> str:
 
 
 def _previewed(
-    request: RegistrationRequest, plan: RegistrationPlan, provider: Provider | None, tools: Sequence[Tool]
+    planned: Provider, plan: RegistrationPlan, provider: Provider | None, tools: Sequence[Tool]
 ) -> RegistrationResult:
+    """Return the result of a plan that is not stored; `provider` is the stored one with its tools."""
     parsed = plan.parsed
     existing = {tool.source_key: tool for tool in tools if tool.revision_id}
     names = {
         tool.source_key: existing[tool.source_key].name
         if tool.source_key in existing
-        else f"{request.name}.{tool.name}"
+        else f"{planned.name}.{tool.name}"
         for tool in parsed.tools
     }
     if provider is None:
@@ -502,9 +524,9 @@ def _previewed(
         definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
         diff = diff_of(provider, definitions, plan)
     return RegistrationResult(
-        provider=planned_provider(request, plan),
+        provider=planned,
         plan=plan,
-        report=parsed.named_report(names, provider=request.name),
+        report=parsed.named_report(names, provider=planned.name),
         diff=diff,
         names=names,
         tool_count=len(names),

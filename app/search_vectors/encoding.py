@@ -8,12 +8,10 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
-
-import structlog
 
 from app.catalog.feed import ChangeFeed, ChangeNotice
 from app.database import Database
@@ -39,7 +37,6 @@ _IDLE_SECONDS: Final = 60.0
 _FOLLOWER_SECONDS: Final = 2.0
 _RETRY_SECONDS: Final = 2.0
 _OTHER_MODELS_DAYS: Final = 7
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +52,19 @@ class EncodingTimes:
 
 @dataclass(slots=True)
 class Encoding:
-    """The vectors of all tools, in PostgreSQL and in the file of a data directory."""
+    """The vectors of all tools, in PostgreSQL and in the file of a data directory.
+
+    `report_rejected` is called with the number of texts that the model could not encode, where there are
+    some.
+    """
 
     database: Database
     feed: ChangeFeed
     leadership: Leadership
     encoder: TextEncoder
     folder: VectorFolder
-    dimensions: int
     times: EncodingTimes = EncodingTimes()
+    report_rejected: Callable[[int], None] = field(kw_only=True)
     _queue: deque[tuple[UUID, list[bytes]]] = field(default_factory=deque)
     """The tools without all of their vectors, with the digests of those that they had not."""
     _is_queue_read: bool = False
@@ -75,13 +76,13 @@ class Encoding:
     _swept_at: float = float("-inf")
     _is_written: bool = False
     _rejected: set[bytes] = field(default_factory=set)
-    """The digests of texts that the model cannot encode."""
+    """The digests of texts that the model cannot encode; they are not tried again."""
 
     async def run(self) -> None:
         """Work until cancelled, whether PostgreSQL is available or not."""
         source = self.folder.source
         tools = ToolDigests(self.database, source.digest)
-        matrix = VectorMatrix(self.folder.vectors, source.digest, self.dimensions)
+        matrix = VectorMatrix(self.folder.vectors, source.digest, self.encoder.dimensions)
         await asyncio.to_thread(matrix.adopt)
         self.feed.subscribe(self._on_changes)
         await self._start_feed()
@@ -144,7 +145,9 @@ class Encoding:
         async with self.database.read_session() as session:
             found = await read_vectors(session, list(missing))
         # float16 numbers of two bytes each.
-        usable = {digest: vector for digest, vector in found.items() if len(vector) == 2 * self.dimensions}
+        usable = {
+            digest: vector for digest, vector in found.items() if len(vector) == 2 * self.encoder.dimensions
+        }
         if usable:
             matrix.pending.update(usable)
             self._queue = deque(one for one in self._queue if any(digest not in matrix for digest in one[1]))
@@ -153,29 +156,32 @@ class Encoding:
     async def _encode(self, tools: ToolDigests, matrix: VectorMatrix) -> None:
         """Encode and store the texts of the first tools of the queue."""
         some = [self._queue[at] for at in range(min(_TOOLS_OF_ROUND, len(self._queue)))]
-        missing = {digest for _, digests in some for digest in digests if digest not in matrix}
+        # The queue is older than what was rejected since, which another tool may have, too.
+        missing = {digest for _, digests in some for digest in digests} - self._rejected
+        missing = {digest for digest in missing if digest not in matrix}
         texts = await tools.texts([tool for tool, _ in some], missing)
         vectors = await asyncio.to_thread(self._vectors, texts)
+        if rejected := texts.keys() - vectors.keys():
+            self._rejected |= rejected
+            self.report_rejected(len(rejected))
         async with self.database.transaction() as session:
             await store_vectors(session, self.folder.source.digest, vectors)
         matrix.pending.update(vectors)
         # Tools whose texts were not found have changed since: the feed reports it, which makes a new queue.
         for _ in some:
             self._queue.popleft()
-        self._is_written = False
+        if vectors:
+            self._is_written = False
 
     def _vectors(self, texts: dict[bytes, str]) -> dict[bytes, bytes]:
-        """Return the vectors of the texts that the model can encode; the others are not tried again."""
+        """Return the vectors of the texts that the model can encode."""
         found: dict[bytes, bytes] = {}
         for digest, text in texts.items():
             try:
                 vector = self.encoder.encode(text)
             except ModelError:
-                self._rejected.add(digest)
                 continue
             found[digest] = vector.astype("<f2").tobytes()
-        if rejected := len(texts) - len(found):
-            _log.warning("the model cannot encode some texts", texts=rejected)
         return found
 
     async def _publish(self, tools: ToolDigests, matrix: VectorMatrix) -> None:

@@ -1,7 +1,7 @@
 """The encoding process, which a worker starts (`supervisor.py`): builds the model, and encodes all tools.
 
 In:  one line of JSON, the `Job`; the end of the stream means that the worker has ended, and ends the process.
-Out: a line of JSON for each message that belongs into the log: {"level", "event"}.
+Out: a line of JSON for each message that belongs into the log: {"level", "event"}, and numbers.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from app.search_vectors.status import VectorStatus, write_status
 _NICENESS: Final = 19
 
 
-async def encode_tools(job: Job) -> None:
+async def encode_tools(job: Job, messages: TextIO) -> None:
     """Build the model and encode until cancelled; raise ModelError and OSError."""
     source = find_model(None if job.model_dir is None else Path(job.model_dir))
     if source is None:
@@ -36,18 +36,19 @@ async def encode_tools(job: Job) -> None:
     folder = VectorFolder.create(Path(job.data_dir), source)
     if not folder.graph.exists():
         write_status(folder.status, VectorStatus("starting", source.name))
-    try:
-        await asyncio.to_thread(prepare_graph, folder)
-        encoder = await asyncio.to_thread(TextEncoder, folder.graph, source.tokenizer)
-        dimensions = len(await asyncio.to_thread(encoder.encode, "dimensions"))
-    except ModelError:
-        write_status(folder.status, VectorStatus("unavailable", source.name))
-        raise
+    await asyncio.to_thread(prepare_graph, folder)
+    encoder = await asyncio.to_thread(TextEncoder, folder.graph, source.tokenizer)
+
+    def report_rejected(texts: int) -> None:
+        _report(messages, "warning", "the model cannot encode some texts", texts=texts)
+
     database = Database(job.database_url, pool_size=2)
     feed = ChangeFeed(database, listen_dsn=job.listen_url, poll_seconds=job.poll_seconds)
     leadership = Leadership(job.listen_url, model=source.digest)
     try:
-        await Encoding(database, feed, leadership, encoder, folder, dimensions, EncodingTimes()).run()
+        await Encoding(
+            database, feed, leadership, encoder, folder, EncodingTimes(), report_rejected=report_rejected
+        ).run()
     finally:
         await feed.aclose()
         leadership.close()
@@ -67,13 +68,13 @@ def main() -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (job.memory, job.memory))
     threading.Thread(target=_end_with_worker, daemon=True).start()
     try:
-        asyncio.run(encode_tools(job))
+        asyncio.run(encode_tools(job, messages))
     except ModelError as error:
-        _report(messages, error.detail)
+        _report(messages, "error", error.detail)
         sys.exit(FAILED)
     except Exception as error:  # noqa: BLE001 - the worker logs it, and starts the process again.
         # The text of other errors may quote what must not be in a log, e.g. a DSN.
-        _report(messages, f"the encoding of tools failed: {type(error).__name__}")
+        _report(messages, "error", f"the encoding of tools failed: {type(error).__name__}")
         sys.exit(1)
 
 
@@ -85,8 +86,8 @@ def _end_with_worker() -> None:
     os._exit(0)
 
 
-def _report(messages: TextIO, event: str) -> None:
-    messages.write(json.dumps({"level": "error", "event": event}) + "\n")
+def _report(messages: TextIO, level: str, event: str, **numbers: int) -> None:
+    messages.write(json.dumps({"level": level, "event": event, **numbers}) + "\n")
     messages.flush()
 
 

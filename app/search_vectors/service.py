@@ -42,7 +42,8 @@ OUTCOMES: Final = ("encoded", "cached", "late", "busy", "failed")
 @dataclass(slots=True)
 class QueryCounts:
     """What became of queries: `encoded` in time, in the cache (`cached`), `late` (after the time limit),
-    `busy` (not encoded, because too many waited), or `failed`.
+    `busy` (not encoded, because too many waited), or `failed`. A query that was encoded, and then met a
+    damaged file of vectors, counts as `failed`, too.
     """
 
     by_outcome: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
@@ -162,7 +163,7 @@ class SearchVectors:
         try:
             return [None] * len(keys) if file is None else file.cosines(vector, keys)
         except (IndexError, ValueError) as error:
-            self._close(error)
+            self._close(file, error)
             return [None] * len(keys)
 
     def nearest(self, vector: Any, limit: int) -> Sequence[int]:
@@ -171,13 +172,16 @@ class SearchVectors:
         try:
             return () if file is None else file.nearest(vector, limit)
         except (IndexError, ValueError) as error:
-            self._close(error)
+            self._close(file, error)
             return ()
 
-    def _close(self, error: Exception) -> None:
-        """Use a file that cannot be read no longer, until another one is written."""
-        self._file = None
-        _log.warning("the file of vectors cannot be used", error=type(error).__name__)
+    def _close(self, file: "VectorFile | None", error: Exception) -> None:
+        """Count a search that met a damaged file; use the file no longer, until another one is written."""
+        self.counts.add("failed")
+        # Another search may have closed it, and a newer one may be in its place.
+        if file is not None and self._file is file:
+            self._file = None
+            _log.warning("the file of vectors cannot be used", error=type(error).__name__)
 
     async def _open(self) -> tuple[VectorState, str]:
         """Find the model, its libraries and its folder; return the state and, where there is none, why."""
@@ -224,10 +228,7 @@ class SearchVectors:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from app.search_vectors.encoder import TextEncoder  # noqa: PLC0415
 
-        encoder = TextEncoder(folder.graph, folder.source.tokenizer)
-        # The first text takes longer than others.
-        encoder.encode("first")
-        self._encoder = encoder
+        self._encoder = TextEncoder(folder.graph, folder.source.tokenizer)
 
     def _load_file(self, folder: VectorFolder) -> None:
         from app.search_vectors.vector_file import VectorFile  # noqa: PLC0415

@@ -15,6 +15,7 @@ from app.background import cancel_tasks
 from app.processes import child_process
 from app.search_vectors.folder import VectorFolder
 from app.search_vectors.job import FAILED, Job
+from app.search_vectors.status import VectorStatus, write_status
 
 _log = structlog.get_logger(__name__)
 _ROOT: Final = str(Path(app.__file__).parent.parent)
@@ -71,10 +72,19 @@ class EncodingSupervisor:
                 _log.warning("the encoding process cannot be started", error=type(error).__name__)
                 code = 1
             if code == FAILED:
+                await self._write_unavailable()
                 return
             backoff = 1.0 if loop.time() - began > _BACKOFF_MAX else min(2 * backoff, _BACKOFF_MAX)
             _log.warning("the encoding process has ended and is restarted", code=code, seconds=backoff)
             await asyncio.sleep(backoff)
+
+    async def _write_unavailable(self) -> None:
+        """Tell all workers that the model cannot be used, whatever the process came to before."""
+        status = VectorStatus("unavailable", self._folder.source.name)
+        try:
+            await asyncio.to_thread(write_status, self._folder.status, status)
+        except OSError as error:
+            _log.warning("the status of search vectors cannot be written", reason=error.strerror)
 
     async def _run_once(self) -> int:
         """Run the process to its end, and return its exit code; that of a signal is negative."""
@@ -100,7 +110,8 @@ def _log_message(line: bytes) -> None:
         level, event = str(message.pop("level")), str(message.pop("event"))
     except (orjson.JSONDecodeError, AttributeError, KeyError):
         return
-    (_log.error if level == "error" else _log.info)(event, **message)
+    log = {"error": _log.error, "warning": _log.warning}.get(level, _log.info)
+    log(event, **message)
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,8 @@ _MAX_NAMED: Final = 1_000
 
 Digests = tuple[bytes | None, bytes | None]
 """Of the two texts of a tool; None for an empty one."""
+_Tools = dict[UUID, dict[UUID, tuple[str, Digests]]]
+"""Stamp and digests, by provider and tool."""
 
 
 @dataclass(slots=True)
@@ -25,8 +27,7 @@ class ToolDigests:
     model: str
     removed: bool = False
     """Whether texts may have become unused since this was last set to False."""
-    _tools: dict[UUID, dict[UUID, tuple[str, Digests]]] = field(default_factory=dict)
-    """Stamp and digests, by provider and tool."""
+    _tools: _Tools = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, self._tools.values()))
@@ -41,7 +42,10 @@ class ToolDigests:
         return {digest for _, digests in self for digest in digests if digest is not None}
 
     async def apply(self, changes: Iterable[ChangeNotice]) -> bool:
-        """Read what the changes affect; return whether a tool or a digest changed. Raise Unavailable."""
+        """Read what the changes affect; return whether a tool or a digest changed. Raise Unavailable.
+
+        Where it is interrupted, all is as before: the next change finds what this one did not.
+        """
         relevant = [change for change in changes if change.kind in ("all", "provider", "tool")]
         if not relevant:
             return False
@@ -50,18 +54,27 @@ class ToolDigests:
         async with self.database.read_session() as session:
             stamps = await read_stamps(session, providers)
             scope = set(self._tools) | set(stamps) if providers is None else providers
-            before = {provider: dict(self._tools.get(provider, {})) for provider in scope}
-            outdated = self._retain(scope, stamps)
-            if not outdated:
-                return _digests_of(before) != _digests_of(self._of(scope))
-            condition = is_one_of(outdated) if len(outdated) <= _MAX_NAMED else tools_of(providers)
-            async for rows in read_tools(session, condition):
-                for provider, tool, stamp, described in rows:
-                    self._tools.setdefault(provider, {})[tool] = (stamp, self._digests(described))
-        return _digests_of(before) != _digests_of(self._of(scope))
-
-    def _of(self, providers: Iterable[UUID]) -> dict[UUID, dict[UUID, tuple[str, Digests]]]:
-        return {provider: self._tools.get(provider, {}) for provider in providers}
+            before = {provider: self._tools[provider] for provider in scope if provider in self._tools}
+            tools = _unchanged(before, stamps)
+            outdated = [
+                tool
+                for provider, some in stamps.items()
+                for tool in some
+                if tool not in tools.get(provider, {})
+            ]
+            is_removed = any(
+                tool not in tools[provider] for provider, some in before.items() for tool in some
+            )
+            if outdated:
+                condition = is_one_of(outdated) if len(outdated) <= _MAX_NAMED else tools_of(providers)
+                async for rows in read_tools(session, condition):
+                    for provider, tool, stamp, described in rows:
+                        tools.setdefault(provider, {})[tool] = (stamp, self._digests(described))
+        for provider in scope:
+            self._tools.pop(provider, None)
+        self._tools.update({provider: some for provider, some in tools.items() if some})
+        self.removed = self.removed or is_removed
+        return _digests_of(before) != _digests_of(tools)
 
     async def texts(self, tools: Sequence[UUID], missing: set[bytes]) -> dict[bytes, str]:
         """Return the texts of these tools whose digests are among `missing`; raise Unavailable."""
@@ -75,24 +88,18 @@ class ToolDigests:
                             found[digest] = text
         return found
 
-    def _retain(self, scope: Iterable[UUID], stamps: Mapping[UUID, Mapping[UUID, str]]) -> list[UUID]:
-        """Forget what is not stored as it was; return the ids of the tools that must be read."""
-        outdated: list[UUID] = []
-        for provider in scope:
-            before, stored = self._tools.get(provider, {}), stamps.get(provider, {})
-            kept = {tool: one for tool, one in before.items() if stored.get(tool) == one[0]}
-            self.removed = self.removed or len(kept) < len(before)
-            outdated += [tool for tool in stored if tool not in kept]
-            if kept:
-                self._tools[provider] = kept
-            else:
-                self._tools.pop(provider, None)
-        return outdated
-
     def _digests(self, tool: DescribedTool) -> Digests:
         first, second = (text_digest(self.model, text) if text else None for text in tool_texts(tool))
         return first, second
 
 
-def _digests_of(tools: Mapping[UUID, Mapping[UUID, tuple[str, Digests]]]) -> dict[UUID, Digests]:
+def _unchanged(tools: _Tools, stamps: Mapping[UUID, Mapping[UUID, str]]) -> _Tools:
+    """Return the tools that are stored as they were, by each provider that had some."""
+    return {
+        provider: {tool: one for tool, one in some.items() if stamps.get(provider, {}).get(tool) == one[0]}
+        for provider, some in tools.items()
+    }
+
+
+def _digests_of(tools: _Tools) -> dict[UUID, Digests]:
     return {tool: digests for some in tools.values() for tool, (_, digests) in some.items()}

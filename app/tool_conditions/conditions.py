@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.background import cancel_tasks
 from app.catalog.feed import ChangeNotice
@@ -107,14 +108,20 @@ class ToolConditions:
         if everything:
             self._refreshed_at = now
         async with self._database.read_session() as session:
-            environment = {name: "" for name in self._environment if os.environ.get(name)}
-            stored = await stored_credentials(session, environment=environment)
+            stored = await self.read_stored(session)
             health = await recent_health(session) if everything else self._health
         self._stored, self._health = stored, health
         self._read_changes = changes
         if changes == self._changes:
             self._unknown = frozenset()
         self.refreshes += 1
+
+    async def read_stored(self, session: AsyncSession) -> StoredCredentials:
+        """Return the slots that hold a credential now, as the database has them; raise Unavailable without
+        PostgreSQL.
+        """
+        environment = {name: "" for name in self._environment if os.environ.get(name)}
+        return await stored_credentials(session, environment=environment)
 
     async def on_changes(self, changes: Sequence[ChangeNotice]) -> None:
         """Forget the credentials that changes affect, until they are read anew; a subscriber of the feed."""

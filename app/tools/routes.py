@@ -21,6 +21,7 @@ from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.security.requirements import slot_alternatives
 from app.services import Services
 from app.tools import service
 from app.tools.availability import availability_of
@@ -63,6 +64,7 @@ SuggestsTools = Depends(suggest_similar_tools)
     operation_id="listTools",
     summary="List available tools",
     tags=["tools"],
+    response_model=ToolPage,
     responses=PAGE_HEADERS | problem_responses(),
 )
 async def list_tools(
@@ -70,19 +72,32 @@ async def list_tools(
     services: UsesServices,
     links: UsesPageLinks,
     query: Annotated[ToolQuery, Query()],
-) -> ToolPage:
+    response: Response,
+) -> Response:
     """List the tools that this key may see."""
-    page = await service.list_tools(services.database, query, principal=principal)
+    page, usage = await service.list_tools(
+        services.database, query, principal=principal, conditions=services.conditions
+    )
     links.set(page.next_cursor)
+    services.conditions.refresh_if_due()
     available = await availability_of(page.rows, services.commands, principal=principal)
     base_url = services.settings.base_url
-    return ToolPage.of(
+    found = ToolPage.of(
         page,
         [
-            ToolSummary.of(tool, base_url=base_url, available=one)
+            ToolSummary.of(
+                tool,
+                base_url=base_url,
+                available=one,
+                missing_credential=_is_missing_credential(tool, services),
+                usage=usage.get(tool.name),
+            )
             for tool, one in zip(page.rows, available, strict=True)
         ],
     )
+    # Serialised here: FastAPI would validate each item again.
+    headers = {"Link": response.headers["Link"]}
+    return Response(found.model_dump_json(), headers=headers, media_type="application/json")
 
 
 @router.get(
@@ -103,11 +118,18 @@ async def get_tool(
         bool,
         Query(description="For a large tool, return the complete schemas that calls are validated against."),
     ] = False,
+    source: Annotated[
+        bool,
+        Query(description="Also return what the source says, where people have changed the tool."),
+    ] = False,
 ) -> ToolDetails:
     """Return one tool, by canonical name or alias, as a model sees it."""
     tool = await service.get_tool(services.database, principal=principal, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
-    return await _details(tool, services, principal)
+    details = await _details(tool, services, principal)
+    if source:
+        details.source = await service.source_of(services.database, tool)
+    return details
 
 
 @router.patch(
@@ -193,4 +215,15 @@ async def get_tool_history(
 
 async def _details(tool: ToolView, services: Services, principal: Principal) -> ToolDetails:
     (available,) = await availability_of([tool], services.commands, principal=principal)
-    return ToolDetails.of(tool, base_url=services.settings.base_url, available=available)
+    services.conditions.refresh_if_due()
+    return ToolDetails.of(
+        tool,
+        base_url=services.settings.base_url,
+        available=available,
+        missing_credential=_is_missing_credential(tool, services),
+    )
+
+
+def _is_missing_credential(tool: ToolView, services: Services) -> bool | None:
+    slots = slot_alternatives(tool.security)
+    return services.conditions.of(tool.name, provider=tool.provider, slots=slots).missing_credential

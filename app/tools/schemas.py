@@ -9,9 +9,20 @@ from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.tools import ToolView, call_url
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME
-from app.schemas import AnnotationsInput, Keywords, PageModel, ResponseOptionsInput, StrictModel, Tag, Text
+from app.schemas import (
+    AnnotationsInput,
+    Keywords,
+    PageModel,
+    ResponseOptionsInput,
+    StrictModel,
+    Tag,
+    Text,
+    ToolName,
+)
 from app.search import Ranking
 from app.security.requirements import security_json
+from app.stats.tool_usage import ToolUsage
+from app.tool_schemas.cost import tool_cost
 from app.toolclad.contract import risk_tier_of
 from app.tools.search_explanations import ExplainedHit
 
@@ -39,6 +50,40 @@ Available = Annotated[
         "executes."
     ),
 ]
+
+
+class ToolCost(BaseModel):
+    """What a tool costs a model."""
+
+    tokens: int = Field(description="Estimate of the tokens of its definition: bytes of its JSON / 4.", ge=0)
+    average_response_size: int | None = Field(
+        description="Bytes of a response on average, as its source states them; null where it does not."
+    )
+
+
+class ToolUsageView(BaseModel):
+    """The calls of a tool in the last 7 days, by all keys."""
+
+    calls: int = Field(ge=0)
+    errors: int = Field(
+        description="Calls with an outcome other than ok, invalid-response, cancelled and replayed.", ge=0
+    )
+    p95_ms: float | None = Field(description="The 95th percentile of the durations; null where unknown.")
+    last_called_at: datetime | None = Field(
+        description="When the last of the calls that are still recorded began; null where there is none."
+    )
+
+    @classmethod
+    def of(cls, usage: ToolUsage | None) -> "ToolUsageView | None":
+        """Return the view of a usage; None where it was not read."""
+        if usage is None:
+            return None
+        return cls(
+            calls=usage.calls,
+            errors=usage.errors,
+            p95_ms=usage.p95_ms,
+            last_called_at=usage.last_called_at,
+        )
 
 
 class ToolSummary(BaseModel):
@@ -76,12 +121,40 @@ class ToolSummary(BaseModel):
     custom: bool = Field(description="Created with `POST /tools`, not imported.")
     version: int = Field(description="Its ETag is this number in quotes.")
     call_url: str = Field(examples=["https://tools.example.com/tools/library_searchBooks/call"])
+    cost: ToolCost
+    missing_credential: bool | None = Field(
+        None,
+        description="Whether its provider has no credential that its calls need; null where that is not "
+        "known yet.",
+    )
     updated_at: datetime
+    usage: ToolUsageView | None = Field(None, description="In a list with `usage=true`, else null.")
 
     @classmethod
-    def of(cls, tool: ToolView, *, base_url: str, available: bool | None = None) -> "ToolSummary":
+    def of(
+        cls,
+        tool: ToolView,
+        *,
+        base_url: str,
+        available: bool | None = None,
+        missing_credential: bool | None = None,
+        usage: ToolUsage | None = None,
+    ) -> "ToolSummary":
         """Return the summary of a tool, with its call URL below `base_url`, the gateway's public address."""
-        return cls(**_summary(tool, base_url), available=available)
+        return cls(
+            **_summary(tool, base_url),
+            available=available,
+            missing_credential=missing_credential,
+            usage=ToolUsageView.of(usage),
+        )
+
+
+class ToolSource(BaseModel):
+    """What the source of a tool says, where people may have said otherwise."""
+
+    description: str
+    tags: list[str]
+    keywords: list[str]
 
 
 class ToolDetails(ToolSummary):
@@ -100,14 +173,27 @@ class ToolDetails(ToolSummary):
         description="When the gateway set `publish_output_schema` to false because responses deviated from "
         "the schema; null where it did not, or where the schema was published again.",
     )
+    source: ToolSource | None = Field(
+        None, description="With `source=true`: what the source says of it, else null."
+    )
     created_at: datetime
 
     @classmethod
-    def of(cls, tool: ToolView, *, base_url: str, available: bool | None = None) -> "ToolDetails":
+    def of(
+        cls,
+        tool: ToolView,
+        *,
+        base_url: str,
+        available: bool | None = None,
+        missing_credential: bool | None = None,
+        usage: ToolUsage | None = None,
+    ) -> "ToolDetails":
         """Return the details of a tool, with its call URL below `base_url`, the gateway's public address."""
         return cls(
             **_summary(tool, base_url),
             available=available,
+            missing_credential=missing_credential,
+            usage=ToolUsageView.of(usage),
             inputs=tool.inputs,
             outputs=tool.outputs,
             slimmed=tool.slimming_steps,
@@ -123,6 +209,11 @@ class ToolPage(PageModel[ToolSummary]):
     """A page of tools."""
 
 
+ToolListState = Literal[
+    "enabled", "disabled", "deprecated", "used", "unused", "destructive", "missing-credential"
+]
+
+
 class ToolQuery(PageQuery):
     """Order and filters of a list of tools. `q` searches name and description."""
 
@@ -134,8 +225,20 @@ class ToolQuery(PageQuery):
     )
     tag: Tag | None = Field(None, description="Only tools with this tag, their own or their provider's.")
     enabled: bool | None = Field(None, description="Only tools that are enabled (or disabled).")
-    state: Literal["enabled", "disabled", "deprecated"] | None = Field(
-        None, description="Only enabled, disabled or deprecated tools."
+    state: ToolListState | None = Field(
+        None,
+        description="Only tools in this state. `used` and `unused`: called in the last 7 days, or not; they "
+        "need `calls:read`. `destructive`: known to delete or overwrite. `missing-credential`: its provider "
+        "has no credential that its calls need.",
+    )
+    names: list[ToolName] = Field(
+        default_factory=list,
+        max_length=200,
+        description="Only the tools of these canonical names.",
+        examples=[["library.searchBooks"]],
+    )
+    usage: bool = Field(
+        False, description="Add to each item its calls of the last 7 days; needs `calls:read`."
     )
 
 
@@ -183,15 +286,6 @@ class ToolEffects(BaseModel):
     idempotent: bool | None = Field(description="Repeating a call changes nothing more; null: unknown.")
     requires_approval: bool = Field(description="Each call waits until another key has approved it (202).")
     deprecated: bool
-
-
-class ToolCost(BaseModel):
-    """What a tool costs a model."""
-
-    tokens: int = Field(description="Estimate of the tokens of its definition: bytes of its JSON / 4.", ge=0)
-    average_response_size: int | None = Field(
-        description="Bytes of a response on average, as its source states them; null where it does not."
-    )
 
 
 class ToolHealthView(BaseModel):
@@ -305,5 +399,13 @@ def _summary(tool: ToolView, base_url: str) -> dict[str, Any]:
         "custom": tool.custom,
         "version": tool.version,
         "call_url": call_url(base_url, tool.alias),
+        "cost": ToolCost.model_validate(
+            tool_cost(
+                tool.name,
+                tool.description,
+                tool.inputs,
+                average_response_size=tool.average_response_size,
+            )
+        ),
         "updated_at": tool.updated_at,
     }

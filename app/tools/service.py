@@ -1,10 +1,12 @@
 """Reads and changes stored tools. A change is one transaction, committed before the response."""
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, any_, cast, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -14,22 +16,26 @@ from app.catalog.tools import (
     ToolView,
     has_name,
     has_tag,
+    is_destructive,
     is_disabled,
     is_enabled,
+    lacks_credential,
     principal_filter,
     tool_select,
     tool_view,
 )
 from app.database import Database
-from app.errors import Conflict, NotFound, PreconditionFailed
+from app.errors import Conflict, NotFound, PreconditionFailed, scopes_missing
 from app.models import Override, Provider, Tool
 from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
 from app.registration.overrides import require_approver, store_overrides
 from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.security.principal import Principal
+from app.stats.tool_usage import ToolUsage, is_used, tool_usage
+from app.tool_conditions import ToolConditions
 from app.tools.header_inputs import check_header_inputs
-from app.tools.schemas import ToolPatch, ToolQuery
+from app.tools.schemas import ToolPatch, ToolQuery, ToolSource
 
 _NAME = re.compile(TOOL_NAME)
 _ORDER: Final = Ordering(
@@ -56,22 +62,40 @@ def etag(tool: ToolView) -> str:
     return version_etag(tool.version)
 
 
-async def list_tools(database: Database, query: ToolQuery, *, principal: Principal) -> Page[ToolView]:
-    """Return a page of the tools that the principal may see; raise InvalidInput for another list's cursor."""
-    statement = tool_select().where(principal_filter(principal))
+async def list_tools(
+    database: Database, query: ToolQuery, *, principal: Principal, conditions: ToolConditions
+) -> tuple[Page[ToolView], Mapping[str, ToolUsage]]:
+    """Return a page of the tools that the principal may see, and with `usage` the usage of each by its name.
+
+    Raise InvalidInput for another list's cursor, and Forbidden for what tells of calls, without the scope
+    for reading them.
+    """
+    if query.usage or query.state in ("used", "unused"):
+        _require_reads_calls(principal)
+    statement = tool_select(outputs=False).where(principal_filter(principal))
     if query.provider is not None:
         statement = statement.where(col(Provider.name) == query.provider)
     if query.tag is not None:
         statement = statement.where(has_tag(query.tag))
     if query.enabled is not None:
         statement = statement.where(is_enabled() if query.enabled else is_disabled())
-    if query.state is not None:
-        statement = statement.where(state_filter(query.state))
+    if query.names:
+        statement = statement.where(col(Tool.name) == any_(cast(sorted(set(query.names)), ARRAY(Text))))
     if query.q is not None:
         statement = statement.where(has_text(query.q))
     async with database.read_session() as session:
-        page = await read_page(session, statement, ordering=_ORDER, page=query.page())
-    return Page([tool_view(row) for row in page.rows], page.next_cursor, page.total, page.total_at_least)
+        if query.state == "missing-credential":
+            stored = await conditions.read_stored(session)
+            statement = statement.where(lacks_credential(stored.slots))
+        elif query.state is not None:
+            statement = statement.where(state_filter(query.state))
+        # Named tools are few: their rows are read at once.
+        ordering = replace(_ORDER, ids_first=not query.names)
+        page = await read_page(session, statement, ordering=ordering, page=query.page())
+        names = [row.name for row in page.rows] if query.usage else []
+        usage = await tool_usage(session, names, tenant=principal.tenant_id)
+    rows = [tool_view(row) for row in page.rows]
+    return Page(rows, page.next_cursor, page.total, page.total_at_least), usage
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
@@ -83,6 +107,14 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
     """
     async with database.read_session() as session:
         return await _found(session, _visible(name, principal, full=full), name)
+
+
+async def source_of(database: Database, tool: ToolView) -> ToolSource:
+    """Return what the source of a tool says, without what people have changed."""
+    statement = select(col(Tool.description), col(Tool.tags), col(Tool.keywords)).where(col(Tool.id) == tool.id)
+    async with database.read_session() as session:
+        row = (await session.execute(statement)).one()
+    return ToolSource(description=row.description, tags=list(row.tags), keywords=list(row.keywords))
 
 
 async def change_tool(
@@ -148,10 +180,21 @@ def visible_tool_names(principal: Principal) -> Select[Any] | None:
 
 
 def state_filter(state: str) -> ColumnElement[bool]:
-    """Return the condition that a tool is in a state: enabled, disabled or deprecated."""
-    if state == "enabled":
-        return is_enabled()
-    return is_disabled() if state == "disabled" else col(Tool.deprecated).is_(True)
+    """Return the condition that a tool is in a state: enabled, disabled, deprecated, used, unused or
+    destructive.
+    """
+    match state:
+        case "enabled":
+            return is_enabled()
+        case "disabled":
+            return is_disabled()
+        case "used":
+            return is_used()
+        case "unused":
+            return ~is_used()
+        case "destructive":
+            return is_destructive()
+    return col(Tool.deprecated).is_(True)
 
 
 def has_text(q: str) -> ColumnElement[bool]:
@@ -162,6 +205,11 @@ def has_text(q: str) -> ColumnElement[bool]:
         contains(q, col(Tool.name), overridden),
         and_(overridden.is_(None), contains(q, stored)),
     )
+
+
+def _require_reads_calls(principal: Principal) -> None:
+    if not principal.has_scope("calls:read"):
+        raise scopes_missing("How tools are used needs the scope calls:read.", ["calls:read"])
 
 
 async def _locked(

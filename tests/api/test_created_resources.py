@@ -39,6 +39,7 @@ CREATING = {
     ("registerProvider", "202"): ("POST", "/providers", MANY, "/imports/"),
     ("previewProvider", "202"): ("POST", "/providers/preview", MANY, "/imports/"),
     ("importProviders", "202"): ("POST", "/import", EXPORT, "/imports/"),
+    ("previewRefresh", "202"): ("POST", "/providers/stored/refresh/preview", None, "/imports/"),
     ("refreshProvider", "202"): ("POST", "/providers/stored/refresh", None, "/imports/"),
     ("createTool", "201"): (
         "POST", "/tools", {"provider": "custom", "name": "echo", "call_template": TEMPLATE}, "/tools/custom.echo",
@@ -54,6 +55,7 @@ CREATING = {
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),
+    ("createSession", "201"): ("POST", "/session", None, "/session"),
     ("createKey", "201"): ("POST", "/keys", {"name": "agent", "scopes": ["tools:read"]}, "/keys/"),
     ("putCredential", "201"): (
         "PUT", "/providers/secured/credentials/own", {"kind": "api_key", "value": "t" * 20},

@@ -1,5 +1,6 @@
 """Pages of a gateway in Chromium: what they report is collected, and axe judges them."""
 
+import asyncio
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, Request
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -32,9 +33,9 @@ addEventListener("securitypolicyviolation", (event) => {
   console.error(`CSP ${event.effectiveDirective} ${event.blockedURI}`);
 });
 """
-_RUN_AXE = """async ([tags, without]) => {
+_RUN_AXE = """async ([tags, without, only]) => {
   const { violations } = await axe.run(document, {
-    runOnly: { type: "tag", values: tags }, resultTypes: ["violations"],
+    runOnly: only.length ? { type: "rule", values: only } : { type: "tag", values: tags }, resultTypes: ["violations"],
     rules: Object.fromEntries(without.map((rule) => [rule, { enabled: false }])),
   });
   return violations.map(({ id, help, nodes }) => ({ id, help, nodes: nodes.map((node) => node.html).slice(0, 5) }));
@@ -60,6 +61,14 @@ class Observed:
     errors: list[str] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
 
+    def note_message(self, message: ConsoleMessage) -> None:
+        """Note a message of the console that is an error; that the page itself has a status from 400 on is none."""
+        is_own_status = message.text.startswith("Failed to load resource") and (
+            message.page is not None and message.location["url"] == message.page.url
+        )
+        if message.type == "error" and not is_own_status:
+            self.errors.append(message.text)
+
     def foreign_requests(self) -> list[str]:
         """Return the URLs of requests to another origin."""
         return [request.url for request in self.requests if origin_of(request.url) != self.origin]
@@ -77,13 +86,18 @@ class BrowserPage:
         """The context, which no other test shares: it has storage and cookies of its own."""
         return self.page.context
 
-    async def axe_violations(self, *, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+    async def axe_violations(
+        self, *, without: Sequence[str] = (), only: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """Return the violations of WCAG 2.2 A and AA and of best practices that axe finds in what is visible.
 
-        `without` are the ids of rules that are left out.
+        `without` are the ids of rules that are left out, `only` those that are tried in place of all.
         """
-        await self.page.evaluate(axe_source())
-        found: list[dict[str, Any]] = await self.page.evaluate(_RUN_AXE, [list(AXE_TAGS), list(without)])
+        if not await self.page.evaluate("!!globalThis.axe"):
+            await self.page.evaluate(axe_source())
+        found: list[dict[str, Any]] = await self.page.evaluate(
+            _RUN_AXE, [list(AXE_TAGS), list(without), list(only)]
+        )
         return found
 
     async def stored(self) -> str:
@@ -99,11 +113,13 @@ class BrowserPage:
         return json.dumps([stored, cookies, await self.context.storage_state()], default=str)
 
 
-async def save_screenshots(request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path) -> None:
+async def save_screenshots(
+    request: pytest.FixtureRequest, pages: Sequence[BrowserPage], folder: Path
+) -> None:
     """Save what the pages of a test show, if it has failed."""
     if not request.node.stash.get(FAILED, False):
         return
-    folder.mkdir(exist_ok=True)
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
     for number, page in enumerate(pages):
         name = re.sub(r"[^\w-]+", "-", f"{request.node.name}-{number}")
         await page.page.screenshot(path=folder / f"{name}.png")
@@ -138,10 +154,7 @@ async def open_page(
         observed = Observed(origin_of(url))
         page.on("request", lambda request: observed.requests.append(request))  # noqa: PLW0108 - it is marked
         page.on("pageerror", lambda error: observed.errors.append(str(error)))
-        page.on(
-            "console",
-            lambda message: observed.errors.append(message.text) if message.type == "error" else None,
-        )
+        page.on("console", lambda message: observed.note_message(message))  # noqa: PLW0108 - it is marked
         await page.goto(url)
         yield BrowserPage(page, observed)
     finally:

@@ -1,6 +1,7 @@
 """`make faults`: runs the scenarios and prints the table. `--slice` runs the short form of each.
 
-ARGS: `--only E,F` for some scenarios, `--slice`, `--json FILE`, `--redis PROGRAM` for a server other than the Valkey of the wheel.
+ARGS: `--only E,F` for some scenarios, `--slice`, `--json FILE`, `--redis PROGRAM` for a server other than the Valkey of the wheel,
+`--missed FILE` to write the ids of missed rows into a file (`H,M`, or nothing), which `.ci/run` runs once more.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tests.faults.nginx import PROGRAM, NginxMissing
-from tests.faults.report import Row, table
+from tests.faults.report import Row, missed_lines, missed_scenarios, table
 from tests.faults.rig import Rig, rig
 from tests.faults.scenarios import SCENARIOS, SLICE
 
@@ -64,6 +65,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--slice", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--redis", type=Path)
+    parser.add_argument("--missed", type=Path)
     parsed = parser.parse_args()
     unknown = [name for name in parsed.only if name not in SCENARIOS]
     if unknown:
@@ -79,4 +81,10 @@ if __name__ == "__main__":
     print(table(lines))
     if options.json is not None:
         options.json.write_text(json.dumps([line.as_json() for line in lines], indent=1))
-    sys.exit(0 if all(line.ok for line in lines) else 1)
+    missed = missed_scenarios(lines)
+    if options.missed is not None:
+        options.missed.write_text(",".join(missed))
+    if missed:
+        # Once more at the end, where a log that was cut still has them.
+        print(missed_lines(lines))
+    sys.exit(1 if missed else 0)

@@ -19,6 +19,18 @@ class Row:
         return asdict(self)
 
 
+def missed_scenarios(rows: list[Row]) -> list[str]:
+    """Return the ids of the rows that were missed, each once, in their order."""
+    return list(dict.fromkeys(row.id for row in rows if not row.ok))
+
+
+def missed_lines(rows: list[Row]) -> str:
+    """Return a line for each row that was missed; "" where there is none."""
+    return "\n".join(
+        f"missed {row.id}: {row.tried}: {row.found} (expected: {row.expected})" for row in rows if not row.ok
+    )
+
+
 def table(rows: list[Row]) -> str:
     """Return the rows as a Markdown table."""
     lines = ["| | tried | expected | found | |", "|---|---|---|---|---|"]

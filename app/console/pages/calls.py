@@ -18,7 +18,7 @@ from app.console.call_selection import STEPS, CallSelection, read_selection
 from app.console.call_stream import CallRowStream
 from app.console.charts import Chart, Period, bar_chart, line_chart
 from app.console.page import PAGE_SIZE, Page, PageRouter
-from app.console.reauthentication import require_recent
+from app.console.pages.sign_in import require_recent
 from app.console.templating import parsed_time
 from app.security.upstream_mode import CallSource
 from app.text import HIDDEN
@@ -52,12 +52,14 @@ async def list_calls(page: Page) -> Response:
         "found": None,
         "problem": None,
         "charts": None,
-        "choices": None,
+        "choices": {},
         "interfaces": [("", page.gettext("All")), *((one, one) for one in INTERFACES)],
         "sources": [("", page.gettext("All")), *((one, one) for one in SOURCES)],
         "slow_ms": SLOW_MS,
         "left_out": 0,
     }
+    if page.request.headers.get("x-fragment") == "choices":
+        return page.render("calls.html", **context | {"choices": await _choices(page, selection)})
     try:
         context["found"], context["charts"] = await asyncio.gather(
             page.api.get("/calls", selection.query(limit=PAGE_SIZE, cursor=cursor)),
@@ -67,9 +69,7 @@ async def list_calls(page: Page) -> Response:
         if problem.status != 422:
             raise
         # The filters stay on the page, to be corrected.
-        return page.render("calls.html", status=422, **context | {"problem": problem, "choices": {}})
-    if page.request.headers.get("x-fragment") is None:
-        context["choices"] = await _choices(page, selection)
+        return page.render("calls.html", status=422, **context | {"problem": problem})
     return page.render("calls.html", **context)
 
 
@@ -94,9 +94,9 @@ async def show_call(page: Page) -> Response:
 
 @router.post("/console/calls/{call_id}/bodies")
 async def show_bodies(page: Page) -> Response:
-    """Show a call with its recorded arguments and response, or its evidence envelope: each read is an event."""
+    """Show a call with its recorded arguments and response, or its evidence envelope: a read is an event."""
     path = f"/console/calls/{page.parameter('call_id')}"
-    question = await require_recent(page, path)
+    question = await require_recent(page, next_path=path)
     if question is not None:
         return question
     what = "envelope" if (await page.form()).get("what") == "envelope" else "bodies"

@@ -67,10 +67,11 @@ async def _sign_in(request: Request) -> Response:
     services = services_of(request)
     check_same_origin(request.scope, services.settings)
     form = await request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
-    fields = {name: value.strip() for name, value in form.multi_items() if isinstance(value, str)}
+    fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
     method = next((one for one in SIGN_IN_METHODS if fields.get(one.field)), SIGN_IN_METHODS[-1])
     try:
-        session = await method.sign_in(services.sessions, fields.get(method.field, ""), _client_host(request))
+        text = fields.get(method.field, "").strip()
+        session = await method.sign_in(services.sessions, text, _client_host(request))
     except GatewayError as error:
         return _sign_in_page(request, error=error, next_path=fields.get("next", ""))
     return await signed_in_response(request, session, next_path=fields.get("next", ""))

@@ -1,13 +1,22 @@
 """Schema and value -> form. The work is bounded, whatever the schema is; what is beyond becomes JSON text."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from app.console.schema_form import controls
 from app.console.schema_form.fields import (
-    ArrayField, ChoiceField, ChoicesField, Field, FormView, JsonField, ObjectField, Option, Row, Submission,
-    TextField, UnionField,
+    ArrayField,
+    ChoiceField,
+    ChoicesField,
+    Field,
+    FormView,
+    JsonField,
+    ObjectField,
+    Option,
+    Row,
+    Submission,
+    TextField,
+    UnionField,
 )  # fmt: skip
 from app.console.schema_form.shapes import Schema, Shape, Shapes, compact, type_text
 from app.text import pointer as pointer_of
@@ -42,7 +51,9 @@ def build(
     """
     found = submission or Submission(None)
     builder = _Builder(Shapes(schema), found, prefix, gettext)
-    root = builder.node(schema, _ABSENT if value is None else value, ROOT, "", _Place(required=True, must=True))
+    root = builder.node(
+        schema, _ABSENT if value is None else value, ROOT, "", _Place(required=True, must=True)
+    )
     rest = _place_errors(root, [*found.errors, *errors])
     return FormView(root, rest, builder.has_files, builder.count)
 
@@ -65,7 +76,9 @@ class _Place:
 
 
 class _Builder:
-    def __init__(self, shapes: Shapes, submission: Submission, prefix: str, gettext: controls.Gettext) -> None:
+    def __init__(
+        self, shapes: Shapes, submission: Submission, prefix: str, gettext: controls.Gettext
+    ) -> None:
         self._gettext = gettext
         self._shapes = shapes
         self._texts = submission.texts
@@ -112,7 +125,7 @@ class _Builder:
             "required": place.required,
             "must": place.must and place.required,
             "deprecated": schema.get("deprecated") is True,
-            "default": _short(schema["default"]) if schema.get("default") is not None else None,
+            "default": controls.short_text(schema["default"]) if schema.get("default") is not None else None,
             "limits": controls.limits_of(shape, self._gettext),
             "removable": place.removable,
         }
@@ -143,7 +156,7 @@ class _Builder:
             specials=specials,
             control=control,
             text=shown,
-            placeholder="" if example is None or isinstance(example, dict | list) else _short(example),
+            placeholder="" if example is None or isinstance(example, dict | list) else controls.short_text(example),
             attributes=controls.validation_attributes(shape, control),
             suffix="UTC" if control == "datetime-local" else "",
             takes_file=takes_file,
@@ -173,7 +186,9 @@ class _Builder:
             # Another order, an item twice, or another value: checkboxes could not say it.
             return self._array(shape, value, common, place, as_items=True)
         self.count += len(known) // 4
-        shown = tuple(Option(compact(one), label[:200], compact(one) in options) for one, label in shape.choices)
+        shown = tuple(
+            Option(compact(one), label[:200], compact(one) in options) for one, label in shape.choices
+        )
         return ChoicesField(**common, special=special, specials=specials, options=shown)
 
     def _array(
@@ -251,7 +266,13 @@ class _Builder:
         is_offered = free is not None and place.depth < MAX_DEPTH
         has_rows = all(controls.is_name(key) and key.strip() == key != "" for key in rest)
         text = self._texts.get(field.pointer + REST)
-        if not has_rows or field.omitted or len(rest) > MAX_ITEMS or self.count > MAX_FIELDS or text is not None:
+        if (
+            not has_rows
+            or field.omitted
+            or len(rest) > MAX_ITEMS
+            or self.count > MAX_FIELDS
+            or text is not None
+        ):
             field.rest = text if text is not None else controls.json_text(rest) if rest else ""
             return
         field.can_add_rows = is_offered
@@ -365,7 +386,9 @@ def _members(schema: Schema) -> _Members:
     found = _Members(declared if isinstance(declared, dict) else {})
     required = schema.get("required")
     found.required = frozenset(
-        name for name in (required if isinstance(required, list) else ()) if isinstance(name, str) and name in found
+        name
+        for name in (required if isinstance(required, list) else ())
+        if isinstance(name, str) and name in found
     )
     return found
 
@@ -373,9 +396,11 @@ def _members(schema: Schema) -> _Members:
 def _specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, ...]]:
     """Return what a field states in place of its control, and what it could."""
     possible: list[str] = []
-    if shape.kind in ("array", "choices") or (shape.kind == "object" and not place.required and not place.is_item):
-        possible.append("empty")
-    elif shape.kind == "string" and not place.is_item and not shape.schema.get("minLength"):
+    if (
+        shape.kind in ("array", "choices")
+        or (shape.kind == "object" and not place.required and not place.is_item)
+        or (shape.kind == "string" and not place.is_item and not shape.schema.get("minLength"))
+    ):
         possible.append("empty")
     if shape.nullable:
         possible.append("null")
@@ -393,13 +418,8 @@ def _is_blank(shape: Shape, place: _Place) -> bool:
     return place.is_item and shape.kind in ("number", "integer")
 
 
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:79] + "…"
-
-
 def _place_errors(root: Field, errors: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Add errors to the fields of their pointers, or of the nearest field around; return those of no field."""
+    """Add errors to the fields at their pointers, or to the nearest ones around; return those of no field."""
     targets: dict[str, list[str]] = {}
     _collect(root, targets)
     rest = []
@@ -431,4 +451,3 @@ def _collect(field: Field, targets: dict[str, list[str]]) -> None:
         # The errors are shown once, at the fields of the alternative.
         targets.pop(field.pointer, None)
         _collect(field.chosen, targets)
-

@@ -7,9 +7,9 @@ A browser changes texts: line ends become CRLF, `date` and `number` drop what th
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from app.console.schema_form.html_pattern import html_pattern
 from app.console.schema_form.shapes import Schema, Shape
@@ -52,7 +52,7 @@ def _(message: str) -> str:
 
 
 def is_name(key: str) -> bool:
-    """Return whether a member's key can be part of a control's name, which browsers would otherwise change."""
+    """Return whether a member's key can be in the name of a control: browsers change some characters."""
     return len(key) <= MAX_NAME and not _UNSUITABLE_IN_NAMES.search(key)
 
 
@@ -65,7 +65,9 @@ def json_text(value: Any) -> str:
 def read_json(text: str) -> Any:
     """Return the value of JSON text; raise Unreadable. NaN, infinite numbers and repeated names are none."""
     try:
-        return json.loads(text, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_object)
+        return json.loads(
+            text, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_object
+        )
     except RecursionError:
         raise Unreadable(_("The JSON is nested too deeply.")) from None
     except json.JSONDecodeError as error:
@@ -141,6 +143,12 @@ def control_type(shape: Shape, name: str, text: str) -> tuple[str, str]:
     return ("textarea" if len(text) > 200 else "text"), text
 
 
+def short_text(value: Any) -> str:
+    """Return a value in at most 80 characters: a text as it is, anything else as JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
 def is_binary(schema: Schema) -> bool:
     """Return whether a text is bytes in base64."""
     return schema.get("contentEncoding") == "base64" or schema.get("format") in ("byte", "binary")
@@ -170,22 +178,19 @@ def validation_attributes(shape: Shape, control: str) -> tuple[tuple[str, str], 
 def _number_attributes(kind: str, schema: Schema) -> dict[str, str]:
     """Return `step`, `min` and `max` of a number; `step` counts from `min`, so both must fit."""
     low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
+    lows: Sequence[int | float] = [low] if _is_number(low) else []
+    highs: Sequence[int | float] = [high] if _is_number(high) else []
     found = {"step": "any"}
     if kind == "integer":
         above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-        if _is_number(above):
-            low = max(math.floor(above) + 1, low if _is_number(low) else -math.inf)
-        if _is_number(below):
-            high = min(math.ceil(below) - 1, high if _is_number(high) else math.inf)
-        low = math.ceil(low) if _is_number(low) else None
-        high = math.floor(high) if _is_number(high) else None
-        found["step"] = "1"
-    if kind == "integer" and isinstance(step, int) and step > 1 and (low is None or low % step == 0):
-        found["step"] = str(step)
-    if _is_number(low):
-        found["min"] = json.dumps(low)
-    if _is_number(high):
-        found["max"] = json.dumps(high)
+        lows = [*map(math.ceil, lows), *([math.floor(above) + 1] if _is_number(above) else [])]
+        highs = [*map(math.floor, highs), *([math.ceil(below) - 1] if _is_number(below) else [])]
+        is_multiple = isinstance(step, int) and step > 1 and (not lows or max(lows) % step == 0)
+        found["step"] = str(step) if is_multiple else "1"
+    if lows:
+        found["min"] = json.dumps(max(lows))
+    if highs:
+        found["max"] = json.dumps(min(highs))
     return found
 
 
@@ -212,9 +217,22 @@ def limits_of(shape: Shape, gettext: Gettext) -> tuple[str, ...]:
 
 _RANGES: Final = (
     ("minimum", "maximum", (_("%(low)s to %(high)s"), _("at least %(low)s"), _("at most %(high)s"))),
-    ("minLength", "maxLength", (_("%(low)s to %(high)s characters"), _("at least %(low)s characters"), _("at most %(high)s characters"))),
-    ("minItems", "maxItems", (_("%(low)s to %(high)s items"), _("at least %(low)s items"), _("at most %(high)s items"))),
-    ("minProperties", "maxProperties", (_("%(low)s to %(high)s members"), _("at least %(low)s members"), _("at most %(high)s members"))),
+    (
+        "minLength", "maxLength",
+        (
+            _("%(low)s to %(high)s characters"),
+            _("at least %(low)s characters"),
+            _("at most %(high)s characters"),
+        ),
+    ),
+    (
+        "minItems", "maxItems",
+        (_("%(low)s to %(high)s items"), _("at least %(low)s items"), _("at most %(high)s items")),
+    ),
+    (
+        "minProperties", "maxProperties",
+        (_("%(low)s to %(high)s members"), _("at least %(low)s members"), _("at most %(high)s members")),
+    ),
 )  # fmt: skip
 _SINGLE: Final = (
     ("exclusiveMinimum", _("greater than %(value)s")),
@@ -235,7 +253,7 @@ def _plain(value: Any) -> str:
     return json.dumps(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -105,8 +105,8 @@ class Row:
 class ObjectField(Field):
     """Members: declared ones as fields, free ones as rows, and the `rest` as the text of a JSON object.
 
-    `is_open` is False where it can be folded away: an optional object without a value. `is_offered` means that
-    only a button is shown, which adds it.
+    `is_open` is False where it can be folded away: an optional object without a value. `is_offered` means
+    that only a button is shown, which adds it.
     """
 
     kind: ClassVar[str] = "object"

@@ -9,7 +9,11 @@ from typing import Any, Final
 
 _MAX_LENGTH: Final = 200
 _MAX_UNBOUNDED: Final = 2
-_ATOM: Final = re.compile(r"\\(?P<escaped>[dwsDWS.\-/+*?()\[\]{}|^$])|\[(?P<set>\^?[^\]\[\\]+)\]|(?P<plain>[A-Za-z0-9 _:@,=#%&;!~'<>./-])")
+_ATOM: Final = re.compile(
+    r"\\(?P<escaped>[dwsDWS.\-/+*?()\[\]{}|^$])"
+    r"|\[(?P<set>\^?[^\]\[\\]+)\]"
+    r"|(?P<plain>[A-Za-z0-9 _:@,=#%&;!~'<>./-])"
+)
 _QUANTIFIER: Final = re.compile(r"\{[0-9]{1,5}(?:,[0-9]{0,5})?\}|[*+?]")
 _SPECIAL_IN_SETS: Final = frozenset("()[]{}/|\\&!#$%*+,.:;<=>?@^`~-")
 
@@ -47,7 +51,7 @@ def _plain(atom: re.Match[str]) -> str:
 
 
 def _set(members: str) -> str | None:
-    """Return a character class as the flag `v` wants it: specials are escaped, a range is letters or digits."""
+    """Return a character class as the flag `v` wants it: specials escaped, ranges of letters or digits."""
     negated, rest = ("^", members[1:]) if members.startswith("^") else ("", members)
     parts: list[str] = []
     at = 0

@@ -20,7 +20,12 @@ from typing import Any, Final
 
 from app.console.schema_form import controls
 from app.console.schema_form.builder import (
-    MAX_DEPTH, REST, ROOT, child_name, free_members, item_schema,
+    MAX_DEPTH,
+    REST,
+    ROOT,
+    child_name,
+    free_members,
+    item_schema,
 )  # fmt: skip
 from app.console.schema_form.fields import Submission
 from app.console.schema_form.shapes import Shape, Shapes
@@ -44,7 +49,8 @@ def parse(
 ) -> Submission:
     """Return the JSON value that the controls of a form stand for; files are given as bytes.
 
-    `gettext` returns messages in the language of the page. It never raises: what cannot be read is among the errors, and is left out of the value.
+    `gettext` returns messages in the language of the page. It never raises: what cannot be read is among the
+    errors, and is left out of the value.
     """
     return _Parser(items, schema, gettext).submission()
 
@@ -104,7 +110,9 @@ class _Parser:
         if text is not None:
             self.texts[pointer] = text
 
-    def _node(self, schema: Any, name: str, pointer: str, *, required: bool, is_item: bool, depth: int) -> Any:
+    def _node(
+        self, schema: Any, name: str, pointer: str, *, required: bool, is_item: bool, depth: int
+    ) -> Any:
         """Return the value of a field, _ABSENT where nothing is stated."""
         if depth > 4 * MAX_DEPTH:
             return _ABSENT
@@ -113,25 +121,32 @@ class _Parser:
             return _ABSENT
         is_changed = "update:" + name in self._given
         if shape.kind == "union":
-            return self._union(shape, name, pointer, required=required, is_item=is_item, depth=depth)
+            return self._union(shape, name, pointer, is_item=is_item, depth=depth)
         if self._text("as:" + name) == "json" and not is_changed:
             return self._json(name, pointer, is_item=is_item)
         special = self._text("is:" + name)
-        if special == "null":
-            return None
+        value = self._stated(
+            shape, name, pointer, special, must=required or is_item, is_item=is_item, depth=depth
+        )
+        # What somebody typed precedes a null that was chosen before.
+        is_empty = value is _ABSENT or (is_item and not value) or value in ({}, [])
+        return None if special == "null" and is_empty else value
+
+    def _stated(
+        self, shape: Shape, name: str, pointer: str, special: str, *, must: bool, is_item: bool, depth: int
+    ) -> Any:
+        """Return what the control of a field states, or those of its members."""
         match shape.kind:
             case "string" | "number" | "integer" | "any":
                 return self._scalar(shape, name, pointer, special, is_item=is_item)
             case "choice":
-                return self._choice(shape, name, is_item=is_item)
+                return self._choice(name, is_item=is_item)
             case "choices" if self._text("as:" + name) != "items":
-                return self._choices(shape, name, special, is_item=is_item)
+                return self._choices(name, special, is_item=is_item)
             case "array" | "choices":
                 return self._array(shape, name, pointer, special, is_item=is_item, depth=depth)
             case _:
-                return self._object(
-                    shape, name, pointer, special, required=required or is_item, depth=depth
-                )
+                return self._object(shape, name, pointer, special, required=must, depth=depth)
 
     def _json(self, name: str, pointer: str, *, is_item: bool) -> Any:
         text = self._text(name)
@@ -144,7 +159,9 @@ class _Parser:
             return None if is_item else _ABSENT
 
     def _scalar(self, shape: Shape, name: str, pointer: str, special: str, *, is_item: bool) -> Any:
-        file = next((one for one in self._given.get("file:" + name, ()) if isinstance(one, bytes) and one), None)
+        file = next(
+            (one for one in self._given.get("file:" + name, ()) if isinstance(one, bytes) and one), None
+        )
         if file is not None:
             return base64.b64encode(file).decode()
         text = self._text(name)
@@ -160,7 +177,7 @@ class _Parser:
             self._fail(pointer, error.text(self._gettext), text)
             return None if is_item else _ABSENT
 
-    def _choice(self, shape: Shape, name: str, *, is_item: bool) -> Any:
+    def _choice(self, name: str, *, is_item: bool) -> Any:
         text = self._text(name)
         if not text:
             return None if is_item else _ABSENT
@@ -173,7 +190,7 @@ class _Parser:
         except controls.Unreadable:
             return text
 
-    def _choices(self, shape: Shape, name: str, special: str, *, is_item: bool) -> Any:
+    def _choices(self, name: str, special: str, *, is_item: bool) -> Any:
         found = [self._value(text) for text in self._texts_of(name)]
         return found if found or special == "empty" or is_item else _ABSENT
 
@@ -234,13 +251,20 @@ class _Parser:
                 continue
             if not key:
                 if self._text(at).strip():
-                    self._fail(pointer, self._gettext(_("A member without a name was left out: give it a name.")))
+                    self._fail(
+                        pointer, self._gettext(_("A member without a name was left out: give it a name."))
+                    )
                 continue
             if key in found:
                 self._fail(pointer_of(pointer, key), self._gettext(_("There are two members of this name.")))
                 continue
             value = self._node(
-                {} if free is None else free, at, pointer_of(pointer, key), required=True, is_item=True, depth=depth + 1
+                {} if free is None else free,
+                at,
+                pointer_of(pointer, key),
+                required=True,
+                is_item=True,
+                depth=depth + 1,
             )
             found[key] = None if value is _ABSENT else value
 
@@ -263,9 +287,7 @@ class _Parser:
             return
         found |= members
 
-    def _union(
-        self, shape: Shape, name: str, pointer: str, *, required: bool, is_item: bool, depth: int
-    ) -> Any:
+    def _union(self, shape: Shape, name: str, pointer: str, *, is_item: bool, depth: int) -> Any:
         text = self._text("branch:" + name)
         is_changed = "update:" + name in self._given
         if not _INDEX.fullmatch(text) or int(text) >= len(shape.branches):

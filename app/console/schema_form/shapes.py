@@ -22,7 +22,9 @@ _MAX_CHOICES: Final = 300
 _ABOUT_STRINGS: Final = ("minLength", "maxLength", "pattern", "format", "contentEncoding", "contentMediaType")
 _ABOUT_NUMBERS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _ABOUT_ARRAYS: Final = ("items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains")
-_ABOUT_OBJECTS: Final = ("properties", "additionalProperties", "patternProperties", "required", "minProperties", "maxProperties")  # fmt: skip
+_ABOUT_OBJECTS: Final = (
+    "properties", "additionalProperties", "patternProperties", "required", "minProperties", "maxProperties",
+)  # fmt: skip
 _KEYWORDS_OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
     "string": _ABOUT_STRINGS, "number": _ABOUT_NUMBERS, "integer": _ABOUT_NUMBERS, "array": _ABOUT_ARRAYS,
     "object": _ABOUT_OBJECTS,
@@ -54,6 +56,11 @@ class Shape:
     nullable: bool = False
     choices: tuple[tuple[Any, str], ...] = ()
     branches: tuple[Branch, ...] = ()
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether the choices say more than the type: not for booleans."""
+        return any(not isinstance(value, bool) and value is not None for value, _ in self.choices)
 
     def option(self, value: Any) -> str | None:
         """Return the JSON text of the choice that equals a value; None where there is none."""
@@ -284,7 +291,11 @@ def _only(schema: Schema, name: str) -> Schema:
     """Return a schema for one of its types, without the keywords of others."""
     about = _KEYWORDS_OF_TYPE.get(name, ())
     kept = {key: value for key, value in schema.items() if key not in _ABOUT_TYPES or key in about}
-    kept = {key: value for key, value in kept.items() if key not in ("title", "description", "default", "examples")}
+    kept = {
+        key: value
+        for key, value in kept.items()
+        if key not in ("title", "description", "default", "examples")
+    }
     return {**kept, "type": name}
 
 

@@ -1,4 +1,4 @@
-"""Values as HTML, made on the server: JSON as a tree or as coloured text, differences, and invisible characters.
+"""Values as HTML, made on the server: JSON as a tree or coloured text, differences, invisible characters.
 
 Everything here escapes what it is given. Sizes are bounded, because upstreams write these texts.
 """

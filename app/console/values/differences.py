@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from app.console.values.visible_text import visible
 from app.text import pointer
@@ -68,8 +68,10 @@ def _marked(element: str, text: str, gettext: Callable[[str], str]) -> Markup:
     if not text:
         return Markup("")
     said = gettext(_("removed:") if element == "del" else _("added:"))
-    # The element is one of two, and the texts are escaped.
-    return Markup(f'<{element}><span class="visually-hidden">{escape(said)} </span>{visible(text)}</{element}>')  # noqa: S704
+    start, end = Markup("<del>"), Markup("</del>")
+    if element == "ins":
+        start, end = Markup("<ins>"), Markup("</ins>")
+    return start + Markup('<span class="visually-hidden">{} </span>{}').format(said, visible(text)) + end
 
 
 def json_changes(before: Any, after: Any, limit: int = _MAX_CHANGES) -> list[Change]:

@@ -39,7 +39,7 @@ def json_tree(
 
 
 def highlighted(text: str) -> Markup:
-    """Return JSON text as HTML with a class for each kind of token, for a `<pre>`; a long one without them."""
+    """Return JSON text as HTML with a class for each kind of token, for a `<pre>`; a long one without."""
     if len(text) > _MAX_COLOURED:
         return visible(text)
     parts: list[str] = []
@@ -72,10 +72,8 @@ class _Tree:
         count = self._gettext(_("%(count)s members" if isinstance(value, dict) else "%(count)s items"))
         brackets = "{}" if isinstance(value, dict) else "[]"
         size = escape(count % {"count": len(value)})
-        parts = [
-            f'<details class="json-node"{is_open}><summary>{label}<span class="json-count">'
-            f"{brackets} {size}</span></summary><ul>"
-        ]
+        summary = f'{label}<span class="json-count">{brackets} {size}</span>'
+        parts = [f'<details class="json-node"{is_open}><summary>{summary}</summary><ul>']
         members = value.items() if isinstance(value, dict) else enumerate(value)
         shown = 0
         for key, member in members:

@@ -1,8 +1,8 @@
-"""Text of others with its invisible characters shown: controls, bidirectional controls, zero-width characters.
+"""Text of others with its invisible characters shown: controls, bidirectional and zero-width characters.
 
 A description that looks harmless can carry orders for a model in characters that no person sees (tool
 poisoning), or be reordered so that it reads differently (CVE-2021-42574). Such characters are replaced by
-their code points. Characters of Unicode's tag block, which mirror ASCII, are shown as the text that they spell.
+their code points; those of Unicode's tag block, which mirror ASCII, by the text that they spell.
 """
 
 import re
@@ -28,7 +28,7 @@ _CONTROL_NAMES: Final = {
 def visible(text: str) -> Markup:
     """Return a text as HTML, each invisible character as `<span class="invisible" title="U+202E ...">`."""
     if _PLAIN.fullmatch(text):
-        return Markup(escape(text))
+        return escape(text)
     parts: list[str] = []
     plain: list[str] = []
     at = 0
@@ -65,20 +65,25 @@ def _is_invisible(text: str, at: int) -> bool:
     if character in _JOINERS:
         return not _joins(text, at)
     if character in _EMOJI_STYLES:
-        return not (at and (unicodedata.category(text[at - 1]) in ("So", "Sm", "Sk") or text[at - 1] in "0123456789#*"))
+        return not (
+            at
+            and (unicodedata.category(text[at - 1]) in ("So", "Sm", "Sk") or text[at - 1] in "0123456789#*")
+        )
     if "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef":
         return True
     return character in _BLANKS or unicodedata.category(character) in _HIDDEN_CATEGORIES
 
 
 def _joins(text: str, at: int) -> bool:
-    """Return whether a joiner stands where writing needs one: in an emoji, or inside a word of a script that has them."""
+    """Return whether a joiner stands where writing needs one: in an emoji, or in a word of some scripts."""
     if not 0 < at < len(text) - 1:
         return False
     before, after = text[at - 1], text[at + 1]
     if text[at] == "\u200d" and unicodedata.category(after) == "So":
         return unicodedata.category(before) in ("So", "Sk") or before in _EMOJI_STYLES
-    return all("\u0600" <= one <= "\u0dff" and unicodedata.category(one)[0] in "LM" for one in (before, after))
+    return all(
+        "\u0600" <= one <= "\u0dff" and unicodedata.category(one)[0] in "LM" for one in (before, after)
+    )
 
 
 def _marks(run: str) -> str:

@@ -21,5 +21,6 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     may_be_local=True,
     http_method=_http_method,
+    destructive={"operation": ("write",)},
     direct=DirectMode(versions=frozenset(), native=not_direct_here),
 )

@@ -1,6 +1,12 @@
 """UTCP's `streamable_http` (0.x: `http_stream`): a response in chunks."""
 
-from app.protocols.record import DirectMode, ProtocolRecord, always_streams, http_method
+from app.protocols.record import (
+    DESTRUCTIVE_HTTP_METHODS,
+    DirectMode,
+    ProtocolRecord,
+    always_streams,
+    http_method,
+)
 from app.protocols.shared.origins import url_origin
 from app.protocols.streamable_http.template import StreamableHttpTemplate
 
@@ -12,5 +18,6 @@ PROTOCOL = ProtocolRecord(
     origin=url_origin,
     streams=always_streams,
     http_method=http_method,
+    destructive=DESTRUCTIVE_HTTP_METHODS,
     direct=DirectMode(by_default=True, name_v0="http_stream"),
 )

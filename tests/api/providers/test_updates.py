@@ -45,6 +45,29 @@ async def test_a_refresh_returns_the_difference_and_retains_names_and_overrides(
     assert again == {"added": [], "changed": [], "unchanged": ["GET /a", "GET /c"], "removed": []}
 
 
+async def test_a_preview_of_a_refresh_returns_the_difference_and_changes_nothing(admin, upstream):
+    made = await registered(admin, upstream)
+    upstream.pages["/openapi.json"] = openapi(upstream.url, paths=("/a", "/c"))
+    response = await admin.post("/providers/pets/refresh/preview")
+    assert response.status_code == 200, response.text
+    preview = response.json()
+    expected = {"added": ["GET /c"], "changed": [], "unchanged": ["GET /a"], "removed": ["GET /b"]}
+    assert changed(response) == expected
+    assert (preview["name"], preview["exists"]) == ("pets", True)
+    assert {one["name"] for one in preview["tools"]} == {"pets.listA", "pets.listC"}
+    assert (await admin.get("/providers/pets")).json()["version"] == made.json()["version"]
+    assert (await admin.get("/tools/pets.listB")).status_code == 200
+    assert changed(await admin.post("/providers/pets/refresh")) == expected
+
+
+async def test_a_preview_of_a_refresh_names_what_would_wait_for_approval(admin, upstream):
+    await registered(admin, upstream)
+    upstream.pages["/openapi.json"] = openapi("https://elsewhere.example.com", paths=("/a", "/b"))
+    preview = (await admin.post("/providers/pets/refresh/preview")).json()
+    assert preview["difference"]["pending_approval"] == ["GET /a", "GET /b"]
+    assert (await admin.get("/providers/pets")).json()["pending"] is None
+
+
 async def test_a_refresh_of_an_uploaded_document_reads_its_stored_bytes(admin, upstream):
     secret = tool("echo", f"{upstream.url}/e", headers={"X-S": "hidden-one"})
     assert (await admin.post("/providers?name=m", json=manual(secret))).status_code == 201

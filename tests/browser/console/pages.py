@@ -3,23 +3,28 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from html import unescape
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qsl, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx2
 from starlette.routing import Match, Route
 
 from app.console.pages import PAGES
 
-ROUTES: tuple[Route, ...] = tuple(route for router in PAGES for route in router.routes if isinstance(route, Route))
+ROUTES: tuple[Route, ...] = tuple(
+    route for router in PAGES for route in router.routes if isinstance(route, Route)
+)
 CATCH_ALL = "/console/{rest:path}"
 GET_PATHS: tuple[str, ...] = tuple(
-    dict.fromkeys(route.path for route in ROUTES if "GET" in (route.methods or ()) and route.path != CATCH_ALL)
+    dict.fromkeys(
+        route.path for route in ROUTES if "GET" in (route.methods or ()) and route.path != CATCH_ALL
+    )
 )
 """The path templates of all pages."""
-POST_PATHS: tuple[str, ...] = tuple(dict.fromkeys(route.path for route in ROUTES if "POST" in (route.methods or ())))
+POST_PATHS: tuple[str, ...] = tuple(
+    dict.fromkeys(route.path for route in ROUTES if "POST" in (route.methods or ()))
+)
 """The path templates of all forms."""
 
 _MAX_STATES = 6
@@ -53,9 +58,10 @@ class Form:
         return template_of(urlsplit(self.action).path, "POST")
 
     @property
-    def identity(self) -> tuple[str, tuple[str, str] | None]:
-        """What tells this action from others: the route, and the button."""
-        return self.template or self.action, self.button
+    def identity(self) -> tuple[str, str, str]:
+        """What tells this action from others: the route, and the button; values that are long are names of things."""
+        name, value = self.button or ("", "")
+        return self.template or self.action, name, value if _SHORT_VALUE.fullmatch(value) else ""
 
     def data(self) -> dict[str, list[str]]:
         """Return the fields as they are submitted."""
@@ -77,39 +83,36 @@ class _Reader(HTMLParser):
         self._open: dict[str, Any] | None = None
         self._select: tuple[dict[str, Any], str] | None = None
         self._textarea: tuple[dict[str, Any], str] | None = None
+        self._text = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         for name, value in given.items():
             if (name in _LINK_ATTRIBUTES or name.startswith("data-")) and "/console" in value:
-                self.links.append(urljoin(self.page, unescape(value)))
+                self.links.append(urljoin(self.page, value))
         if tag == "form":
             self._open = {"attributes": given, "fields": [], "buttons": []}
             self.forms.append(self._open)
             if "id" in given:
                 self._by_id[given["id"]] = self._open
-            return
-        form = self._by_id.get(given["form"]) if "form" in given else self._open
-        if form is None or "disabled" in given:
-            return
+        elif tag == "option" and self._select:
+            self._add_option(given)
+        elif "disabled" not in given:
+            form = self._by_id.get(given["form"]) if "form" in given else self._open
+            if form is not None:
+                self._add_control(form, tag, given)
+
+    def _add_control(self, form: dict[str, Any], tag: str, given: dict[str, str]) -> None:
         name = given.get("name", "")
         if tag == "button" or (tag == "input" and given.get("type") in ("submit", "image")):
             if given.get("type", "submit") in ("submit", "image"):
                 form["buttons"].append(given)
-        elif not name:
-            return
-        elif tag == "input":
+        elif tag == "input" and name:
             form["fields"].extend(_input_fields(name, given))
-        elif tag == "select":
+        elif tag == "select" and name:
             self._select = (form, name)
-        elif tag == "textarea":
+        elif tag == "textarea" and name:
             self._textarea = (form, name)
-            if "required" in given:
-                form["fields"].append((name, "{}" if "json" in name else "text"))
-        elif tag == "option":
-            pass
-        if tag == "option" and self._select:
-            self._add_option(given)
 
     def _add_option(self, given: dict[str, str]) -> None:
         assert self._select is not None
@@ -118,23 +121,32 @@ class _Reader(HTMLParser):
         if "selected" in given or len(others) == len(form["fields"]):
             form["fields"] = [*others, (name, given.get("value", ""))]
 
+    def handle_data(self, data: str) -> None:
+        if self._textarea is not None:
+            self._text += data
+
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
             self._open = None
         elif tag == "select":
             self._select = None
+        elif tag == "textarea" and self._textarea is not None:
+            form, name = self._textarea
+            form["fields"].append((name, self._text))
+            self._textarea, self._text = None, ""
 
     def read(self) -> Iterator[Form]:
-        """Yield each action of each form that POSTs."""
+        """Yield each action of each form that POSTs; what the others lead to is added to the links."""
         for form in self.forms:
             given = form["attributes"]
             for button in form["buttons"] or [{}]:
-                method = button.get("formmethod", given.get("method", "get"))
-                if method.lower() != "post":
-                    continue
-                action = urljoin(self.page, unescape(button.get("formaction", given.get("action", ""))) or self.page)
+                action = urljoin(self.page, button.get("formaction", given.get("action", "")) or self.page)
                 parts = urlsplit(action)
                 named = (button["name"], button.get("value", "")) if button.get("name") else None
+                if button.get("formmethod", given.get("method", "get")).lower() != "post":
+                    pairs = [pair for pair in form["fields"] if pair[1] not in ("", "example")]
+                    self.links.append(f"{parts.path}?{urlencode(pairs)}" if pairs else parts.path)
+                    continue
                 yield Form(
                     parts.path + (f"?{parts.query}" if parts.query else ""),
                     tuple(form["fields"]),
@@ -151,10 +163,14 @@ def _input_fields(name: str, given: dict[str, str]) -> Iterable[tuple[str, str]]
     if kind == "file":
         return []
     value = given.get("value", "")
-    if not value and "required" in given:
-        value = {"url": "http://127.0.0.1:9/x", "number": given.get("min", "1"), "email": "a@example.com"}.get(
-            kind, "example"
-        )
+    if not value and kind != "hidden":
+        value = {
+            "url": "http://127.0.0.1:9/x",
+            "number": given.get("min", ""),
+            "datetime-local": "",
+            "date": "",
+            "email": "a@example.com",
+        }.get(kind, "http://127.0.0.1:9/x" if "url" in name else "example")
     return [(name, value)]
 
 
@@ -166,12 +182,13 @@ class Site:
     html: dict[str, str] = field(default_factory=dict, repr=False)
     kinds: dict[str, str] = field(default_factory=dict)
     """The media types of the routes that do not respond with HTML."""
+    redirects: set[str] = field(default_factory=set)
     statuses: dict[str, int] = field(default_factory=dict)
     forms: list[Form] = field(default_factory=list, repr=False)
 
-    def actions(self) -> dict[tuple[str, tuple[str, str] | None], Form]:
+    def actions(self) -> dict[tuple[str, str, str], Form]:
         """Return the forms by what they do, each once."""
-        found: dict[tuple[str, tuple[str, str] | None], Form] = {}
+        found: dict[tuple[str, str, str], Form] = {}
         for form in self.forms:
             if form.template is not None:
                 found.setdefault(form.identity, form)
@@ -184,11 +201,13 @@ def _state(url: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, value if _SHORT_VALUE.fullmatch(value) else "") for name, value in query))
 
 
-def read_site(client: httpx2.Client) -> Site:
-    """Follow the links of all pages, `client` being signed in; of each route a few states are read."""
+def read_site(client: httpx2.Client, addresses: Iterable[str] = ()) -> Site:
+    """Follow the links of all pages, and of `addresses`, `client` being signed in; of each route a few states
+    are read.
+    """
     site = Site()
     seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
-    waiting = [path for path in GET_PATHS if "{" not in path]
+    waiting = [*addresses, *(path for path in GET_PATHS if "{" not in path)]
     visits = 0
     while waiting and visits < _MAX_VISITS:
         address = waiting.pop(0)
@@ -203,8 +222,9 @@ def read_site(client: httpx2.Client) -> Site:
         states.add(state)
         visits += 1
         waiting += _read(client, site, template, address)
-    for addresses in site.addresses.values():
-        addresses.sort(key=lambda one: "?" in one)
+    for found in site.addresses.values():
+        # The state without a query is the first one, and a page that is there before one that is not.
+        found.sort(key=lambda one: (site.statuses[one] >= 400, "?" in one))
     return site
 
 
@@ -213,6 +233,7 @@ def _read(client: httpx2.Client, site: Site, template: str, address: str) -> lis
     with client.stream("GET", address, headers={"Accept": "text/html"}) as response:
         kind = response.headers.get("content-type", "").split(";")[0]
         if response.is_redirect:
+            site.redirects.add(template)
             return [_local(response.headers["location"], address)]
         site.statuses[address] = response.status_code
         if kind != "text/html":

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -48,12 +49,15 @@ class Upstreams:
 
 @dataclass(frozen=True, slots=True)
 class Populated:
-    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are."""
+    """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are;
+    `addresses` are pages to which only a form leads.
+    """
 
     gateway: RunningGateway
     upstreams: Upstreams
     keys: Mapping[str, str] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
+    addresses: tuple[str, ...] = ()
 
     def client(self, key: str = "admin", **options: Any) -> httpx2.Client:
         """Return a client of the API with a key of KEYS."""
@@ -88,7 +92,9 @@ def _application(running: Upstreams) -> web.Application:
         return web.json_response({"detail": HOSTILE}, status=status)
 
     async def respond(_: web.Request) -> web.Response:
-        return web.json_response({"ok": True, "text": HOSTILE, "items": [{"id": n, "name": "x" * 40} for n in range(30)]})
+        return web.json_response(
+            {"ok": True, "text": HOSTILE, "items": [{"id": n, "name": "x" * 40} for n in range(30)]}
+        )
 
     application = web.Application()
     application.router.add_get("/openapi.json", document)
@@ -99,7 +105,9 @@ def _application(running: Upstreams) -> web.Application:
 
 def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS) -> Populated:
     """Fill a gateway with everything; every call is made for real."""
-    secrets = {name: canary(name) for name in ("api-key", "user", "password", "client-secret", "variable", "static")}
+    secrets = {
+        name: canary(name) for name in ("api-key", "user", "password", "client-secret", "variable", "static")
+    }
     with gateway.client() as admin:
         client = _Checked(admin)
         client.post("/providers", json=running.library)
@@ -122,8 +130,12 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         once = client.post(
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
-    populated = Populated(gateway, running, keys, secrets)
-    _make_calls(populated, once)
+        agent = client.post("/keys", json={"name": "agent", "scopes": ["tools:read", "tools:call"]}).json()[
+            "key"
+        ]
+        addresses = ("/console/add/done?provider=moving", *_begin_imports(client, running))
+    populated = Populated(gateway, running, keys, secrets, addresses)
+    _make_calls(populated, agent, once)
     return populated
 
 
@@ -143,7 +155,12 @@ class _Checked:
 
 
 def _operation(name: str, **members: Any) -> dict[str, Any]:
-    return {"operationId": name, "summary": f"The {name} of things.", "responses": {"200": {"description": "ok"}}, **members}
+    return {
+        "operationId": name,
+        "summary": f"The {name} of things.",
+        "responses": {"200": {"description": "ok"}},
+        **members,
+    }
 
 
 def _fill_moving(client: _Checked, running: Upstreams, secrets: Mapping[str, str]) -> None:
@@ -218,7 +235,9 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
             "day": {"type": ["string", "null"], "format": "date"},
             "tags": {"type": "array", "items": {"type": "string"}},
             "place": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-            "either": {"oneOf": [{"title": "By id", "type": "integer"}, {"title": "By name", "type": "string"}]},
+            "either": {
+                "oneOf": [{"title": "By id", "type": "integer"}, {"title": "By name", "type": "string"}]
+            },
         },
         "required": ["text", "kind"],
     }
@@ -232,17 +251,33 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
         ("needsApproval", "Waits until somebody has approved the call."),
         ("disabled", "A tool that is disabled."),
     ):
-        tool = {"provider": "custom", "name": name, "description": description, "inputs": every, "call_template": template}
+        tool = {
+            "provider": "custom",
+            "name": name,
+            "description": description,
+            "inputs": every,
+            "call_template": template,
+        }
         client.post("/tools", json=tool)
     client.patch("/tools/custom.needsApproval", json={"requires_approval": True})
     client.patch("/tools/custom.disabled", json={"enabled": False})
 
 
-def _make_calls(populated: Populated, once: str) -> None:
+def _begin_imports(client: _Checked, running: Upstreams) -> Iterator[str]:
+    """Begin what takes longer than a page waits, and yield the addresses of the pages that show it."""
+    background = {"Prefer": "respond-async"}
+    body = {"name": "moving", "source": {"url": f"{running.url}/openapi.json"}}
+    begun = client.post("/providers/preview", json=body, headers=background)
+    yield f"/console{begun.headers['location']}"
+    begun = client.post("/providers/library/refresh/preview", headers=background)
+    yield f"/console/providers/library/refresh?import={begun.json()['id']}"
+
+
+def _make_calls(populated: Populated, agent: str, once: str) -> None:
     """Make calls of every outcome that an upstream and a client can cause."""
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("library.searchBooks", {"q": word}) for word in ("sea", "moon", "time", "sea", "rue", "wonder")),
-        ("library.getOpeningHours", {}),
+        ("library.getOpeningHours", {"day": "monday"}),
         ("library.getBook", {"book_id": "no-such-book"}),
         ("library.getBook", {}),
         ("library.listMembers", {}),
@@ -250,8 +285,6 @@ def _make_calls(populated: Populated, once: str) -> None:
         *(("gone.fail404", {}) for _ in range(3)),
         ("custom.everyInput", {"text": HOSTILE, "kind": "poem", "secret": populated.secrets["static"]}),
         ("custom.everyInput", {"text": 1, "kind": "song"}),
-        ("custom.needsApproval", {"text": "please", "kind": "poem"}),
-        ("custom.needsApproval", {"text": HOSTILE, "kind": "play"}),
         ("custom.disabled", {"text": "x", "kind": "poem"}),
         ("moving.listA", {}),
         ("fleet0.get1", {"id": 1}),
@@ -263,6 +296,20 @@ def _make_calls(populated: Populated, once: str) -> None:
     with populated.client("caller") as client:
         for _ in range(3):
             client.post("/tools/library.searchBooks/call", json={"q": "sea"})
+    with populated.gateway.client(agent) as client:
+        # They wait for the decision of another key.
+        for text, kind in (("please", "poem"), (HOSTILE, "play")):
+            client.post("/tools/custom.needsApproval/call", json={"text": text, "kind": kind})
     with populated.gateway.client(once) as client:
         for _ in range(2):
-            client.post("/tools/library.getOpeningHours/call", json={})
+            client.post("/tools/library.listMembers/call", json={})
+    _await_records(populated, len(calls))
+
+
+def _await_records(populated: Populated, calls: int) -> None:
+    """Wait until the calls are recorded: that happens in batches."""
+    deadline = time.monotonic() + 30
+    with populated.client() as client:
+        while len(found := client.get("/calls?limit=200").json()["items"]) < calls - 3:
+            assert time.monotonic() < deadline, f"{len(found)} calls are recorded"
+            time.sleep(0.1)

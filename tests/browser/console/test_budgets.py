@@ -34,7 +34,10 @@ def test_scripts_are_modules_that_load_nothing_from_elsewhere():
     for path in SCRIPTS:
         text = path.read_text()
         assert re.findall(r"(?:from|import\()\s*[\"'](?!\./)[^\"']*", text) == [], path.name
-        assert re.findall(r"\beval\(|new Function|https?://(?!www\.w3\.org)|localStorage|document\.cookie", text) == [], path.name
+        assert (
+            re.findall(r"\beval\(|new Function|https?://(?!www\.w3\.org)|localStorage|document\.cookie", text)
+            == []
+        ), path.name
 
 
 @pytest.mark.time_limit(120)

@@ -1,4 +1,8 @@
-"""H: 500 calls at each of three replicas need a token that has just expired."""
+"""H: 500 calls at each of three replicas need a token that has just expired.
+
+With Redis there is one request for all, and one more for each replica that had to do without Redis: on a busy machine a
+command may exceed REDIS_TIMEOUT, and a replica then fetches a token of its own, as specified.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,8 +23,9 @@ async def run(rig: Rig) -> list[Row]:
     await rig.use(**({"REDIS_TIMEOUT": "2"} if rig.full else {}))
     number = 500 if rig.full else 40
     rows = []
-    for redis, max_requests in (("with Redis", 1), ("without Redis", 3)):
-        name = f"h{max_requests}"
+    for redis in ("with Redis", "without Redis"):
+        is_cut = redis == "without Redis"
+        name = "h3" if is_cut else "h1"
         await rig.register(name, rig.stub.url, limits={"concurrency": 1000})
         await rig.warm(f"{name}.read")
         # For the same reason the plan is cached before; a dry run needs no token.
@@ -31,22 +36,48 @@ async def run(rig: Rig) -> list[Row]:
                 )
                 assert status == 200, body
         rig.stub.token_seconds, rig.stub.token_life = 0.5, _TOKEN_SECONDS
-        if max_requests == 3:
+        if is_cut:
             await rig.redis.cut()
         for state in ("missing", "expired"):
+            failures, up = await _redis_failures(rig), await _redis_up(rig)
             before = rig.stub.tokens
             outcomes = await _at_once(rig, f"{name}.secure", number)
             requests = rig.stub.tokens - before
             failed = [one for one in outcomes if not one.ok]
+            # A replica for which a command failed may not have read, or not have stored, the token.
+            later = await _redis_failures(rig)
+            alone = sum(
+                not was_up or now > then for was_up, then, now in zip(up, failures, later, strict=True)
+            )
+            max_requests = 3 if is_cut else 1 + alone
+            expected = (
+                "token requests <= 3"
+                if is_cut
+                else "one token request, one more for each replica for which Redis was too slow"
+            )
+            found = f"{requests} token requests" + (
+                f", Redis too slow for {alone}" if alone and not is_cut else ""
+            )
             rows.append(
-                Row("H", f"{number} calls at once x 3 replicas, token {state}, {redis}", f"token requests <= {max_requests}, 0 failed",
-                    f"{requests} token requests, {counts(outcomes)}", requests <= max_requests and not failed)
+                Row("H", f"{number} calls at once x 3 replicas, token {state}, {redis}", f"{expected}; 0 failed",
+                    f"{found}, {counts(outcomes)}", requests <= max_requests and not failed)
             )  # fmt: skip
             if state == "missing":
                 await asyncio.sleep(_TOKEN_SECONDS * 0.85)
         await rig.redis.heal()
     rig.stub.token_seconds, rig.stub.token_life = 0.2, 3600
     return rows
+
+
+async def _redis_up(rig: Rig) -> list[bool]:
+    """Return whether the last command of each replica succeeded."""
+    return [bool(await rig.metric(one, "utcp_gateway_redis_up")) for one in rig.replicas.all]
+
+
+async def _redis_failures(rig: Rig) -> list[float]:
+    """Return how many commands of each replica have failed or were not sent, since its start."""
+    names = ("utcp_gateway_redis_failures_total", "utcp_gateway_redis_pool_timeouts_total")
+    return [sum([await rig.metric(one, name) for name in names]) for one in rig.replicas.all]
 
 
 async def _at_once(rig: Rig, tool: str, number: int) -> list[Outcome]:

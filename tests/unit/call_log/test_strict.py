@@ -168,6 +168,8 @@ async def test_a_server_that_became_read_only_is_left(recorder, database, own_da
     connection = await asyncpg.connect(asyncpg_dsn(own_database_url))
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    # On a busy machine it may not have been told of its end yet when the next one takes its name.
+    await connection.close()
     await end_connections(own_database_url)
     connection = await asyncpg.connect(asyncpg_dsn(own_database_url))
     try:

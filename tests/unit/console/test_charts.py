@@ -20,6 +20,7 @@ from app.console.charts import (
     nice_ticks,
     sparkline,
 )
+from app.console.templating import environment
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -117,6 +118,27 @@ def test_more_errors_than_calls_are_the_whole_bar():
     chart = bar_chart(day(), [point(-3, calls=2, errors=7)])
     assert chart.paths[0] == ""
     assert rectangles(chart.paths[1])[0][3] == pytest.approx(BOTTOM - TOP)
+
+
+def test_colours_are_those_of_the_series_also_where_the_first_one_is_empty():
+    charts = environment("en").get_template("charts.html").make_module({"root": ""})
+    all_failed = bar_chart(day(), [point(-3, calls=2, errors=2)])
+    html = charts.bars(all_failed, "c", "Calls", "2 calls", ["Calls", "Errors"])
+    assert 'class="chart-bars-2"' in html
+    assert 'class="chart-bars-1"' not in html
+    only_p95 = line_chart(day(), [point(-3, p50_ms=None, p95_ms=2)])
+    assert 'class="chart-lines-1"' not in charts.lines(only_p95, "d", "Duration", "", ["p50", "p95"])
+
+
+def test_texts_of_a_chart_are_escaped_and_its_values_are_a_table():
+    charts = environment("en").get_template("charts.html").make_module({"root": ""})
+    html = charts.bars(bar_chart(day(), [point(-3, calls=1_200, errors=2)]), "c", "<b>", "<i>", ["<u>", "E"])
+    assert not re.search("<[biu]>", html)
+    assert re.search(r'<th scope="row">2026-11-24 09:00\s*<td>1,200\s*<td>2', html)
+    assert 'role="img" aria-label="&lt;b&gt;. &lt;i&gt;"' in html
+    empty = charts.bars(bar_chart(day(), []), "c", "Calls", "", ["Calls", "Errors"])
+    assert "No calls in this period." in empty
+    assert "<svg" not in empty
 
 
 def test_chart_without_points_is_empty():

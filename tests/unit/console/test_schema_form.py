@@ -92,7 +92,9 @@ CASES = [(name, schema, value) for name, (schema, values) in KINDS.items() for v
 
 
 @pytest.mark.parametrize("required", [True, False])
-@pytest.mark.parametrize(("name", "schema", "value"), CASES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CASES)])
+@pytest.mark.parametrize(
+    ("name", "schema", "value"), CASES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CASES)]
+)
 def test_form_of_a_value_parses_to_it(name: str, schema: Schema, value: Any, required: bool) -> None:
     root = {**an_object(x=schema), "required": ["x"] if required else []}
     found = round_trip(root, {"x": value})
@@ -141,7 +143,10 @@ def test_buttons_add_and_remove_items() -> None:
 def test_rows_have_names_of_their_own() -> None:
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
     view = build(schema, {"a": 1})
-    items = [(name, {"key:/~row1": "b", "/~row1": "2"}.get(name, value)) for name, value in successful_controls(html_of(view))]
+    items = [
+        (name, {"key:/~row1": "b", "/~row1": "2"}.get(name, value))
+        for name, value in successful_controls(html_of(view))
+    ]
     assert parse(items, schema).value == {"a": 1, "b": 2}
     twice = [(name, "a" if name == "key:/~row1" else value) for name, value in items]
     found = parse(twice, schema)
@@ -157,8 +162,16 @@ def test_row_shows_the_error_of_its_member() -> None:
 
 
 def test_choice_of_an_alternative_shows_its_fields() -> None:
-    cat = {"title": "Cat", "type": "object", "properties": {"name": {"type": "string"}, "lives": {"type": "integer"}}}
-    dog = {"title": "Dog", "type": "object", "properties": {"name": {"type": "string"}, "tricks": {"type": "string"}}}
+    cat = {
+        "title": "Cat",
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "lives": {"type": "integer"}},
+    }
+    dog = {
+        "title": "Dog",
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "tricks": {"type": "string"}},
+    }
     schema = an_object(pet={"oneOf": [cat, dog]})
     items = [*successful_controls(html_of(build(schema, {"pet": {"name": "Tom", "lives": 9}})))]
     changed = [(name, "1" if name == "branch:/pet" else value) for name, value in items]
@@ -170,7 +183,11 @@ def test_choice_of_an_alternative_shows_its_fields() -> None:
 
 def test_discriminating_constant_chooses_the_alternative() -> None:
     branches = [
-        {"type": "object", "properties": {"kind": {"const": kind}, "v": {"type": "string"}}, "required": ["kind"]}
+        {
+            "type": "object",
+            "properties": {"kind": {"const": kind}, "v": {"type": "string"}},
+            "required": ["kind"],
+        }
         for kind in ("a", "b", "c")
     ]
     view = build(an_object(x={"anyOf": branches}), {"x": {"kind": "b", "v": "1"}})
@@ -218,7 +235,21 @@ def test_constraints_are_attributes_of_html() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a+)+$", "^(a+)+$", "^a*a*a*$", "^[b-a]$", "a", "^a|b$", "^(?=a)$", "^[a-]]$", "^a\\$", "^$", 5, "^" + "a" * 500 + "$"]
+    "pattern",
+    [
+        "(a+)+$",
+        "^(a+)+$",
+        "^a*a*a*$",
+        "^[b-a]$",
+        "a",
+        "^a|b$",
+        "^(?=a)$",
+        "^[a-]]$",
+        "^a\\$",
+        "^$",
+        5,
+        "^" + "a" * 500 + "$",
+    ],
 )
 def test_patterns_that_a_browser_should_not_run_are_left_out(pattern: Any) -> None:
     assert " pattern=" not in html_of(build(an_object(t={"type": "string", "pattern": pattern})))
@@ -254,10 +285,14 @@ def hostile_schemas() -> list[Schema]:
     wide = {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(10_000)}}
     alternatives: Schema = {"type": "string"}
     for _ in range(6):
-        alternatives = {"oneOf": [dict(alternatives) for _ in range(6)]} if _ < 5 else {"anyOf": [alternatives] * 60}
+        alternatives = (
+            {"oneOf": [dict(alternatives) for _ in range(6)]} if _ < 5 else {"anyOf": [alternatives] * 60}
+        )
     doubling = {"$defs": {f"d{i}": {"type": "object", "properties": {k: {"$ref": f"#/$defs/d{i + 1}"} for k in "abcdefgh"},
                 "required": list("abcdefgh")} for i in range(30)}}  # fmt: skip
-    merged = {"allOf": [{"type": "object", "properties": {f"p{i}-{j}": {} for j in range(300)}} for i in range(300)]}
+    merged = {
+        "allOf": [{"type": "object", "properties": {f"p{i}-{j}": {} for j in range(300)}} for i in range(300)]
+    }
     return [
         deep,
         wide,
@@ -265,8 +300,18 @@ def hostile_schemas() -> list[Schema]:
         {**doubling, **an_object(x={"$ref": "#/$defs/d0"})},
         merged,
         an_object(x={"enum": [str(i) for i in range(100_000)]}),
-        {"type": "object", "properties": 5, "required": "x", "allOf": {}, "oneOf": [], "enum": [], "items": 1},
-        an_object(x={"type": ["string", "string", 5, "tuple"], "minLength": "x", "format": 7, "examples": {}}),
+        {
+            "type": "object",
+            "properties": 5,
+            "required": "x",
+            "allOf": {},
+            "oneOf": [],
+            "enum": [],
+            "items": 1,
+        },
+        an_object(
+            x={"type": ["string", "string", 5, "tuple"], "minLength": "x", "format": 7, "examples": {}}
+        ),
     ]
 
 
@@ -311,7 +356,9 @@ def test_parser_survives_controls_that_no_form_has() -> None:
         ("branch:/u", "x"), ("key:/m/~row0", "k"), ("add:/nope", "1"), ("/x/0/0/0", "y"), ("as:/x", "json"), ("/x", "\ud800"),
         *[("/x" + "/a" * 500, "deep")],
     ]  # fmt: skip
-    schema = an_object(x={"type": "array"}, u={"oneOf": [{"type": "string"}, {"type": "integer"}]}, m={"type": "object"})
+    schema = an_object(
+        x={"type": "array"}, u={"oneOf": [{"type": "string"}, {"type": "integer"}]}, m={"type": "object"}
+    )
     assert isinstance(parse(items, schema).value, dict)
 
 
@@ -340,13 +387,24 @@ def schemas() -> st.SearchStrategy[Schema]:
     def compound(inner: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:
         objects = st.fixed_dictionaries(
             {"type": st.just("object"), "properties": st.dictionaries(names, inner, max_size=3)},
-            optional={"required": st.lists(names, max_size=2, unique=True), "additionalProperties": inner | st.booleans()},
+            optional={
+                "required": st.lists(names, max_size=2, unique=True),
+                "additionalProperties": inner | st.booleans(),
+            },
         )
         return st.one_of(
             objects,
-            st.fixed_dictionaries({"type": st.just("array"), "items": inner}, optional={"minItems": st.integers(0, 1)}),
-            st.fixed_dictionaries({"type": st.just("array"), "prefixItems": st.lists(inner, min_size=1, max_size=2)}),
-            st.builds(lambda key, many: {key: many}, st.sampled_from(["oneOf", "anyOf", "allOf"]), st.lists(inner, min_size=1, max_size=3)),
+            st.fixed_dictionaries(
+                {"type": st.just("array"), "items": inner}, optional={"minItems": st.integers(0, 1)}
+            ),
+            st.fixed_dictionaries(
+                {"type": st.just("array"), "prefixItems": st.lists(inner, min_size=1, max_size=2)}
+            ),
+            st.builds(
+                lambda key, many: {key: many},
+                st.sampled_from(["oneOf", "anyOf", "allOf"]),
+                st.lists(inner, min_size=1, max_size=3),
+            ),
         )
 
     return st.recursive(scalars, compound, max_leaves=8)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.faults.report import Row, missed_lines, missed_scenarios
+
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES = COMPOSE["services"]
@@ -428,10 +430,62 @@ def test_few_failed_tests_run_once_more_alone_and_end_the_run_where_they_fail_ag
     assert runs == ["", *again]
 
 
+@pytest.mark.parametrize(
+    ("missed", "second", "ends"),
+    [
+        (None, None, 0),
+        ("H", 0, 0),
+        ("H,L,F", 0, 0),
+        ("H", 1, 1),
+        ("H,L,F,D", None, 1),
+        # An error in a log of a replica.
+        ("H,*", None, 1),
+        # It could not be started, or was ended by its time limit.
+        ("", None, 1),
+    ],
+)
+def test_few_missed_fault_scenarios_run_once_more_alone_and_end_the_run_where_they_miss_again(
+    tmp_path, missed, second, ends
+):
+    functions = "".join(re.findall(r"^(?:part|scenarios)\(\) \{\n.*?^\}\n", CI, re.MULTILINE | re.DOTALL))
+    (tmp_path / "Makefile").write_text(
+        "faults-slice:\n\t@printf '%s\\n' '$(ARGS)' >> runs\n"
+        "\t@case '$(ARGS)' in --only*) "
+        f"exit {second or 0};; esac; printf '%s' '{missed or ''}' > $(lastword $(ARGS)); exit {0 if missed is None else 1}\n"
+    )
+    ran = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{functions}\nscenarios 60 faults-slice\necho next"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ran.returncode != 0) == (ends != 0)
+    assert ("next" in ran.stdout.splitlines()) == (ends == 0)
+    first, *again = (tmp_path / "runs").read_text().splitlines()
+    assert re.fullmatch(r"--missed \S+", first)
+    assert again == ([] if second is None else [f"--only {missed}"])
+    if missed:
+        assert f"== make faults-slice: missed: {missed}" in ran.stdout.splitlines()
+
+
+def test_the_fault_report_says_what_was_missed():
+    rows = [
+        Row("H", "token missing", "one request", "two requests", ok=False),
+        Row("M", "clients disconnected", "baseline", "baseline", ok=True),
+        Row("H", "token expired", "one request", "three requests", ok=False),
+        Row("*", "logs", "no error", "1 traceback", ok=False),
+    ]
+    assert missed_scenarios(rows) == ["H", "*"]
+    assert missed_lines(rows).splitlines() == [
+        "missed H: token missing: two requests (expected: one request)",
+        "missed H: token expired: three requests (expected: one request)",
+        "missed *: logs: 1 traceback (expected: no error)",
+    ]
+    assert missed_lines(rows[1:2]) == ""
+
+
 def test_continuous_integration_runs_each_part_by_its_target_within_a_time_limit():
     parts = {
         target: int(seconds)
-        for seconds, target in re.findall(r"^(?:part|tests) (\d+) (\S+)$", CI, re.MULTILINE)
+        for seconds, target in re.findall(r"^(?:part|tests|scenarios) (\d+) (\S+)$", CI, re.MULTILINE)
     }
     assert list(parts)[:2] == ["check", "test"]
     # Nothing hangs for longer than the whole run may take (docs/decisions/0054).

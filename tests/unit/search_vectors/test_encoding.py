@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, func, select, update
 
-from app.catalog.feed import ChangeFeed, record_change
+from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
+from app.database import Database
+from app.errors import Unavailable
 from app.models import Provider, SearchVectorRow, Tool
 from app.search.signals import tool_key
 from app.search_vectors.encoder import TextEncoder
@@ -20,21 +22,24 @@ from app.search_vectors.leadership import Leadership
 from app.search_vectors.model_source import ModelError, find_model
 from app.search_vectors.status import VectorStatus, read_status
 from app.search_vectors.store import store_vectors
+from app.search_vectors.tool_digests import ToolDigests
 from app.search_vectors.vector_file import VectorFile
-from tests.harness.semantic_models import SHAPE, write_model
+from tests.harness.semantic_models import write_model
 from tests.stored import store_provider, store_tool
 from tests.unit.search_vectors.waiting import until
 
 
 class CountingEncoder(TextEncoder):
-    """The encoder, and how many texts it has encoded."""
+    """The encoder, and how many texts it has encoded, and rejected."""
 
     texts = 0
+    rejections = 0
     rejected: str | None = None
     """A word of the texts that it cannot encode."""
 
     def encode(self, text: str) -> Any:
         if self.rejected is not None and self.rejected in text:
+            self.rejections += 1
             raise ModelError("The model cannot encode a text (MemoryError).")
         self.texts += 1
         return super().encode(text)
@@ -43,9 +48,11 @@ class CountingEncoder(TextEncoder):
 class Running:
     """A running encoding with its files."""
 
-    def __init__(self, encoding: Encoding, encoder: CountingEncoder) -> None:
+    def __init__(self, encoding: Encoding, encoder: CountingEncoder, reported: list[int]) -> None:
         self.encoding = encoding
         self.encoder = encoder
+        self.reported = reported
+        """The numbers of texts that were reported as rejected."""
 
     @property
     def status(self) -> VectorStatus | None:
@@ -60,6 +67,25 @@ class Running:
         await until(lambda: self.status == VectorStatus("ready", "model", tools, tools))
 
 
+class CutDatabase:
+    """A database whose connection is lost after `statements` more statements."""
+
+    def __init__(self, database: Database, statements: int = 100) -> None:
+        self.database = database
+        self.statements = statements
+
+    @asynccontextmanager
+    async def read_session(self) -> AsyncIterator["CutDatabase"]:
+        async with self.database.read_session() as self.session:
+            yield self
+
+    async def stream(self, statement: Any) -> Any:
+        if not self.statements:
+            raise Unavailable("The database cannot be reached.")
+        self.statements -= 1
+        return await self.session.stream(statement)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("models") / "model")
@@ -68,19 +94,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def start(registry, database_url, model, tmp_path):
     @asynccontextmanager
-    async def start(data_dir: str = "data", **times: float) -> AsyncIterator[Running]:
+    async def start(
+        data_dir: str = "data", rejected: str | None = None, **times: float
+    ) -> AsyncIterator[Running]:
         source = find_model(model)
         assert source is not None
         encoder = CountingEncoder(source.graph(tmp_path), source.tokenizer)
+        encoder.rejected = rejected
         feed = ChangeFeed(registry, listen_dsn=database_url, poll_seconds=60)
         leadership = Leadership(database_url, model=source.digest)
+        reported: list[int] = []
         encoding = Encoding(
-            registry, feed, leadership, encoder, VectorFolder.create(tmp_path / data_dir, source), SHAPE.hidden,
-            EncodingTimes(**times),
+            registry, feed, leadership, encoder, VectorFolder.create(tmp_path / data_dir, source),
+            EncodingTimes(**times), report_rejected=reported.append,
         )  # fmt: skip
         task = asyncio.create_task(encoding.run())
         try:
-            yield Running(encoding, encoder)
+            yield Running(encoding, encoder, reported)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -269,14 +299,59 @@ async def test_a_stored_vector_of_another_length_is_not_used(start, shop, regist
         assert other.encoder.texts == 0
 
 
-async def test_a_text_that_the_model_cannot_encode_stops_no_other(start, shop) -> None:
+async def test_a_text_that_the_model_cannot_encode_stops_no_other_and_is_reported(start, shop) -> None:
     _, coupon, book = shop
-    async with start(data_dir="rejecting") as running:
-        running.encoder.rejected = "coupon"
+    async with start(rejected="coupon") as running:
         await running.ready(2)
         found = running.cosines("find a book", coupon, book)
         assert found[0] is None
         assert found[1] is not None
+        # The two texts of the tool.
+        assert running.reported == [2]
+
+
+async def test_a_rejected_text_that_many_tools_have_is_tried_once(start, registry) -> None:
+    for number in range(40):
+        # More than are encoded in one round, and all with the same text.
+        provider = await store_provider(registry, f"shop{number}", title="Shop")
+        await store_tool(registry, provider, "createCoupon", description="create a coupon")
+    async with start(rejected="create a coupon") as running:
+        await running.ready(40)
+        # The text with the name of each provider, and the one with the title that all have.
+        assert running.encoder.rejections == 41
+        assert sum(running.reported) == 41
+
+
+async def test_rounds_without_a_new_vector_write_no_file(start, shop, registry) -> None:
+    async with start(rejected="voucher", write=0.01) as running:
+        await running.ready(2)
+        written = running.encoding.folder.vectors.stat().st_mtime_ns
+        running.encoding._queue.append((shop[1].id, [b"of a text that it no longer has"]))
+        running.encoding._changed.set()
+        await until(lambda: not running.encoding._queue)
+        await asyncio.sleep(0.2)
+        assert running.encoding.folder.vectors.stat().st_mtime_ns == written
+
+
+async def test_changes_whose_reading_is_interrupted_are_found_by_the_next(registry, shop) -> None:
+    _, coupon, book = shop
+    cut = CutDatabase(registry)
+    tools = ToolDigests(cut, "f" * 32)
+    assert await tools.apply([ChangeNotice("all")])
+    before = dict(tools)
+    async with registry.transaction() as session:
+        await session.execute(update(Tool).where(Tool.id == book.id).values(description="new words"))
+        await session.execute(delete(Tool).where(Tool.id == coupon.id))
+    cut.statements = 1
+    with pytest.raises(Unavailable):
+        await tools.apply([ChangeNotice("all")])
+    assert dict(tools) == before
+    assert not tools.removed
+    cut.statements = 2
+    assert await tools.apply([ChangeNotice("all")])
+    assert dict(tools).keys() == {book.id}
+    assert dict(tools)[book.id] != before[book.id]
+    assert tools.removed
 
 
 async def test_a_change_that_concerns_no_text_writes_no_file(start, shop, registry) -> None:

@@ -6,9 +6,11 @@ from math import erf, sqrt
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-from app.search_vectors.encoder import TextEncoder
+from app.search_vectors.encoder import TextEncoder, _library_errors
 from app.search_vectors.folder import VectorFolder
 from app.search_vectors.model_build import prepare_graph
 from app.search_vectors.model_source import MODEL_NAME, ModelError, find_model
@@ -158,6 +160,72 @@ def test_files_that_are_no_model_are_rejected_by_name(tmp_path: Path, name: str)
     (folder / name).write_bytes(b"no model")
     with pytest.raises(ModelError, match="cannot be loaded"):
         TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
+
+
+def output_graph(nodes: list[onnx.NodeProto], kind: int) -> bytes:
+    """Return a graph of these nodes, from `input_ids` to an output `result` of an element type."""
+    shape = ["texts", "tokens"]
+    graph = helper.make_graph(
+        nodes,
+        "output",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, shape)],
+        [helper.make_tensor_value_info("result", kind, shape)],
+        [numpy_helper.from_array(np.array([0], np.int64), "zero")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("node", "kind", "message"),
+    [
+        (
+            helper.make_node("Cast", ["input_ids"], ["result"], to=TensorProto.STRING),
+            TensorProto.STRING,
+            "floating-point",
+        ),
+        (helper.make_node("Greater", ["input_ids", "zero"], ["result"]), TensorProto.BOOL, "floating-point"),
+        (helper.make_node("Add", ["input_ids", "zero"], ["result"]), TensorProto.INT64, "floating-point"),
+        # A number for each token.
+        (
+            helper.make_node("Cast", ["input_ids"], ["result"], to=TensorProto.FLOAT),
+            TensorProto.FLOAT,
+            "another length",
+        ),
+    ],
+    ids=["texts", "truth values", "integers", "varying length"],
+)
+def test_a_model_whose_output_is_no_vector_is_rejected_when_it_is_loaded(
+    tmp_path: Path, node: onnx.NodeProto, kind: int, message: str
+) -> None:
+    folder = write_model(tmp_path / "model", graph=output_graph([node], kind))
+    with pytest.raises(ModelError, match=message):
+        TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
+
+
+def test_an_error_of_the_tokenizer_is_one_of_the_model_and_quotes_no_text(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model")
+    content = json.loads((folder / "tokenizer.json").read_text())
+    # Without its word for unknown ones, a tokenizer fails for texts that have some.
+    content["model"]["vocab"] = {
+        word: number for word, number in content["model"]["vocab"].items() if word != "[UNK]"
+    }
+    content["model"]["vocab"] |= dict.fromkeys(("first", "another", "one", ",", "of", "more", "words"), 1)
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    encoder = TextEncoder(folder / "model.onnx", folder / "tokenizer.json")
+    with pytest.raises(ModelError, match=r"^The model cannot encode a text \(\w+\)\.$"):
+        encoder.encode("unknown words")
+
+
+def test_a_panic_of_a_library_is_an_error_of_the_model() -> None:
+    class PanicException(BaseException):
+        """As that of PyO3, which cannot be imported."""
+
+    with pytest.raises(ModelError, match=r"^It failed \(PanicException\)\.$"), _library_errors("It failed"):
+        raise PanicException("a text")
+    with pytest.raises(KeyboardInterrupt), _library_errors("It failed"):
+        raise KeyboardInterrupt
 
 
 def test_without_a_package_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,14 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import structlog
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from app.models import TENANT
 from app.search import SearchIndex
@@ -151,6 +152,52 @@ async def test_a_model_that_fails_leaves_the_words(opened, shop, tmp_path) -> No
     assert not any("is restarted" in one["event"] for one in logs)
 
 
+async def test_the_model_is_unavailable_when_its_files_change_before_the_process_starts(
+    opened, shop, tmp_path
+) -> None:
+    folder = write_model(tmp_path / "changing")
+    async with opened(semantic_model_dir=folder) as vectors:
+        await until(lambda: vectors.status == VectorStatus("ready", "changing", 2, 2))
+        (folder / "LICENSE").write_text("another one\n")
+        killed = vectors.process_id
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: vectors.status == VectorStatus("unavailable", "changing"))
+
+
+async def test_texts_that_the_model_cannot_encode_are_counted_in_the_log(opened, registry, tmp_path) -> None:
+    provider = await store_provider(registry, "shop", title="Shop")
+    await store_tool(registry, provider, "findBook", description="find the book " * 20)
+    await store_tool(registry, provider, "findOrder", description="short")
+    folder = write_model(tmp_path / "picky", graph=picky_graph())
+    with structlog.testing.capture_logs() as logs:
+        async with opened(semantic_model_dir=folder) as vectors:
+            await until(lambda: vectors.status == VectorStatus("ready", "picky", 2, 2))
+            await until(lambda: any(one["log_level"] == "warning" for one in logs))
+    (warning,) = [one for one in logs if one["log_level"] == "warning"]
+    assert warning == {"event": "the model cannot encode some texts", "texts": 1, "log_level": "warning"}
+
+
+async def test_a_damaged_file_is_counted_and_left_once_and_a_newer_one_stays(opened, shop) -> None:
+    async with opened() as vectors:
+        await until(lambda: vectors.is_ready and vectors.status.state == "ready")
+        vector = await vectors.encode("a book")
+        whole = vectors._file
+        assert whole is not None
+        damaged = replace(whole, places=np.full_like(whole.places, 1_000))
+        vectors._file = damaged
+        with structlog.testing.capture_logs() as logs:
+            assert list(vectors.nearest(vector, 5)) == []
+            assert not vectors.is_ready
+            vectors._file = whole
+            # A search that began before it was left.
+            vectors._close(damaged, IndexError())
+            assert vectors.is_ready
+        assert [one["event"] for one in logs] == ["the file of vectors cannot be used"]
+        assert vectors.counts.by_outcome["failed"] == 2
+        assert len(vectors.nearest(vector, 5)) == 2
+
+
 async def test_a_killed_process_is_started_again_and_goes_on(opened, shop, registry) -> None:
     async with opened() as vectors:
         await until(lambda: vectors.status.state == "ready")
@@ -182,6 +229,29 @@ async def test_vectors_of_a_new_tool_are_loaded(opened, shop, registry) -> None:
         key = tool_key((await store_tool(registry, await store_provider(registry, "new"), "findBook")).id)
         vector = np.ones(SHAPE.hidden, np.float32)
         await until(lambda: vectors.cosines(vector, [key]) != [None])
+
+
+def picky_graph() -> bytes:
+    """A graph that fails for texts of more than 32 tokens: it needs a row of a table for each."""
+    nodes = [
+        helper.make_node("Shape", ["input_ids"], ["size"]),
+        helper.make_node("Gather", ["size", "one"], ["tokens"]),
+        helper.make_node("Gather", ["table", "tokens"], ["sentence_embedding"]),
+    ]
+    table = np.ones((33, SHAPE.hidden), np.float32)
+    graph = helper.make_graph(
+        nodes,
+        "picky",
+        [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["texts", "tokens"])],
+        [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["texts", SHAPE.hidden])],
+        [
+            numpy_helper.from_array(table, "table"),
+            numpy_helper.from_array(np.array([1], np.int64), "one"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
 
 
 def failing_graph() -> bytes:

@@ -21,7 +21,7 @@ class LiveTail extends HTMLElement {
     button.hidden = false;
     button.onclick = () => (this.#paused ? this.#resume() : this.#pause("paused"));
     document.addEventListener("visibilitychange", this.#onVisibility);
-    this.#observer = new IntersectionObserver(this.#onScroll, { rootMargin: "-52px 0px 0px" });
+    this.#observer = new IntersectionObserver(this.#onScroll, { rootMargin: "-52px 0px 1000000px" });
     this.#observer.observe(this);
     if (document.hidden) this.#pause("hidden");
     else this.#connect();
@@ -73,7 +73,8 @@ class LiveTail extends HTMLElement {
     const made = document.createElement("template");
     made.innerHTML = html;
     for (const row of made.content.querySelectorAll("tr[id]")) document.getElementById(row.id)?.remove();
-    body.prepend(made.content);
+    // Without the text between rows, which would be left behind.
+    body.prepend(...made.content.children);
     const focused = document.activeElement?.closest("tr");
     const surplus = [...body.children].slice(Number(this.getAttribute("max")));
     for (const row of surplus) if (row !== focused) row.remove();
@@ -97,8 +98,8 @@ class LiveTail extends HTMLElement {
 
   /** @param {IntersectionObserverEntry[]} entries */
   #onScroll = (entries) => {
-    const entry = entries[entries.length - 1];
-    const isPast = !entry.isIntersecting && entry.boundingClientRect.top < (entry.rootBounds?.top ?? 0);
+    // What is below the window counts as within it: it is out only above.
+    const isPast = !entries[entries.length - 1].isIntersecting;
     if (isPast && !this.#paused) this.#pause("scrolled");
     else if (!isPast && this.#paused === "scrolled") {
       clearTimeout(this.#timer);

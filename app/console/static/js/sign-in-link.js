@@ -4,6 +4,8 @@
 const token = location.hash.slice(1);
 const form = document.getElementById("sign-in-by-link");
 
+document.getElementById("link-without-script")?.remove();
+
 if (form instanceof HTMLFormElement && /^ugl_[\w-]{20,100}$/.test(token)) {
   // Neither the history nor a bookmark keeps it.
   history.replaceState(null, "", location.pathname + location.search);

@@ -1,0 +1,90 @@
+"""`/console/add/tool`: a tool that is written by hand, with the call template of any protocol."""
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from app.console.api_client import ApiProblem
+from app.console.notices import Notice
+from app.console.page import Page, PageRouter
+
+router = PageRouter()
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+_FIELDS = ("provider", "name", "description", "method", "url", "inputs", "template")
+_EXAMPLE = """{
+  "type": "object",
+  "properties": {"id": {"type": "string", "description": "Id of an order"}},
+  "required": ["id"]
+}"""
+
+
+@router.get("/console/add/tool")
+async def show_custom_tool(page: Page) -> Response:
+    """Show the form of a custom tool."""
+    return _page(page, {"provider": page.query.get("provider", ""), "inputs": _EXAMPLE})
+
+
+@router.post("/console/add/tool")
+async def create_custom_tool(page: Page) -> Response:
+    """Create the tool, and go to its page."""
+    form = await page.form()
+    given = {name: str(form.get(name, "")).strip() for name in _FIELDS}
+    errors: dict[str, str] = {}
+    inputs = _json(given["inputs"] or "{}", "inputs", errors)
+    template: Any = {"http_method": given["method"] or "GET", "url": given["url"]}
+    if given["template"]:
+        template = _json(given["template"], "template", errors)
+    elif not given["url"]:
+        errors["url"] = page.gettext("Enter the URL that the tool calls.")
+    if errors:
+        return _page(page, given, errors=errors, status=422)
+    body = {
+        "provider": given["provider"],
+        "name": given["name"],
+        "description": given["description"],
+        "inputs": inputs,
+        "call_template": template,
+    }
+    try:
+        made = await page.api.post("/tools", body)
+    except ApiProblem as problem:
+        return _page(page, given, problem=problem, errors=_by_field(problem), status=problem.status)
+    return page.redirect(f"/console/tools/{made['name']}", notice=Notice("created"))
+
+
+def _page(
+    page: Page,
+    values: dict[str, str],
+    *,
+    problem: ApiProblem | None = None,
+    errors: dict[str, str] | None = None,
+    status: int = 200,
+) -> Response:
+    shown = {name: values.get(name, "") for name in _FIELDS}
+    return page.render(
+        "add_tool.html", status=status, values=shown, methods=METHODS, problem=problem, errors=errors or {}
+    )
+
+
+def _json(text: str, name: str, errors: dict[str, str]) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        errors[name] = f"Line {error.lineno}, column {error.colno}: {error.msg}."
+        return None
+
+
+def _by_field(problem: ApiProblem) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for error in problem.field_errors:
+        pointer = str(error.get("pointer", "")).removeprefix("#").strip("/")
+        name = pointer.partition("/")[0]
+        name = (
+            "url"
+            if pointer.startswith("call_template/url")
+            else {"call_template": "template"}.get(name, name)
+        )
+        found[name] = " ".join(filter(None, (found.get(name), str(error.get("detail", "")))))
+    return found

@@ -1,0 +1,174 @@
+"""`/console/providers/{name}/credentials` and `/variables`: what a provider sends, never its values."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from app.console.api_client import ApiProblem, path_of
+from app.console.credential_forms import CredentialForms
+from app.console.notices import Notice
+from app.console.page import PAGE_SIZE, Page, PageRouter
+from app.console.pages.provider import base, by_field, render_provider
+from app.console.pages.sign_in import require_recent
+
+router = PageRouter()
+
+
+@router.get("/console/providers/{name}/credentials")
+async def list_credentials(page: Page) -> Response:
+    """Show the slots of a provider, and what is stored for each."""
+    name = page.parameter("name")
+    provider = await page.api.get(path_of("providers", name))
+    stored = {one["slot"]: one for one in provider["credentials"]}
+    declared = {one["slot"]: one for one in provider["slots"]}
+    names = [*declared, *(slot for slot in stored if slot not in declared)]
+    rows = [(slot, declared.get(slot), stored.get(slot)) for slot in names]
+    return await render_provider(
+        page, "provider_credentials.html", "credentials", provider=provider, rows=rows
+    )
+
+
+@router.get("/console/providers/{name}/credentials/{slot}")
+async def show_credential(page: Page) -> Response:
+    """Show the form with which a credential is stored or replaced."""
+    return await _form(page)
+
+
+@router.post("/console/providers/{name}/credentials/{slot}")
+async def store_credential(page: Page) -> Response:
+    """Store the credential of the form; the page that follows has none of its values."""
+    name, slot = page.parameter("name"), page.parameter("slot")
+    provider = await page.api.get(path_of("providers", name))
+    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
+    form = await page.form()
+    found = forms.read(form)
+    if slot not in found:
+        return await _form(page, empty=True, status=422)
+    body = found[slot]
+    stored = _stored(provider, slot)
+    if _widens(body, stored):
+        question = await require_recent(page, next_path=f"{base(page)}/credentials/{slot}")
+        if question is not None:
+            return question
+    try:
+        await page.api.put(path_of("providers", name, "credentials", slot), body)
+    except ApiProblem as problem:
+        return await _form(page, values={slot: body}, problem=problem, status=problem.status)
+    return page.redirect(f"{base(page)}/credentials", notice=Notice("credential-stored", subject=slot))
+
+
+@router.post("/console/providers/{name}/credentials/{slot}/delete")
+async def delete_credential(page: Page) -> Response:
+    """Delete a credential."""
+    name, slot = page.parameter("name"), page.parameter("slot")
+    await page.api.delete(path_of("providers", name, "credentials", slot))
+    return page.redirect(f"{base(page)}/credentials", notice=Notice("credential-deleted", subject=slot))
+
+
+@router.get("/console/providers/{name}/variables")
+async def list_variables(page: Page) -> Response:
+    """Show the variables of a provider; the values of secret ones are never shown."""
+    return await _variables(page)
+
+
+@router.post("/console/providers/{name}/variables")
+async def store_variable(page: Page) -> Response:
+    """Store the variable of the form."""
+    form = await page.form()
+    name, value = str(form.get("variable", "")).strip(), str(form.get("value", ""))
+    secret = form.get("secret") == "1"
+    if not name or "/" in name:
+        errors = {"variable": page.gettext("Enter a name: letters, digits and underscores.")}
+        return await _variables(page, name=name, secret=secret, errors=errors, status=422)
+    path = path_of("providers", page.parameter("name"), "variables", name)
+    try:
+        await page.api.put(path, {"value": value, "secret": secret})
+    except ApiProblem as problem:
+        errors = dict(by_field(problem))
+        return await _variables(
+            page, name=name, secret=secret, errors=errors, problem=problem, status=problem.status
+        )
+    return page.redirect(f"{base(page)}/variables", notice=Notice("variable-stored", subject=name))
+
+
+@router.post("/console/providers/{name}/variables/{variable}/delete")
+async def delete_variable(page: Page) -> Response:
+    """Delete a variable."""
+    name = page.parameter("variable")
+    await page.api.delete(path_of("providers", page.parameter("name"), "variables", name))
+    return page.redirect(f"{base(page)}/variables", notice=Notice("variable-deleted", subject=name))
+
+
+async def _form(
+    page: Page,
+    *,
+    values: dict[str, Any] | None = None,
+    problem: ApiProblem | None = None,
+    empty: bool = False,
+    status: int = 200,
+) -> Response:
+    name, slot = page.parameter("name"), page.parameter("slot")
+    provider = await page.api.get(path_of("providers", name))
+    if all(slot != one["slot"] for one in (*provider["slots"], *provider["credentials"])):
+        return page.render("not_found.html", status=404)
+    listed = await page.api.get(path_of("providers", name, "credentials"))
+    destination = next((one for one in listed["destinations"] if one["slot"] == slot), None)
+    stored = _stored(provider, slot)
+    if values is None and stored is not None:
+        values = {slot: {**stored["public"], "kind": stored["exact_kind"]}}
+    errors = (
+        []
+        if problem is None
+        else [
+            {**one, "pointer": f"/{slot}" + str(one.get("pointer", "")).removeprefix("#")}
+            for one in problem.field_errors
+        ]
+    )
+    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
+    return await render_provider(
+        page, "provider_credential.html", "credentials", status=status, provider=provider, slot=slot,
+        slots=forms.views(values, errors), stored=stored, destination=destination,
+        problem=problem, empty=empty,
+    )  # fmt: skip
+
+
+async def _variables(
+    page: Page,
+    *,
+    name: str = "",
+    secret: bool = True,
+    errors: dict[str, str] | None = None,
+    problem: ApiProblem | None = None,
+    status: int = 200,
+) -> Response:
+    path = path_of("providers", page.parameter("name"), "variables")
+    found = await page.api.get(path, {"limit": PAGE_SIZE, "cursor": page.query.get("cursor")})
+    return await render_provider(
+        page, "provider_variables.html", "variables", status=status, variables=found["items"],
+        next_cursor=found["next_cursor"], name_given=name, secret=secret, errors=errors or {},
+        problem=problem,
+    )  # fmt: skip
+
+
+def _slot(provider: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the slot of a provider; one that its source does not declare takes any kind."""
+    declared = next((one for one in provider["slots"] if one["slot"] == name), None)
+    if declared is not None:
+        return dict(declared)
+    stored = _stored(provider, name)
+    kind = "any" if stored is None else stored["exact_kind"]
+    return {
+        "slot": name, "kind": kind, "exact_kind": kind, "scheme": None, "location": None, "name": None,
+        "token_url": None, "scopes": [], "description": None, "values": None, "stored": stored is not None,
+    }  # fmt: skip
+
+
+def _stored(provider: dict[str, Any], slot: str) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = next((one for one in provider["credentials"] if one["slot"] == slot), None)
+    return found
+
+
+def _widens(body: dict[str, Any], stored: dict[str, Any] | None) -> bool:
+    """Return whether a body names destinations that the stored credential does not have."""
+    given = set(body.get("allowed_origins") or ())
+    return bool(given - set(stored["allowed_origins"] if stored else ()))

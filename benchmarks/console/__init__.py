@@ -1,0 +1,1 @@
+"""What the web console costs: the gateway's CPU and memory, calls beside it, and the browser."""
