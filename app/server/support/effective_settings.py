@@ -1,6 +1,7 @@
 """The effective settings as they may be shown: secrets only as set or unset, also where they are in a URL."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_core import PydanticUndefined
@@ -9,14 +10,18 @@ from app.security.masking import Masker
 from app.settings import Settings
 from app.telemetry.redaction import mask_shapes
 
+# All that is before the last `@` of a URL: a password with `/` or `@` in it, which is no valid URL, too.
+_USER_INFORMATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s,\"']*@")
+_URL_QUERY: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s,\"'?]*)\?[^\s,\"']+")
+
 
 class SettingView(BaseModel):
     """A setting of the process that responded."""
 
     name: str = Field(description="The environment variable.", examples=["CALL_LOG_MODE"])
     value: Any = Field(
-        description="What it is; null where it is unset, and always for a secret. User information and the "
-        "query of a URL are `***`.",
+        description="What it is; null where it is unset, and always for a secret. In a URL, what is before "
+        "an `@` is left out, and the query is `***`.",
         examples=["fast"],
     )
     default: Any = Field(description="What it is where nobody sets it.", examples=["fast"])
@@ -56,7 +61,7 @@ def effective_settings(settings: Settings, masker: Masker) -> list[SettingView]:
 
 def _masked(value: Any, masker: Masker) -> Any:
     if isinstance(value, str):
-        return masker.mask(mask_shapes(value))
+        return masker.mask(mask_shapes(_URL_QUERY.sub(r"\1?***", _USER_INFORMATION.sub(r"\1", value))))
     if isinstance(value, list | tuple):
         return [_masked(one, masker) for one in value]
     if isinstance(value, dict):
