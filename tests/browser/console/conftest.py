@@ -43,7 +43,7 @@ def sign_in() -> SignIn:
 def site(populated: Populated, sign_in: SignIn) -> Site:
     """All pages of the gateway with data, as an administrator sees them."""
     with sign_in.client(populated.gateway, populated.keys["admin"]) as client:
-        return read_site(client, populated.addresses)
+        return read_site(client, populated.addresses["admin"])
 
 
 @pytest.fixture(scope="session")
