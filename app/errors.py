@@ -232,18 +232,16 @@ class Forbidden(GatewayError):
 class CrossSiteRequest(Forbidden):
     slug, title = "cross-site-request", "The request does not come from a page of the gateway"
     hint = (
-        "Use the pages of the console. Where a proxy is in front of the gateway, set PUBLIC_BASE_URL to the "
-        "URL that the browser shows. A program sends its API key as `Authorization: Bearer <key>`, and no "
-        "cookie."
+        "Use the pages of the console; behind a proxy, set PUBLIC_BASE_URL. A program sends its API key as "
+        "`Authorization: Bearer <key>`, and no cookie."
     )
 
 
 class HttpsRequired(Forbidden):
     slug, title = "https-required", "Signing in needs HTTPS"
     hint = (
-        "Use an https:// address. Where a proxy in front of the gateway ends TLS, set PUBLIC_BASE_URL to the "
-        "https URL, or have it send X-Forwarded-Proto and name it in FORWARDED_ALLOW_IPS. Without TLS, use "
-        "http://127.0.0.1 on the machine of the gateway, or an SSH tunnel to it."
+        "Open an https:// address. Where a proxy ends TLS, set PUBLIC_BASE_URL to its https:// URL; without "
+        "TLS, open http://127.0.0.1 on the gateway's machine, or through an SSH tunnel."
     )
 
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.console.measurements import show_first_paints
 from benchmarks.measure import Load
 from benchmarks.rows import ROWS, Row, RowContext, measure_rows, start_rows, upstream
 from benchmarks.utcp1 import VERSION, client, direct
 from benchmarks.venvs import NotInstalled
 
 CLIENTS = ("aiohttp", "httpx2", "httpx")
-_ALONE = ("utcp", "clients")
+_ALONE = ("utcp", "clients", "console")
 
 
 def parse_options() -> argparse.Namespace:
@@ -136,6 +137,8 @@ def main() -> int:
             worst = max_ratio(rows)
         if "clients" in options.only:
             show_clients(console, target, load, rounds=options.rounds)
+        if "console" in options.only:
+            show_first_paints(console)
     return 1 if options.limit is not None and not 0 < worst <= options.limit else 0
 
 

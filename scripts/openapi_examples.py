@@ -184,6 +184,7 @@ _DIGEST = re.compile(r'("(?:sha256|fingerprint|definition)": )"([0-9a-f]+)"')
 _INSTANCE = re.compile(r'"utcp-gateway-[0-9a-f]{16}"')
 _RETRY_AFTER = re.compile(r'("retry_after": |try again in )\d+')
 _CURSOR = re.compile(r'("next_cursor": ")[^"]+')
+_SIGN_IN_TOKEN = re.compile(r"\bugl_[\w-]{20,}")
 _LAST_USED = re.compile(r'("last_used_at": )"[^"]+"')
 
 
@@ -196,6 +197,7 @@ def fixed(text: str, replacements: dict[str, str]) -> Recording:
     text = _RETRY_AFTER.sub(r"\g<1>3600", text)
     text = _CURSOR.sub(r"\g<1>WyJuYW1lIiwiLi4uIl0", text)
     text = _LAST_USED.sub(r"\1null", text)
+    text = _SIGN_IN_TOKEN.sub("ugl_...", text)
     text = _SCAN_ID.sub("1795338000-0a1b2", text)
     text = _TIME.sub(r"2026-11-22T09:00:00\1", text)
     text = _UUID.sub(
@@ -240,6 +242,7 @@ def record(servers: Pair, folder: Path) -> Recording:
         key = _record_keys(recorder)
         _record_tools(recorder, library)
         _record_key_details(recorder, key)
+        _record_sessions(recorder)
         _record_toolsets(recorder)
         _record_search_words(recorder)
         _record_recordings(recorder)
@@ -302,6 +305,16 @@ def _record_key_details(recorder: Recorder, key: str) -> None:
     old = recorder.send("createKey", 201, body=body, is_example=False).json()
     new = recorder.send("rotateKey", 201, path={"key_id": old["id"]}, body={"overlap_seconds": 3600}).json()
     recorder.replacements |= {new["key"]: SUCCESSOR_KEY, new["id"]: SUCCESSOR_KEY_ID, old["id"]: OLD_KEY_ID}
+
+
+def _record_sessions(recorder: Recorder) -> None:
+    recorder.send("createSession", 201)
+    recorder.send("createSession", 403, headers={"X-Real-IP": "198.51.100.7"})
+    recorder.send("createSignInLink", 200)
+    port = recorder.gateway.url.rpartition(":")[2]
+    foreign = {"Cookie": f"utcp-session-{port}=ugs_unknown", "Origin": "https://evil.example"}
+    recorder.send("deleteSession", 403, headers=foreign)
+    recorder.send("deleteSession", 204)
 
 
 def _record_variables(recorder: Recorder) -> None:

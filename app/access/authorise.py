@@ -116,7 +116,7 @@ async def _session_principal(connection: HTTPConnection) -> Principal:
     """Return the principal of the session for which the console makes the request; raise Unauthenticated
     without one.
     """
-    source: PrincipalSource | None = connection.scope["state"].get(SESSION_PRINCIPAL)
+    source: PrincipalSource | None = connection.scope.get("state", {}).get(SESSION_PRINCIPAL)
     if source is None:
         raise Unauthenticated("The request has no API key. " + _HOW_TO_SEND)
     return await source()

@@ -1,6 +1,7 @@
 """Audit events of the control plane: who changed what and when, written in the transaction of the change."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -102,26 +103,46 @@ class ControlPlaneEvents:
         return row.id
 
 
+@dataclass(frozen=True, slots=True)
+class EventFilters:
+    """Which events: those with these values, at or after `since`, before `until` (aware), and, with `q`,
+    those whose action, object type or object name contains it. None is no filter.
+    """
+
+    actor: str | None = None
+    action: str | None = None
+    object_type: str | None = None
+    object_name: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    q: str | None = None
+
+
+ALL_EVENTS: Final = EventFilters()
+
+
 async def list_events(
     session: AsyncSession,
     page: PageRequest = NEWEST_EVENTS,
     *,
     tenant: UUID = TENANT,
-    actor: str | None = None,
-    object_type: str | None = None,
-    object_name: str | None = None,
-    q: str | None = None,
+    filters: EventFilters = ALL_EVENTS,
 ) -> Page[Event]:
-    """Return a page of events. With `q`, those whose action, object type or object name contains it.
+    """Return a page of events.
 
     They are sorted by id, which is a UUIDv7 and so the time of the event. Raise InvalidInput for another
     list's cursor.
     """
-    query = select(Event).where(Event.tenant_id == tenant)  # type: ignore[arg-type]
-    filters = (("actor", actor), ("object_type", object_type), ("object_name", object_name))
-    for column, value in filters:
+    query = select(Event).where(col(Event.tenant_id) == tenant)
+    for name in ("actor", "action", "object_type", "object_name"):
+        value = getattr(filters, name)
         if value is not None:
-            query = query.where(getattr(Event, column) == value)
-    if q is not None:
-        query = query.where(contains(q, col(Event.action), col(Event.object_type), col(Event.object_name)))
+            query = query.where(getattr(Event, name) == value)
+    if filters.since is not None:
+        query = query.where(col(Event.at) >= filters.since)
+    if filters.until is not None:
+        query = query.where(col(Event.at) < filters.until)
+    if filters.q is not None:
+        names = (col(Event.action), col(Event.object_type), col(Event.object_name))
+        query = query.where(contains(filters.q, *names))
     return await read_page(session, query, ordering=_ORDER, page=page)

@@ -287,7 +287,7 @@ async def list_keys(
     elif state == "expiring":
         query = query.where(*_expires(expiring_within))
     if toolset is not None:
-        query = query.where(col(Key.toolsets).contains([toolset]))
+        query = query.where(literal(toolset) == any_(col(Key.toolsets)))
     if q is not None:
         query = query.where(contains(q, col(Key.name), col(Key.owner), col(Key.purpose)))
     return await read_page(session, query, ordering=_ORDER, page=page)

@@ -17,6 +17,7 @@ from app.cli.pagination import (
     show_list,
 )
 from app.cli.session import GatewayCommand, SessionContext
+from app.cli.values import parse_time
 
 commands = typer.Typer(name="events", help="Audit events: who changed what.", no_args_is_help=True)
 
@@ -28,6 +29,9 @@ class EventFilter:
     actor: str | None
     object_type: str | None
     object_name: str | None
+    action: str | None
+    since: str | None
+    until: str | None
 
 
 @commands.command("list", cls=GatewayCommand)
@@ -37,6 +41,13 @@ def list_events(
     actor: Annotated[str | None, typer.Option(help="Only changes with the key of this id.")] = None,
     object_type: Annotated[str | None, typer.Option(help="Only objects of this type, e.g. provider.")] = None,
     object_name: Annotated[str | None, typer.Option(help="Only objects of this name.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only changes of this kind, e.g. updated.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only changes at or after this time: 2h (ago), or a time.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only changes before this time: 30m (ago), or a time.")
+    ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
@@ -44,7 +55,14 @@ def list_events(
     q: QueryOption = None,
 ) -> None:
     """List audit events, newest first."""
-    chosen = EventFilter(actor, object_type, object_name)
+    chosen = EventFilter(
+        actor,
+        object_type,
+        object_name,
+        action,
+        None if since is None else parse_time(since, option="--since", ago=True),
+        None if until is None else parse_time(until, option="--until", ago=True),
+    )
     columns = ("TIME", "ACTOR", "ACTION", "OBJECT", "NAME", "DETAIL")
     paging = Paging(limit, everything, cursor, sort, q)
     show_list(ctx.obj, "/events", query=asdict(chosen), paging=paging, columns=columns, row=_row)

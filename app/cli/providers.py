@@ -222,7 +222,9 @@ def refresh(
     options = server_options(server, server_variable)
     if preview:
         if options:
-            raise InputError("--preview goes with the stored server; leave out --server and --server-variable.")
+            raise InputError(
+                "--preview goes with the stored server; leave out --server and --server-variable."
+            )
         path = url_path("providers", name, "refresh", "preview")
         result = send_import(session, path, activity=f"Previewing a refresh of {name}")
         finish_import(session, {key: value for key, value in result.items() if key != "exists"})

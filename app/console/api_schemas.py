@@ -1,5 +1,6 @@
 """The schemas of the API's requests, from its own OpenAPI document, as forms show them."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,9 +9,10 @@ from app.console.page import Page
 Json = dict[str, Any]
 
 
-def api_components(page: Page) -> Json:
+async def api_components(page: Page) -> Json:
     """Return the components of the API's OpenAPI document, by name."""
-    document: Json = page.request.app.openapi()
+    # In a thread: its first reader builds the document, which takes half a second.
+    document: Json = await asyncio.to_thread(page.request.app.openapi)
     found: Json = document["components"]["schemas"]
     return found
 

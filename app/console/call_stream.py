@@ -10,7 +10,7 @@ the last event, `end`, says why, and whether to connect again.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
@@ -64,13 +64,19 @@ class CollectedCalls:
 
 
 class CallRowStream(ApiStreamResponse):
-    """An ASGI response with the rows of new calls; `filters` are those of `GET /calls/stream`."""
+    """An ASGI response with the rows of new calls; `filters` are those of `GET /calls/stream`.
+
+    A subclass does so for another stream of the API: its path, the name of its events, and the template of
+    their rows.
+    """
+
+    path: ClassVar[str] = "/calls/stream"
+    event: ClassVar[str] = "call"
+    rows: ClassVar[str] = _ROWS
 
     def __init__(self, page: Page, filters: Mapping[str, str]) -> None:
         last = page.request.headers.get("last-event-id")
-        super().__init__(
-            page, "/calls/stream", filters, headers={} if last is None else {"Last-Event-ID": last}
-        )
+        super().__init__(page, self.path, filters, headers={} if last is None else {"Last-Event-ID": last})
 
     def headers_of(self, _response: StreamedResponse) -> Mapping[str, str]:
         """See `ApiStreamResponse`."""
@@ -80,7 +86,7 @@ class CallRowStream(ApiStreamResponse):
         """Write the rows of new calls, and at the end why there are no more."""
         await writer.write(_HEARTBEAT)
         collected = CollectedCalls()
-        reading = asyncio.create_task(_collect(response, collected), name="console-call-rows")
+        reading = asyncio.create_task(_collect(response, collected, self.event), name="console-call-rows")
         heartbeat = self.page.services.streams.heartbeat
         try:
             while True:
@@ -103,7 +109,13 @@ class CallRowStream(ApiStreamResponse):
 
     def _rows(self, calls: list[dict[str, Any]], left_out: int) -> str:
         page = self.page
-        return template(_ROWS, page.language).render(root=page.root, calls=calls, left_out=left_out)
+        return template(self.rows, page.language).render(
+            root=page.root, calls=calls, left_out=left_out, **self.context()
+        )
+
+    def context(self) -> dict[str, Any]:
+        """Return what the template of the rows needs besides."""
+        return {}
 
     def _end_event(self, problem: Mapping[str, Any] | None) -> bytes:
         slug = str((problem or {}).get("type", "")).rpartition(":")[2]
@@ -116,11 +128,11 @@ class CallRowStream(ApiStreamResponse):
         return server_sent_event("end", orjson.dumps({"text": text, "again": is_temporary}).decode())
 
 
-async def _collect(response: StreamedResponse, collected: CollectedCalls) -> None:
-    """Add the calls of a stream of the API, until it ends."""
+async def _collect(response: StreamedResponse, collected: CollectedCalls, event: str) -> None:
+    """Add the events of this name of a stream of the API, until it ends."""
     try:
         async for name, event_id, data in sse_events(response):
-            if name == "call":
+            if name == event:
                 collected.add(event_id, data)
             elif name == "gateway-error":
                 collected.end(orjson.loads(data))

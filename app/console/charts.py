@@ -362,7 +362,7 @@ def _rounded(value: float) -> float:
 
 
 def _text(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _decimal(value: float, language: str) -> str:

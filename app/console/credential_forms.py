@@ -4,15 +4,15 @@ The form of a provider has one object for each of its slots; what is submitted f
 `PUT /providers/{name}/credentials/{slot}`. A secret that was submitted is never part of a page again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
 from app.console.api_schemas import api_components, is_secret, without_null
 from app.console.page import Page
-from app.console.schema_form import FormView, build, parse
+from app.console.schema_form import FormView, Submission, build, parse
 from app.console.schema_form.fields import Field, ObjectField
 
 Json = dict[str, Any]
@@ -43,42 +43,61 @@ class SlotForm:
 class CredentialForms:
     """The forms of some slots of a provider: `slots` are those of the API (`SlotView`)."""
 
-    page: Page
     slots: Sequence[Json]
+    components: Json
+    gettext: Callable[[str], str]
     with_origins: bool = False
 
-    def views(self, values: Mapping[str, Any] | None = None, errors: Iterable[Mapping[str, Any]] = ()) -> list[SlotForm]:
+    @classmethod
+    async def load(cls, page: Page, slots: Sequence[Json], *, with_origins: bool = False) -> Self:
+        """Return the forms in the language of a page; `with_origins`: also of where a credential is sent."""
+        return cls(slots, await api_components(page), page.gettext, with_origins)
+
+    def views(
+        self,
+        values: Mapping[str, Any] | None = None,
+        errors: Iterable[Mapping[str, Any]] = (),
+        submission: Submission | None = None,
+    ) -> list[SlotForm]:
         """Return the forms, with the values that are not secret; `errors` point below `/<slot>`."""
-        shown = {slot["slot"]: self._public(slot, (values or {}).get(slot["slot"]) or {}) for slot in self.slots}
-        view: FormView = build(self._schema(), shown, errors, prefix="credential", gettext=self.page.gettext)
+        if submission is not None:
+            values = submission.value if isinstance(submission.value, dict) else {}
+            # Its texts are what somebody typed, which may be secret.
+            submission = replace(submission, texts={})
+        shown = {
+            slot["slot"]: self._public(slot, (values or {}).get(slot["slot"]) or {}) for slot in self.slots
+        }
+        view: FormView = build(
+            self._schema(), shown, errors, submission, prefix="credential", gettext=self.gettext
+        )
         fields = {one.label: one for one in view.root.members} if isinstance(view.root, ObjectField) else {}
         return [self._form(slot, fields[slot["slot"]]) for slot in self.slots if slot["slot"] in fields]
 
-    async def read(self, form: FormData) -> Json:
+    def submitted(self, form: FormData) -> Submission:
+        """Return what a form has for the slots; `is_edit` where a button has only changed the form."""
+        items = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        return parse(items, self._schema(), self.gettext)
+
+    def filled_in(self, submission: Submission) -> Json:
         """Return the credentials that were filled in, by slot; each is a body of the API."""
-        items: list[tuple[str, str | bytes]] = []
-        for name, value in form.multi_items():
-            if isinstance(value, UploadFile):
-                continue
-            items.append((name, value))
-        submitted = parse(items, self._schema(), self.page.gettext)
         found: Json = {}
         for slot in self.slots:
-            value = (submitted.value or {}).get(slot["slot"]) if isinstance(submitted.value, dict) else None
-            if isinstance(value, dict) and (body := self._body(slot, value)) is not None:
+            values = submission.value if isinstance(submission.value, dict) else {}
+            given = values.get(slot["slot"])
+            if isinstance(given, dict) and (body := self._body(slot, given)) is not None:
                 found[slot["slot"]] = body
         return found
 
     def _schema(self) -> Json:
-        components = api_components(self.page)
         return {
             "type": "object",
-            "properties": {slot["slot"]: self._slot_schema(slot, components) for slot in self.slots},
+            "properties": {slot["slot"]: self._slot_schema(slot) for slot in self.slots},
             "additionalProperties": False,
-            "components": {"schemas": components},
+            "components": {"schemas": self.components},
         }
 
-    def _slot_schema(self, slot: Json, components: Mapping[str, Any]) -> Json:
+    def _slot_schema(self, slot: Json) -> Json:
+        components = self.components
         kind = slot["exact_kind"]
         if kind == "static" and slot.get("values"):
             return _static_schema(slot["values"])
@@ -110,7 +129,11 @@ class CredentialForms:
         for one in members:
             is_secret = getattr(one, "control", "") == "password" or one.label in ("private_key", "key")
             secrets += is_secret
-            is_main = one.required or not isinstance(found, ObjectField) or (is_secret and secrets <= _SHOWN_SECRETS)
+            is_main = (
+                one.required
+                or not isinstance(found, ObjectField)
+                or (is_secret and secrets <= _SHOWN_SECRETS)
+            )
             (main if is_main else more).append(one)
         return SlotForm(slot, kind, main, more, not isinstance(found, ObjectField))
 
@@ -119,27 +142,51 @@ class CredentialForms:
         kind = slot["exact_kind"]
         if kind == "static" and slot.get("values"):
             names = {_static_name(one): one for one in slot["values"]}
-            values = [{**names[name], "value": text} for name, text in value.items() if text and name in names]
+            values = [
+                {**names[name], "value": text} for name, text in value.items() if text and name in names
+            ]
             return {"kind": "static", "values": values} if values else None
-        components = api_components(self.page)
-        kinds = _kinds(components)
+        kinds = _kinds(self.components)
         chosen = kind if kind in kinds else str(value.get("kind", ""))
         if chosen not in kinds:
             return None
-        secrets = _secret_names(components[kinds[chosen]])
+        secrets = _secret_names(self.components[kinds[chosen]])
         if not any(value.get(name) for name in secrets):
             return None
         return {**value, "kind": chosen}
 
     def _public(self, slot: Json, body: Json) -> Json:
         """Return what a form may show of a body: no secret."""
-        components = api_components(self.page)
-        name = _kinds(components).get(str(body.get("kind", "")))
-        if name is None:
+        kinds = _kinds(self.components)
+        is_fixed = slot["exact_kind"] in kinds
+        name = kinds.get(slot["exact_kind"] if is_fixed else str(body.get("kind", "")))
+        if name is None or (slot["exact_kind"] == "static" and slot.get("values")):
             return {}
-        secrets = _secret_names(components[name])
-        left_out = {*secrets, "values"} if slot["exact_kind"] not in _kinds(components) else {*secrets, "values", "kind"}
-        return {key: value for key, value in body.items() if key not in left_out}
+        left_out = {*_secret_names(self.components[name]), *(("kind",) if is_fixed else ())}
+        shown = {key: value for key, value in body.items() if key not in left_out}
+        if isinstance(shown.get("values"), list):
+            shown["values"] = [
+                {key: text for key, text in one.items() if key != "value"}
+                for one in shown["values"]
+                if isinstance(one, dict)
+            ]
+        return shown
+
+
+def missing_slots(provider: Mapping[str, Any]) -> list[str]:
+    """Return the slots that tools of a provider need and that have no credential."""
+    report = provider["report"] or {}
+    needed = {
+        slot
+        for one in report.get("operations", ())
+        for alternative in one.get("security") or ()
+        for slot in alternative
+    }
+    return [
+        slot["slot"]
+        for slot in provider["slots"]
+        if not slot["stored"] and (slot["slot"] in needed or slot["exact_kind"] != "any")
+    ]
 
 
 def _kinds(components: Mapping[str, Any]) -> dict[str, str]:
@@ -157,7 +204,9 @@ def _shown(member: Mapping[str, Any]) -> Json:
     """Return the schema of a member as its field shows it: the limits of secrets are for the API to judge."""
     shown = without_null(member)
     if is_secret(member):
-        shown = {key: value for key, value in shown.items() if key not in ("pattern", "minLength", "maxLength")}
+        shown = {
+            key: value for key, value in shown.items() if key not in ("pattern", "minLength", "maxLength")
+        }
     return shown
 
 

@@ -1,4 +1,4 @@
-"""Imports that a page starts, and whose end it waits for a moment: what takes longer is polled by the browser."""
+"""Imports that a page starts, and for whose end it waits a moment; the browser polls what takes longer."""
 
 import asyncio
 import time

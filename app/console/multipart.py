@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def multipart_body(parts: Iterable[tuple[str, str, str, bytes]]) -> tuple[bytes, str]:
-    """Return a body and its media type; each part has a name, a file name or "", a media type and a content."""
+    """Return a body and its media type; a part has a name, a file name or "", a media type and a content."""
     boundary = secrets.token_hex(16)
     written: list[bytes] = []
     for name, file_name, media_type, content in parts:

@@ -37,7 +37,7 @@ _ITEMS: Final = (
     NavigationItem(_("Keys"), "/console/keys", "keys", "GET /keys", "k"),
     NavigationItem(_("Changes"), "/console/changes", "changes", "GET /events", "e"),
     NavigationItem(_("Search lab"), "/console/search", "search", "GET /tools/search", "l"),
-    NavigationItem(_("Settings"), "/console/settings", "settings", "GET /health/ready", "h"),
+    NavigationItem(_("Settings"), "/console/settings", "settings", "GET /settings", "h"),
 )
 
 

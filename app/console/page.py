@@ -208,6 +208,9 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             if problem.status == 401:
                 return sign_in_redirect(request)
             return page.problem(problem)
+        finally:
+            # Closes the files of a form.
+            await request.close()
 
     # The page asks for a session itself, and each operation of the API for its scope.
     serve.scope = PUBLIC  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The number of pending approvals in the navigation, read from the API at most every ten seconds for a key."""
+"""The number of pending approvals in the navigation, read at most every ten seconds for a key."""
 
 import time
 from typing import TYPE_CHECKING, Any, Final

@@ -33,8 +33,8 @@ _JSON_TYPE, _YAML_TYPE, _ZIP_TYPE, _TOML_TYPE = (
     "application/json", "application/yaml", "application/zip", "application/toml"
 )  # fmt: skip
 _NAME_PARTS: Final = frozenset(
-    {"api", "apis", "www", "docs", "com", "org", "net", "io", "dev", "app", "openapi", "swagger", "json", "yaml",
-     "yml", "v1", "v2", "v3", "latest", "raw", "spec", "mcp", "graphql"}
+    {"api", "apis", "www", "docs", "com", "org", "net", "io", "dev", "app", "openapi", "swagger", "json",
+     "yaml", "yml", "v1", "v2", "v3", "latest", "raw", "spec", "mcp", "graphql"}
 )  # fmt: skip
 _MAX_NAME: Final = 50
 
@@ -80,7 +80,8 @@ class Draft:
         made = await asyncio.to_thread(cls._open, sealed, vault, key_id) if sealed else cls()
         for name in ("source", "url", "name", "base_url", "server", "token"):
             if name in form:
-                made = replace(made, **{name: str(form[name]).strip()})
+                changed: dict[str, Any] = {name: str(form[name]).strip()}
+                made = replace(made, **changed)
         variables = {
             name.removeprefix("variable."): str(value)
             for name, value in form.multi_items()
@@ -209,14 +210,22 @@ class Draft:
             (key, "", _JSON_TYPE, orjson.dumps(member)) for key, member in fields.items()
         ]
         parts.append(("name", "", "text/plain", name.encode()))
-        parts += [("file", name or "document", media_type(name, content), content) for name, content in self.files]
+        parts += [
+            ("file", name or "document", media_type(name, content), content) for name, content in self.files
+        ]
         body, content_type = multipart_body(parts)
         return {"body": body, "headers": {"Content-Type": content_type}}
 
     def _address(self) -> dict[str, Any]:
         auth: dict[str, Any] = {}
         if self.token:
-            auth = {"auth": {"auth_type": "api_key", "api_key": f"Bearer {self.token}", "var_name": "Authorization"}}
+            auth = {
+                "auth": {
+                    "auth_type": "api_key",
+                    "api_key": f"Bearer {self.token}",
+                    "var_name": "Authorization",
+                }
+            }
         match self.source:
             case "mcp":
                 server = {"transport": "http", "url": self.url}
@@ -256,7 +265,9 @@ class Draft:
         lines += [shlex.join([*add, "--preview"]), shlex.join(add)]
         for slot in slots:
             kind = slot["exact_kind"] if slot["exact_kind"] not in ("any", "unsupported") else "api_key"
-            lines.append(shlex.join(["utcp-gateway", "credentials", "set", name, slot["slot"], "--kind", kind]))
+            lines.append(
+                shlex.join(["utcp-gateway", "credentials", "set", name, slot["slot"], "--kind", kind])
+            )
         return "\n".join([*lines, shlex.join(["utcp-gateway", "tools", "list", "--provider", name])])
 
 
@@ -289,10 +300,11 @@ def _grpc_address(text: str) -> dict[str, Any]:
     """Return host, port and TLS of `grpcs://host:port`, `grpc://host:port` or `host:port`."""
     try:
         parts = urlsplit(text if "://" in text else f"grpcs://{text}")
-        secure = parts.scheme in ("grpcs", "https")
-        return {"host": parts.hostname or "", "port": parts.port or (443 if secure else 80), "use_ssl": secure}
+        port = parts.port
     except ValueError:
         return {"host": text, "port": 443, "use_ssl": True}
+    secure = parts.scheme in ("grpcs", "https")
+    return {"host": parts.hostname or "", "port": port or (443 if secure else 80), "use_ssl": secure}
 
 
 def _variables(pairs: list[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ NONE: Final = "\u2013"
 """What stands for no value."""
 
 _HERE: Final = Path(__file__).parent
+_SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 _UNITS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (10_000, "year"))
 
 
@@ -185,13 +186,14 @@ def json_text(value: Any) -> str:
 
 
 def first_sentence(text: str | None, limit: int = 160) -> str:
-    """Return the first sentence of a text, of at most `limit` characters."""
-    line = " ".join((text or "").split())
-    end = next(
-        (at + 1 for at, letter in enumerate(line) if letter in ".!?" and line[at + 1 : at + 2] in ("", " ")),
-        len(line),
-    )
-    found = line[:end]
+    """Return the first sentence of a text, of at most `limit` characters; not a title before it, which is a
+    first paragraph without the end of a sentence.
+    """
+    first, _, rest = (text or "").strip().partition("\n\n")
+    has_title = bool(rest.strip()) and _SENTENCE_END.search(first) is None
+    line = " ".join((rest if has_title else first).split())
+    end = _SENTENCE_END.search(line)
+    found = line[: end.end()] if end else line
     return found if len(found) <= limit else found[: limit - 1].rstrip() + "…"
 
 

@@ -51,7 +51,7 @@ def tool_rows(page: Page, tools: Sequence[Mapping[str, Any]]) -> list[ToolRow]:
                 tool["name"],
                 f"{page.root}/console/tools/{quote(tool['name'], safe='')}",
                 tool["provider"],
-                first_sentence(tool["description"], _SENTENCE),
+                first_sentence(tool["description"].partition("\n\n")[0], _SENTENCE),
                 effects[effect_of(tool["annotations"])],
                 bool(tool["annotations"]["destructive"]),
                 number(tool["cost"]["tokens"], language),

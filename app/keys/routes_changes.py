@@ -70,6 +70,7 @@ async def stream_changes(
     services: UsesServices,
     *,
     actor: Annotated[str | None, Filter] = None,
+    action: Annotated[str | None, Filter] = None,
     object_type: Annotated[str | None, Filter] = None,
     object_name: Annotated[str | None, Filter] = None,
     last_event_id: LastEventId = None,
@@ -80,7 +81,7 @@ async def stream_changes(
     filters. A key restricted to providers or tags sees only its own. Heartbeats, the last event and
     `Last-Event-ID` are as in `GET /calls/stream`; audit events of the minute before may come again.
     """
-    filters = {"actor": actor, "object_type": object_type, "object_name": object_name}
+    filters = {"actor": actor, "action": action, "object_type": object_type, "object_name": object_name}
     view = ChangeStreamView(request, principal=principal, filters=filters)
     since = await resume_time(services.event_feed, last_event_id)
     return RecordStream(services.event_feed, view, services.streams, since=since, last_event_id=last_event_id)

@@ -7,7 +7,7 @@ from starlette.requests import HTTPConnection
 
 from app.access.authorise import Requires, presented_key, public_route, requires_key
 from app.dependencies import UsesServices, location_of
-from app.errors import Forbidden, NotFound, Unauthenticated
+from app.errors import Forbidden, Unauthenticated
 from app.keys.schemas_session import SessionCreated, SignInLink
 from app.models import now
 from app.schemas import location_header, problem_responses
@@ -48,7 +48,7 @@ AnyKey = Annotated[Principal, Depends(requires_key)]
     status_code=201,
     responses={
         201: {"headers": {**location_header("Path of the session."), **_COOKIE_HEADER}},
-        **problem_responses(404, 429),
+        **problem_responses(429),
     },
 )
 async def create_session(
@@ -101,7 +101,7 @@ async def delete_session(request: Request, response: Response, services: UsesSer
     "/session/link",
     operation_id="createSignInLink",
     summary="Create a sign-in link",
-    responses=problem_responses(404, 429),
+    responses=problem_responses(429),
 )
 async def create_sign_in_link(
     request: Request, response: Response, principal: AnyKey, services: UsesServices
@@ -109,22 +109,23 @@ async def create_sign_in_link(
     """Create a link that signs a browser in to the web console with the rights of the API key of the request:
     once, within 60 seconds. Whoever has the link can use it.
 
-    The link begins with PUBLIC_BASE_URL; without it, with the address of the request.
+    The link begins with PUBLIC_BASE_URL; without it, with the address of the request. It is rejected where
+    that is plain HTTP, but for an address of the gateway's own machine.
     """
     _require_console(services)
+    base = site_url(request.scope, services.settings)
     if principal.token is not None:
         raise Forbidden(
             "Only an API key can sign in, no access token.", hint="Use an API key of the gateway."
         )
     response.headers.update(_NO_STORE)
     token = await services.sessions.create_sign_in_token(principal.key_id, principal.tenant_id)
-    base = site_url(request.scope, services.settings)
     return SignInLink.of(f"{base}/console/sign-in#{token}", at=now(), seconds=LINK_SECONDS)
 
 
 def _require_console(services: Services) -> None:
     if not services.settings.console:
-        raise NotFound("The web console is switched off.", hint="Operators: set CONSOLE to true.")
+        raise Forbidden("The web console is switched off.", hint="Operators: set CONSOLE to true.")
 
 
 def _client_host(connection: HTTPConnection) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from app.access.events import EventFilters
 from app.access.key_warnings import KeyWarning, WarningCode
 from app.access.repository import KeyDescription, KeyState, state_of
 from app.models import Event, Key
@@ -313,13 +314,42 @@ class EventPage(PageModel[EventView]):
     """A page of events."""
 
 
-class EventQuery(PageQuery):
+class EventSelection(BaseModel):
+    """Filters of events."""
+
+    actor: Filter | None = Field(None, description="Only changes with the API key of this id.")
+    action: Filter | None = Field(None, description="Only this kind of change.", examples=["updated"])
+    object_type: Filter | None = Field(None, description="Only changes of objects of this type.")
+    object_name: Filter | None = Field(None, description="Only changes of objects of this name.")
+    since: Rfc3339DateTime | None = Field(None, description="Only changes at or after this time, RFC 3339.")
+    until: Rfc3339DateTime | None = Field(None, description="Only changes before this time, RFC 3339.")
+
+    def filters(self, *, actor: str | None, q: str | None = None) -> EventFilters:
+        """Return these filters, with another actor, and the search for a text."""
+        return EventFilters(
+            actor,
+            self.action,
+            self.object_type,
+            self.object_name,
+            _in_utc(self.since),
+            _in_utc(self.until),
+            q,
+        )
+
+
+class EventQuery(PageQuery, EventSelection):
     """Order and filters of a list of events. `q` searches action, object type and object name."""
 
     sort: Literal["at", "-at"] = Field("-at", description="Order of the items; `-` for descending.")
-    actor: Filter | None = Field(None, description="Only changes with the API key of this id.")
-    object_type: Filter | None = Field(None, description="Only changes of objects of this type.")
-    object_name: Filter | None = Field(None, description="Only changes of objects of this name.")
+
+
+class EventCsvQuery(EventSelection):
+    """The filters of an export of events."""
+
+    q: Filter | None = Field(
+        None, description="Only events whose action, object type or object name contains this."
+    )
+    limit: int = Field(10_000, ge=1, le=1_000_000, description="Maximum number of rows.")
 
 
 def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:

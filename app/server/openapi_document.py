@@ -58,8 +58,9 @@ def link(source: tuple[str, str], target: str, **parameters: str) -> None:
     LINKS.setdefault(source, {})[target] = {"operationId": target, "parameters": parameters}
 
 
-for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvider", "previewRefresh", "listCredentials",
-                "listProviderVariables", "putProviderVariable", "getProviderManual"):  # fmt: skip
+for _target in ("getProvider", "updateProvider", "deleteProvider", "refreshProvider", "previewRefresh",
+                "listCredentials", "listProviderVariables", "putProviderVariable",
+                "getProviderManual"):  # fmt: skip
     link(("registerProvider", "201"), _target, name=_BODY + "name")
 link(("registerProvider", "201"), "listTools", provider=_BODY + "name")
 for _target in ("getToolset", "putToolset", "deleteToolset", "searchToolset", "getToolsetManual"):
@@ -70,7 +71,13 @@ for _target in ("getSynonyms", "putSynonyms", "deleteSynonyms"):
     link(("createSynonyms", "201"), _target, id=_BODY + "id")
 for _target in ("getPin", "putPin", "deletePin"):
     link(("createPin", "201"), _target, id=_BODY + "id")
-for _source in ("registerProvider", "previewProvider", "importProviders", "refreshProvider", "previewRefresh"):
+for _source in (
+    "registerProvider",
+    "previewProvider",
+    "importProviders",
+    "refreshProvider",
+    "previewRefresh",
+):
     link((_source, "202"), "getImport", import_id=_BODY + "id")
 link(("refreshProvider", "200"), "approveProvider", name=_PATH + "name")
 for _status in ("200", "201"):

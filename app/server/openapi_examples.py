@@ -40,6 +40,7 @@ _READS_A_SOURCE: Final = frozenset(
 
 _CALL_OPERATIONS: Final = frozenset({OPERATION_ID, TOOLSET_OPERATION_ID})
 _APPROVES: Final = frozenset({"approveApproval", "approveProvider"})
+_SIGNS_IN: Final = frozenset({"createSession", "createSignInLink"})
 
 
 def add_examples(document: dict[str, Any]) -> None:
@@ -126,4 +127,8 @@ def _kinds(operation_id: str) -> tuple[type[errors.GatewayError], ...]:
         return (*_ANY_OPERATION, errors.InvalidDocument, *_ANY_UPSTREAM)
     if operation_id in _APPROVES:
         return (*_ANY_OPERATION, errors.OwnApproval, errors.ApprovalOutdated)
+    if operation_id in _SIGNS_IN:
+        return (*_ANY_OPERATION, errors.HttpsRequired, errors.RateLimited)
+    if operation_id == "deleteSession":
+        return (*_ANY_OPERATION, errors.CrossSiteRequest, errors.HttpsRequired)
     return _ANY_OPERATION

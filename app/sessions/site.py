@@ -96,13 +96,16 @@ def check_same_origin(scope: Mapping[str, Any], settings: Settings) -> None:
 def site_url(scope: Mapping[str, Any], settings: Settings) -> str:
     """Return the gateway's URL for the browser of a request's client, without a slash at its end:
     PUBLIC_BASE_URL; without it the address of the request, which the client chooses.
+
+    Raise HttpsRequired for a URL at which a browser could not sign in.
     """
-    if settings.public_base_url is not None:
-        return settings.public_base_url
-    host = host_of(scope)
-    if not _HOST.fullmatch(host):
-        return settings.base_url
-    return f"{scope.get('scheme', 'http')}://{host}{settings.root_path.rstrip('/')}"
+    host, scheme = host_of(scope), scope.get("scheme", "http")
+    root = scope.get("root_path", "").rstrip("/")
+    base = settings.public_base_url or (f"{scheme}://{host}{root}" if _HOST.fullmatch(host) else "")
+    is_proxied = any(name in _PROXY_FIELDS for name, _ in scope["headers"])
+    if base.startswith("https://") or (is_loopback(base) and not is_proxied):
+        return base
+    raise HttpsRequired("The gateway's address for browsers is one of plain HTTP.")
 
 
 def public_origin(settings: Settings) -> str:

@@ -1,7 +1,5 @@
 """`/calls.csv`: call records as comma-separated values (RFC 4180)."""
 
-import csv
-import io
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -12,6 +10,7 @@ from fastapi.responses import StreamingResponse
 from app.access import requires
 from app.access.repository import key_names
 from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
+from app.csv_rows import CSV_MEDIA_TYPE, csv_cell, csv_text
 from app.database import Database
 from app.dependencies import UsesDatabase
 from app.schemas import problem_responses
@@ -23,11 +22,8 @@ router = APIRouter(tags=["tools"])
 
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 
-_MEDIA_TYPE: Final = "text/csv; charset=utf-8; header=present"
 _COLUMNS: Final = tuple(CallView.model_fields)
 _ROWS_PER_QUERY: Final = 1_000
-# A spreadsheet takes a cell that begins with one of these for a formula (CWE-1236).
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _EXAMPLE: Final = (
     f"{','.join(_COLUMNS)}\r\n019a0000-0000-7000-8000-000000000001,2026-11-22T09:00:00Z,a1b2c3d4e5f6,library,"
     "library.searchBooks,ok,200,200,12.5,11,420,1,true,billing agent,mcp,support,upstream\r\n"
@@ -67,7 +63,7 @@ async def export_calls(
             yield piece
 
     headers = {"Content-Disposition": 'attachment; filename="calls.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(content(), media_type=_MEDIA_TYPE, headers=headers)
+    return StreamingResponse(content(), media_type=CSV_MEDIA_TYPE, headers=headers)
 
 
 async def _lines(
@@ -85,7 +81,7 @@ async def _lines(
         lines = [] if header is None else [header]
         lines += (csv_row(CallView.of(row, names)) for row in found.rows)
         header = None
-        yield _csv_text(lines)
+        yield csv_text(lines)
         if found.next_cursor is None:
             return
         page = replace(page, cursor=found.next_cursor)
@@ -93,19 +89,4 @@ async def _lines(
 
 def csv_row(call: CallView) -> list[str]:
     """Return the cells of a record: empty for null, and text that cannot be a formula."""
-    return [_cell(value) for value in call.model_dump(mode="json").values()]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    text = str(value)
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_STARTS) else text
-
-
-def _csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
-    buffer = io.StringIO(newline="")
-    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
-    return buffer.getvalue().encode()
+    return [csv_cell(value) for value in call.model_dump(mode="json").values()]

@@ -55,6 +55,7 @@ CREATING = {
     ("callToolsetTool", "202"): ("POST", "/toolsets/all/tools/stored.listPets/call", {}, "/approvals/"),
     ("callTool", "202"): ("POST", "/tools/stored.listPets/call", {}, "/approvals/"),
     ("rotateKey", "201"): ("POST", "/keys/{key_id}/rotate", None, "/keys/"),
+    ("createSession", "201"): ("POST", "/session", None, "/session"),
     ("createKey", "201"): ("POST", "/keys", {"name": "agent", "scopes": ["tools:read"]}, "/keys/"),
     ("putCredential", "201"): (
         "PUT", "/providers/secured/credentials/own", {"kind": "api_key", "value": "t" * 20},

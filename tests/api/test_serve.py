@@ -144,6 +144,23 @@ def test_serve_changes_no_folder_outside_its_data_folder(shared: Shared) -> None
     assert modes(shared.before) == shared.before
 
 
+def test_the_first_line_is_a_link_that_signs_in_to_the_console(shared: Shared) -> None:
+    lines = [line.split() for line in shared.running.text.splitlines()]
+    greeting = next(number for number, line in enumerate(lines) if line[:1] == ["Console"])
+    url, _, token = lines[greeting][1].partition("#")
+    assert url == f"{shared.running.url}/console/sign-in"
+    assert "sign-in-link" in lines[greeting + 1][-1] or "sign-in-link" in " ".join(lines[greeting + 1])
+    assert lines[greeting + 2][:3] == ["utcp-gateway", "listens", "on"]
+
+    response = httpx2.post(
+        url, data={"sign_in_token": token}, headers={"Origin": shared.running.url},
+        trust_env=False, verify=WITHOUT_CERTIFICATES,
+    )  # fmt: skip
+
+    # The first start waits for the sample API, and this test perhaps for others: the link may have expired.
+    assert (response.status_code, "Set-Cookie" in response.headers) in {(303, True), (401, False)}
+
+
 def test_second_gateway_on_a_data_folder_is_rejected(shared: Shared) -> None:
     second = subprocess.run(
         [str(PROGRAM), "serve", "--port", "0"],

@@ -33,9 +33,9 @@ addEventListener("securitypolicyviolation", (event) => {
   console.error(`CSP ${event.effectiveDirective} ${event.blockedURI}`);
 });
 """
-_RUN_AXE = """async ([tags, without]) => {
+_RUN_AXE = """async ([tags, without, only]) => {
   const { violations } = await axe.run(document, {
-    runOnly: { type: "tag", values: tags }, resultTypes: ["violations"],
+    runOnly: only.length ? { type: "rule", values: only } : { type: "tag", values: tags }, resultTypes: ["violations"],
     rules: Object.fromEntries(without.map((rule) => [rule, { enabled: false }])),
   });
   return violations.map(({ id, help, nodes }) => ({ id, help, nodes: nodes.map((node) => node.html).slice(0, 5) }));
@@ -86,13 +86,18 @@ class BrowserPage:
         """The context, which no other test shares: it has storage and cookies of its own."""
         return self.page.context
 
-    async def axe_violations(self, *, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+    async def axe_violations(
+        self, *, without: Sequence[str] = (), only: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """Return the violations of WCAG 2.2 A and AA and of best practices that axe finds in what is visible.
 
-        `without` are the ids of rules that are left out.
+        `without` are the ids of rules that are left out, `only` those that are tried in place of all.
         """
-        await self.page.evaluate(axe_source())
-        found: list[dict[str, Any]] = await self.page.evaluate(_RUN_AXE, [list(AXE_TAGS), list(without)])
+        if not await self.page.evaluate("!!globalThis.axe"):
+            await self.page.evaluate(axe_source())
+        found: list[dict[str, Any]] = await self.page.evaluate(
+            _RUN_AXE, [list(AXE_TAGS), list(without), list(only)]
+        )
         return found
 
     async def stored(self) -> str:

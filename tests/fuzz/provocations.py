@@ -140,7 +140,8 @@ def _invalid_variants(request: ContractRequest) -> Iterator[ContractRequest]:
 def rate_limited(provoker: Provoker, request: ContractRequest) -> None:
     """Send two requests with a key that may send one in an hour."""
     limit = {"requests": 1, "per_seconds": 3600}
-    key = provoker.objects.new_key(sorted(request.operation.required_scopes), rate_limit=limit)["key"]
+    scopes = sorted(request.operation.required_scopes) or ["tools:read"]
+    key = provoker.objects.new_key(scopes, rate_limit=limit)["key"]
     for _ in range(2):
         provoker.client.send(request, key=key)
 
@@ -348,6 +349,22 @@ def _lines_without_synonyms(provoker: Provoker, request: ContractRequest) -> Non
     provoker.client.send(replace(request, content=b"alone\n"))
 
 
+def _many_sign_ins(provoker: Provoker, request: ContractRequest) -> None:
+    """Sign in by plain HTTP through a proxy, and more often than a key may within a minute."""
+    provoker.client.send(request.with_headers(X_Real_IP="198.51.100.7"))
+    key = provoker.objects.new_key(["tools:read"])["key"]
+    for _ in range(31):
+        provoker.client.send(request, key=key)
+
+
+def _sign_out_of_another_site(provoker: Provoker, request: ContractRequest) -> None:
+    """Sign out with the cookie of a session, from a page of the gateway, and from one of another site."""
+    provoker.client.send(request.with_headers(Origin=provoker.gateway.url))
+    port = provoker.gateway.url.rpartition(":")[2]
+    cookie = f"utcp-session-{port}=ugs_unknown"
+    provoker.client.send(request.with_headers(Cookie=cookie, Origin="https://evil.example"))
+
+
 def _with_json(request: ContractRequest, body: object) -> ContractRequest:
     return replace(request, content=json.dumps(body).encode())
 
@@ -362,9 +379,12 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "createTool": _of_stored_name,
     "createPin": _of_stored_name,
     "createRecording": _of_stored_name,
+    "createSession": _many_sign_ins,
+    "createSignInLink": _many_sign_ins,
     "createSynonyms": _of_stored_name,
     "createToolset": _of_stored_name,
     "deleteProviderVariable": _variable_in_use,
+    "deleteSession": _sign_out_of_another_site,
     "deleteSearchUsage": _usage_of_an_unknown_tool,
     "deleteTool": _imported_tool,
     "enablePlugin": _name_of_a_plugin_is_taken,

@@ -11,12 +11,13 @@ from starlette.datastructures import FormData
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
-from app.console.credential_forms import CredentialForms
+from app.console.credential_forms import CredentialForms, missing_slots
 from app.console.import_views import BatchView, PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
 from app.console.provider_draft import ADDRESSES, DOCUMENTS, Draft, DraftLost, legal_name
+from app.console.schema_form import Submission
 
 router = PageRouter()
 
@@ -67,8 +68,11 @@ async def add_provider(page: Page) -> Response:
     seen = await read_import(page, str(form.get("import", "")))
     preview = (seen or {}).get("result") or {}
     name = draft.name or legal_name(str(preview.get("title", "")))
-    forms = CredentialForms(page, preview.get("slots") or [])
-    given = await forms.read(form)
+    forms = await CredentialForms.load(page, preview.get("slots") or [])
+    submission = forms.submitted(form)
+    if submission.is_edit and seen is not None and "tools" in preview:
+        return await _preview_page(page, draft, seen, submission=submission)
+    given = forms.filled_in(submission)
     try:
         state = await start_import(page, "/providers", **draft.request(name, given))
         problem = problem_of_import(state)
@@ -89,9 +93,8 @@ async def show_done(page: Page) -> Response:
     name = page.query.get("provider", "")
     provider = await page.api.get(path_of("providers", name))
     tools = await _tools(page, name) if page.may("GET /tools") else []
-    missing = {slot["slot"] for slot in provider["slots"] if not slot["stored"]}
+    missing = set(missing_slots(provider))
     changing = [one for one in tools if one["enabled"] and not one["annotations"]["read_only"]]
-    security = {one["source_key"]: one["security"] for one in (provider["report"] or {}).get("operations", ())}
     return page.render(
         "add_done.html",
         provider=provider,
@@ -99,8 +102,6 @@ async def show_done(page: Page) -> Response:
         tried=await _tried(page, tools, missing),
         changing=changing,
         missing=sorted(missing),
-        security=security,
-        check=None,
     )
 
 
@@ -108,7 +109,9 @@ async def show_done(page: Page) -> Response:
 async def disable_changing_tools(page: Page) -> Response:
     """Disable the tools of a provider that change something."""
     name = str((await page.form()).get("provider", ""))
-    changing = [one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]]
+    changing = [
+        one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
+    ]
     if changing:
         operations = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
         await page.api.post("/tools:batch", {"operations": operations})
@@ -137,7 +140,9 @@ async def _source_problem(page: Page, draft: Draft, problem: ApiProblem) -> Resp
 async def _preview(page: Page, draft: Draft) -> Response:
     """Start a preview, and show it or its progress."""
     try:
-        state = await start_import(page, "/providers/preview", **draft.request(draft.name or draft.proposed_name()))
+        state = await start_import(
+            page, "/providers/preview", **draft.request(draft.name or draft.proposed_name())
+        )
     except ApiProblem as problem:
         return await _source_problem(page, draft, problem)
     if draft.fits_url and state["state"] == "running":
@@ -163,6 +168,7 @@ async def _preview_page(
     *,
     problem: ApiProblem | None = None,
     values: Mapping[str, Any] | None = None,
+    submission: Submission | None = None,
     status: int = 200,
 ) -> Response:
     result = state["result"]
@@ -173,14 +179,14 @@ async def _preview_page(
     name = draft.name or await _free_name(page, legal_name(result["title"] or draft.proposed_name()))
     errors = [] if problem is None else [_below_credentials(one) for one in problem.field_errors]
     may_store = page.may("PUT /providers/{name}/credentials/{slot}")
-    forms = CredentialForms(page, result["slots"] if may_store else [])
+    forms = await CredentialForms.load(page, result["slots"] if may_store else [])
     return page.render(
         "add_preview.html",
         status=status,
         preview=PreviewView(result),
         provider_name=name,
         name_taken=bool(draft.name and result["exists"]),
-        slots=forms.views(values, [one for one in errors if one is not None]),
+        slots=forms.views(values, [one for one in errors if one is not None], submission),
         may_store=may_store,
         errors={} if problem is None else _by_field(problem),
         commands=draft.commands(name, result["slots"]),
@@ -214,7 +220,7 @@ async def _tools(page: Page, provider: str) -> list[dict[str, Any]]:
 
 
 async def _tried(page: Page, tools: list[dict[str, Any]], missing: set[str]) -> list[dict[str, Any]]:
-    """Return the tools that are easiest to try: they change nothing, need no absent credential, ask for little."""
+    """Return the tools that are easiest to try: they change nothing, and need no absent credential."""
     ranked: list[tuple[int, int, dict[str, Any]]] = []
     candidates = [one for one in tools if one["enabled"] and not one["deprecated"]]
     for tool in sorted(candidates, key=lambda one: not one["annotations"]["read_only"])[:30]:

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from uuid import UUID
 
 import orjson
+from markupsafe import Markup
 from starlette.responses import Response
 
 from app.call_log.entries import Interface
@@ -20,8 +21,8 @@ from app.console.charts import Chart, Period, bar_chart, line_chart
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.sign_in import require_recent
 from app.console.templating import parsed_time
+from app.console.values import highlighted, visible
 from app.security.upstream_mode import CallSource
-from app.text import HIDDEN
 
 router = PageRouter()
 
@@ -52,12 +53,14 @@ async def list_calls(page: Page) -> Response:
         "found": None,
         "problem": None,
         "charts": None,
-        "choices": None,
+        "choices": {},
         "interfaces": [("", page.gettext("All")), *((one, one) for one in INTERFACES)],
         "sources": [("", page.gettext("All")), *((one, one) for one in SOURCES)],
         "slow_ms": SLOW_MS,
         "left_out": 0,
     }
+    if page.request.headers.get("x-fragment") == "choices":
+        return page.render("calls.html", **context | {"choices": await _choices(page, selection)})
     try:
         context["found"], context["charts"] = await asyncio.gather(
             page.api.get("/calls", selection.query(limit=PAGE_SIZE, cursor=cursor)),
@@ -67,9 +70,7 @@ async def list_calls(page: Page) -> Response:
         if problem.status != 422:
             raise
         # The filters stay on the page, to be corrected.
-        return page.render("calls.html", status=422, **context | {"problem": problem, "choices": {}})
-    if page.request.headers.get("x-fragment") is None:
-        context["choices"] = await _choices(page, selection)
+        return page.render("calls.html", status=422, **context | {"problem": problem})
     return page.render("calls.html", **context)
 
 
@@ -94,7 +95,7 @@ async def show_call(page: Page) -> Response:
 
 @router.post("/console/calls/{call_id}/bodies")
 async def show_bodies(page: Page) -> Response:
-    """Show a call with its recorded arguments and response, or its evidence envelope; each read is an event."""
+    """Show a call with its recorded arguments and response, or its evidence envelope: a read is an event."""
     path = f"/console/calls/{page.parameter('call_id')}"
     question = await require_recent(page, next_path=path)
     if question is not None:
@@ -185,19 +186,15 @@ def shown_body(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if body is None:
         return None
     text = body["text"] if body["text"] is not None else body["base64"]
-    return {**body, "shown": shown_text(_indented(text) if "json" in body["media_type"] else text)}
+    return {**body, "shown": shown_text(text)}
 
 
-def shown_text(text: str) -> str:
-    """Return a text with the characters that nobody sees as their code points."""
-    return HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
-
-
-def _indented(text: str) -> str:
+def shown_text(text: str) -> Markup:
+    """Return JSON indented and highlighted, other text as it is, with the characters that nobody sees."""
     try:
-        return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+        return highlighted(orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode())
     except orjson.JSONDecodeError:
-        return text
+        return visible(text)
 
 
 def _json_text(body: Mapping[str, Any] | None) -> str | None:

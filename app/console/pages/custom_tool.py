@@ -13,7 +13,11 @@ router = PageRouter()
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _FIELDS = ("provider", "name", "description", "method", "url", "inputs", "template")
-_EXAMPLE = '{\n  "type": "object",\n  "properties": {"id": {"type": "string", "description": "Id of an order"}},\n  "required": ["id"]\n}'
+_EXAMPLE = """{
+  "type": "object",
+  "properties": {"id": {"type": "string", "description": "Id of an order"}},
+  "required": ["id"]
+}"""
 
 
 @router.get("/console/add/tool")
@@ -77,6 +81,10 @@ def _by_field(problem: ApiProblem) -> dict[str, str]:
     for error in problem.field_errors:
         pointer = str(error.get("pointer", "")).removeprefix("#").strip("/")
         name = pointer.partition("/")[0]
-        name = "url" if pointer.startswith("call_template/url") else {"call_template": "template"}.get(name, name)
+        name = (
+            "url"
+            if pointer.startswith("call_template/url")
+            else {"call_template": "template"}.get(name, name)
+        )
         found[name] = " ".join(filter(None, (found.get(name), str(error.get("detail", "")))))
     return found

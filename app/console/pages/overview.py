@@ -1,7 +1,7 @@
 """`/console`: how the gateway does, and what needs attention; each item leads to the page that has more.
 
-A section is there where the key may use the operation of the API that it is read from. One that cannot be read
-at the moment is left out, and the others are shown.
+A section is there where the key may use the operation of the API that it is read from. One that cannot be
+read at the moment is left out, and the others are shown.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _ROWS: Final = 5
 _BUILD: Final = re.compile(r"^utcp_gateway_build_info\{([^}]*)\} 1(?:\.0)?$", re.MULTILINE)
 _LABEL: Final = re.compile(r'(\w+)="([^"\\]*)"')
 _WORKERS: Final = re.compile(r"^utcp_gateway_workers (\d+)", re.MULTILINE)
-_TROUBLED: Final = ("failed", "degraded", "away")
+_TROUBLED: Final = ("failed", "degraded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,8 @@ class CallsOfDay:
     tools: Sequence[Ranked]
     keys: Sequence[Ranked]
     failing: Sequence[Ranked]
+    search: Mapping[str, Any] | None
+    """How far the encoding of tools for search by meaning is; None where the key may not see it."""
 
 
 @router.get("/console")
@@ -80,6 +82,8 @@ async def show_overview(page: Page) -> Response:
         _attention(page),
         _section(_build(page) if page.may("GET /metrics") else None),
     )
+    if day is not None:
+        attention += _search(page, day.search)
     return page.render(
         "overview.html", day=day, attention=attention, build=build, sees_calls=page.may("GET /stats")
     )
@@ -108,7 +112,7 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
         return page.api.get("/stats", query)
 
     # The hours of a week ago end at the same minute as those of today.
-    whole, hours, minutes, tools, keys, providers, failing = await asyncio.gather(
+    whole, hours, minutes, tools, keys, failing = await asyncio.gather(
         stats(**today, limit=0),
         stats(interval="hour", since=(since - _WEEK).isoformat(), until=hour_ago.isoformat(), limit=0),
         stats(interval="minute", since=hour_ago.isoformat(), until=week_ago.isoformat(), limit=0)
@@ -116,12 +120,14 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
         else _nothing(),
         stats(**today, group="tool", limit=_ROWS),
         stats(**today, group="key", limit=_ROWS),
-        stats(**today, group="provider", limit=2 * _ROWS),
         stats(**today, group="provider", limit=_ROWS, error=True),
     )
     before = hours["totals"]["calls"] + minutes["totals"]["calls"]
     calls = whole["totals"]["calls"]
     period = Period(since, since + _DAY, _HOUR)
+    providers = (
+        await stats(**today, group="provider", limit=2 * _ROWS) if failing["series"] else {"series": []}
+    )
     totals = {one["value"]: one["totals"]["calls"] for one in providers["series"]}
     return CallsOfDay(
         totals=whole["totals"],
@@ -141,6 +147,7 @@ async def _calls_of_day(page: Page) -> CallsOfDay:
             for one in failing["series"]
             if one["value"]
         ],
+        search=whole["search_vectors"],
     )
 
 
@@ -191,7 +198,6 @@ async def _attention(page: Page) -> list[Attention]:
         ("GET /stats", _missing_credentials),
         ("GET /approvals", _approvals),
         ("GET /keys", _keys),
-        ("GET /stats", _search),
     )
     found = await asyncio.gather(
         *(_section(read(page)) for operation, read in readers if page.may(operation))
@@ -208,8 +214,7 @@ async def _providers(page: Page) -> list[Attention]:
     for state, listed in zip(_TROUBLED, pages, strict=True):
         for one in listed["items"]:
             found.setdefault(one["name"], _provider(page, one, state))
-    more = [one["total"] or one["total_at_least"] or 0 for one in pages[:2]]
-    hidden = sum(more) - sum(len(one["items"]) for one in pages[:2])
+    hidden = sum((one["total"] or one["total_at_least"] or 0) - len(one["items"]) for one in pages)
     items = list(found.values())
     if hidden > 0:
         text = page.gettext("More providers with problems: %(count)s") % {"count": hidden}
@@ -288,20 +293,17 @@ async def _keys(page: Page) -> list[Attention]:
     return [Attention(text, names, page.url("/console/keys", {"state": "expiring"}))]
 
 
-async def _search(page: Page) -> list[Attention]:
+def _search(page: Page, vectors: Mapping[str, Any] | None) -> list[Attention]:
     """Return what keeps the search from ranking by meaning, where it is on."""
-    now = datetime.now(UTC)
-    query = {"limit": 0, "interval": "minute", "since": (now - timedelta(minutes=1)).isoformat()}
-    vectors = (await page.api.get("/stats", query))["search_vectors"]
     state = None if vectors is None else vectors["state"]
-    if state == "unavailable":
-        text = page.gettext("Search by meaning is not available")
-        return [Attention(text, page.gettext("The log says why."), page.url("/console/search"))]
-    if state == "encoding":
+    if vectors is not None and state == "encoding":
         text = page.gettext("Tools are being encoded for search by meaning")
         detail = page.gettext("%(done)s of %(total)s") % {
             "done": vectors["encoded"],
             "total": vectors["total"],
         }
         return [Attention(text, detail, page.url("/console/search"), "neutral")]
+    if state == "unavailable":
+        text = page.gettext("Search by meaning is not available")
+        return [Attention(text, page.gettext("The log says why."), page.url("/console/search"))]
     return []

@@ -6,6 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
+from app.console.credential_forms import missing_slots
 from app.console.import_views import PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
@@ -24,7 +25,9 @@ def base(page: Page) -> str:
     return f"/console/providers/{page.parameter('name')}"
 
 
-async def render_provider(page: Page, template: str, view: str, *, status: int = 200, **context: Any) -> Response:
+async def render_provider(
+    page: Page, template: str, view: str, *, status: int = 200, **context: Any
+) -> Response:
     """Return a page of the provider with its head; `view` is the tab."""
     name = page.parameter("name")
     provider = context.pop("provider", None) or await page.api.get(path_of("providers", name))
@@ -50,9 +53,14 @@ async def show_provider(page: Page) -> Response:
 
 async def _overview(page: Page, *, status: int = 200, **context: Any) -> Response:
     name = page.parameter("name")
-    tools = await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
-    given = {"check": None, "problem": None, **context}
-    return await render_provider(page, "provider.html", "overview", status=status, tools=tools, **given)
+    tools = (
+        await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
+    )
+    provider = await page.api.get(path_of("providers", name))
+    given = {"check": None, "problem": None, "missing": missing_slots(provider), **context}
+    return await render_provider(
+        page, "provider.html", "overview", status=status, provider=provider, tools=tools, **given
+    )
 
 
 @router.get("/console/providers/{name}/report")

@@ -10,6 +10,7 @@ from app.console.notices import Notice
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.provider import base, by_field, render_provider
 from app.console.pages.sign_in import require_recent
+from app.console.schema_form import Submission
 
 router = PageRouter()
 
@@ -39,9 +40,11 @@ async def store_credential(page: Page) -> Response:
     """Store the credential of the form; the page that follows has none of its values."""
     name, slot = page.parameter("name"), page.parameter("slot")
     provider = await page.api.get(path_of("providers", name))
-    forms = CredentialForms(page, [_slot(provider, slot)], with_origins=True)
-    form = await page.form()
-    found = await forms.read(form)
+    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
+    submission = forms.submitted(await page.form())
+    if submission.is_edit:
+        return await _form(page, submission=submission)
+    found = forms.filled_in(submission)
     if slot not in found:
         return await _form(page, empty=True, status=422)
     body = found[slot]
@@ -103,24 +106,33 @@ async def _form(
     page: Page,
     *,
     values: dict[str, Any] | None = None,
+    submission: Submission | None = None,
     problem: ApiProblem | None = None,
     empty: bool = False,
     status: int = 200,
 ) -> Response:
     name, slot = page.parameter("name"), page.parameter("slot")
     provider = await page.api.get(path_of("providers", name))
+    if all(slot != one["slot"] for one in (*provider["slots"], *provider["credentials"])):
+        return page.render("not_found.html", status=404)
     listed = await page.api.get(path_of("providers", name, "credentials"))
     destination = next((one for one in listed["destinations"] if one["slot"] == slot), None)
     stored = _stored(provider, slot)
-    if values is None and stored is not None:
+    if values is None and submission is None and stored is not None:
         values = {slot: {**stored["public"], "kind": stored["exact_kind"]}}
-    errors = [] if problem is None else [
-        {**one, "pointer": f"/{slot}" + str(one.get("pointer", "")).removeprefix("#")} for one in problem.field_errors
-    ]
-    forms = CredentialForms(page, [_slot(provider, slot)], with_origins=True)
+    errors = (
+        []
+        if problem is None
+        else [
+            {**one, "pointer": f"/{slot}" + str(one.get("pointer", "")).removeprefix("#")}
+            for one in problem.field_errors
+        ]
+    )
+    forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
     return await render_provider(
         page, "provider_credential.html", "credentials", status=status, provider=provider, slot=slot,
-        slots=forms.views(values, errors), stored=stored, destination=destination, problem=problem, empty=empty,
+        slots=forms.views(values, errors, submission), stored=stored, destination=destination,
+        problem=problem, empty=empty,
     )  # fmt: skip
 
 
@@ -137,7 +149,8 @@ async def _variables(
     found = await page.api.get(path, {"limit": PAGE_SIZE, "cursor": page.query.get("cursor")})
     return await render_provider(
         page, "provider_variables.html", "variables", status=status, variables=found["items"],
-        next_cursor=found["next_cursor"], name_given=name, secret=secret, errors=errors or {}, problem=problem,
+        next_cursor=found["next_cursor"], name_given=name, secret=secret, errors=errors or {},
+        problem=problem,
     )  # fmt: skip
 
 
@@ -161,5 +174,5 @@ def _stored(provider: dict[str, Any], slot: str) -> dict[str, Any] | None:
 
 def _widens(body: dict[str, Any], stored: dict[str, Any] | None) -> bool:
     """Return whether a body names destinations that the stored credential does not have."""
-    given = body.get("allowed_origins")
-    return bool(given) and set(given) - set(stored["allowed_origins"] if stored else ()) != set()
+    given = set(body.get("allowed_origins") or ())
+    return bool(given - set(stored["allowed_origins"] if stored else ()))

@@ -32,12 +32,13 @@ async def change_settings(page: Page) -> Response:
     form = await page.form()
     name = page.parameter("name")
     provider = await page.api.get(path_of("providers", name))
-    submitted = parse(_texts(form), _schema(page), page.gettext)
+    components = await api_components(page)
+    submitted = parse(_texts(form), _schema(components), page.gettext)
     values = submitted.value if isinstance(submitted.value, dict) else {}
     if submitted.is_edit or submitted.errors:
         status = 200 if submitted.is_edit else 422
         return await _page(page, provider, form=form, values=values, submission=submitted, status=status)
-    patch = _patch(page, provider, form, values)
+    patch = _patch(components, provider, form, values)
     if not patch:
         return page.redirect(f"{base(page)}/settings")
     try:
@@ -45,7 +46,13 @@ async def change_settings(page: Page) -> Response:
         await page.api.patch(path_of("providers", name), patch, If_Match=tag)
     except ApiProblem as problem:
         return await _page(
-            page, provider, form=form, values=values, submission=submitted, problem=problem, status=problem.status
+            page,
+            provider,
+            form=form,
+            values=values,
+            submission=submitted,
+            problem=problem,
+            status=problem.status,
         )
     return page.redirect(f"{base(page)}/settings", notice=Notice("saved"))
 
@@ -60,10 +67,15 @@ async def _page(
     problem: ApiProblem | None = None,
     status: int = 200,
 ) -> Response:
-    shown = {group: provider[group] for group in _GROUPS} if values is None else _public(page, values)
+    components = await api_components(page)
+    shown = {group: provider[group] for group in _GROUPS} if values is None else _public(components, values)
     errors = [] if problem is None else problem.field_errors
-    view = build(_schema(page), shown, errors, submission, prefix="settings", gettext=page.gettext)
-    texts = {"description": provider["description"], "tags": ", ".join(provider["tags"]), "language": provider["language"] or ""}
+    view = build(_schema(components), shown, errors, submission, prefix="settings", gettext=page.gettext)
+    texts = {
+        "description": provider["description"],
+        "tags": ", ".join(provider["tags"]),
+        "language": provider["language"] or "",
+    }
     if form is not None:
         texts = {name: str(form.get(name, "")) for name in _FIELDS}
     return await render_provider(
@@ -72,8 +84,7 @@ async def _page(
     )  # fmt: skip
 
 
-def _schema(page: Page) -> dict[str, Any]:
-    components = api_components(page)
+def _schema(components: Mapping[str, Any]) -> dict[str, Any]:
     groups = {}
     for group, name in _GROUPS.items():
         members = {key: without_null(member) for key, member in components[name]["properties"].items()}
@@ -86,9 +97,8 @@ def _schema(page: Page) -> dict[str, Any]:
     }
 
 
-def _public(page: Page, values: Mapping[str, Any]) -> dict[str, Any]:
+def _public(components: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return submitted values without the secrets among them."""
-    components = api_components(page)
     found: dict[str, Any] = {}
     for group, name in _GROUPS.items():
         members = components[name]["properties"]
@@ -98,17 +108,20 @@ def _public(page: Page, values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _patch(page: Page, provider: Mapping[str, Any], form: FormData, values: Mapping[str, Any]) -> dict[str, Any]:
+def _patch(
+    components: Mapping[str, Any], provider: Mapping[str, Any], form: FormData, values: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the members that differ from what is stored; null for what was removed."""
-    components = api_components(page)
-    patch: dict[str, Any] = {}
     tags = [one.strip() for one in str(form.get("tags", "")).split(",") if one.strip()]
-    description = str(form.get("description", "")).replace("\r\n", "\n")
-    for name, value in (("description", description), ("tags", tags), ("language", str(form.get("language", "")).strip() or None)):
-        if value != provider[name]:
-            patch[name] = value
+    texts = {
+        "description": str(form.get("description", "")).replace("\r\n", "\n"),
+        "tags": tags,
+        "language": str(form.get("language", "")).strip() or None,
+    }
+    patch: dict[str, Any] = {name: value for name, value in texts.items() if value != provider[name]}
     for group, component in _GROUPS.items():
-        given = values.get(group) if isinstance(values.get(group), dict) else {}
+        submitted = values.get(group)
+        given: dict[str, Any] = submitted if isinstance(submitted, dict) else {}
         stored = provider[group]
         secrets = {key for key, one in components[component]["properties"].items() if is_secret(one)}
         names = [*given, *(key for key in stored if key not in given)]

@@ -18,6 +18,8 @@ router = PageRouter()
 _PATH: Final = "/console/tools"
 _MAX_PROVIDERS: Final = 200
 """So many names of providers are suggested."""
+_MAX_MATCHES: Final = 25
+"""So many of the best matches of a search are shown: further ones are seldom meant."""
 _MAX_EXPORTED: Final = 200
 _MAX_UNDO_LENGTH: Final = 6_000
 """Characters of names in the URL of a notice with undo."""
@@ -136,7 +138,9 @@ async def _list(page: Page, *, usage: bool) -> Mapping[str, Any]:
 async def _search(page: Page, *, usage: bool) -> Mapping[str, Any]:
     """Return the best matches, as items of the list in the order of the search."""
     filters = {name: page.query.get(name) for name in ("provider", "tag")}
-    hits = await page.api.get("/tools/search", {"q": page.query["q"].strip(), "limit": PAGE_SIZE, **filters})
+    hits = await page.api.get(
+        "/tools/search", {"q": page.query["q"].strip(), "limit": _MAX_MATCHES, **filters}
+    )
     names = [hit["name"] for hit in hits["items"]]
     items: Sequence[Mapping[str, Any]] = ()
     if names:

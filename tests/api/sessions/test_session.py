@@ -166,7 +166,7 @@ async def test_without_the_console_there_is_no_session(configured):
             )
         ]  # fmt: skip
 
-    assert found == [404, 404, 204, 404, 404, 404]
+    assert found == [403, 403, 204, 404, 404, 404]
 
 
 async def test_too_many_sign_ins_are_limited(application):

@@ -200,6 +200,25 @@ async def test_every_form_handler_checks_where_it_comes_from(application, browse
         assert response.status_code == 403, path
 
 
+async def test_every_page_asks_for_a_session(application, browser):
+    """Also those that are added later."""
+    paths = {
+        re.sub(r"\{[^}]+\}", "x", route.path)
+        for route in application.app.router.routes
+        if getattr(route, "path", "").startswith("/console")
+        and "GET" in (getattr(route, "methods", None) or ())
+    }
+    open_to_all = {"/console/sign-in", "/console/static/x/x"}
+    assert paths > open_to_all
+
+    for path in paths - open_to_all:
+        response = await browser.get(path)
+        assert (response.status_code, response.headers.get("Location", "").partition("?")[0]) == (
+            303,
+            "/console/sign-in",
+        ), path
+
+
 async def test_signing_out(application, browser):
     await signed_in(application, browser)
     session = browser.session

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import parse_qsl, urljoin, urlsplit
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx2
 from starlette.routing import Match, Route
@@ -136,16 +136,17 @@ class _Reader(HTMLParser):
             self._textarea, self._text = None, ""
 
     def read(self) -> Iterator[Form]:
-        """Yield each action of each form that POSTs."""
+        """Yield each action of each form that POSTs; what the others lead to is added to the links."""
         for form in self.forms:
             given = form["attributes"]
             for button in form["buttons"] or [{}]:
-                method = button.get("formmethod", given.get("method", "get"))
-                if method.lower() != "post":
-                    continue
                 action = urljoin(self.page, button.get("formaction", given.get("action", "")) or self.page)
                 parts = urlsplit(action)
                 named = (button["name"], button.get("value", "")) if button.get("name") else None
+                if button.get("formmethod", given.get("method", "get")).lower() != "post":
+                    pairs = [pair for pair in form["fields"] if pair[1] not in ("", "example")]
+                    self.links.append(f"{parts.path}?{urlencode(pairs)}" if pairs else parts.path)
+                    continue
                 yield Form(
                     parts.path + (f"?{parts.query}" if parts.query else ""),
                     tuple(form["fields"]),
@@ -181,6 +182,7 @@ class Site:
     html: dict[str, str] = field(default_factory=dict, repr=False)
     kinds: dict[str, str] = field(default_factory=dict)
     """The media types of the routes that do not respond with HTML."""
+    redirects: set[str] = field(default_factory=set)
     statuses: dict[str, int] = field(default_factory=dict)
     forms: list[Form] = field(default_factory=list, repr=False)
 
@@ -231,6 +233,7 @@ def _read(client: httpx2.Client, site: Site, template: str, address: str) -> lis
     with client.stream("GET", address, headers={"Accept": "text/html"}) as response:
         kind = response.headers.get("content-type", "").split(";")[0]
         if response.is_redirect:
+            site.redirects.add(template)
             return [_local(response.headers["location"], address)]
         site.statuses[address] = response.status_code
         if kind != "text/html":

@@ -50,14 +50,14 @@ class Upstreams:
 @dataclass(frozen=True, slots=True)
 class Populated:
     """A gateway with data. `keys` are the texts of KEYS; `secrets` are those that were stored, by what they are;
-    `addresses` are pages to which only a form leads.
+    `addresses` are pages to which only a form leads, by the name of the key that has submitted it.
     """
 
     gateway: RunningGateway
     upstreams: Upstreams
     keys: Mapping[str, str] = field(repr=False)
     secrets: Mapping[str, str] = field(repr=False)
-    addresses: tuple[str, ...] = ()
+    addresses: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def client(self, key: str = "admin", **options: Any) -> httpx2.Client:
         """Return a client of the API with a key of KEYS."""
@@ -130,13 +130,13 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
         once = client.post(
             "/keys", json={"name": "once an hour", "scopes": ["tools:call"], "rate_limit": limited}
         ).json()["key"]
-        begun = client.post(
-            "/providers/preview", json={"name": "moving", "source": {"url": f"{running.url}/openapi.json"}},
-            headers={"Prefer": "respond-async"},
-        )  # fmt: skip
-    addresses = (f"/console{begun.headers['location']}", "/console/add/done?provider=moving")
-    populated = Populated(gateway, running, keys, secrets, addresses)
-    _make_calls(populated, once)
+        agent = client.post("/keys", json={"name": "agent", "scopes": ["tools:read", "tools:call"]}).json()[
+            "key"
+        ]
+    populated = Populated(
+        gateway, running, keys, secrets, {name: tuple(_begin(gateway, keys[name])) for name in keys}
+    )
+    _make_calls(populated, agent, once)
     return populated
 
 
@@ -264,11 +264,26 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
     client.patch("/tools/custom.disabled", json={"enabled": False})
 
 
-def _make_calls(populated: Populated, once: str) -> None:
+def _begin(gateway: RunningGateway, key: str) -> Iterator[str]:
+    """Begin with a key what takes longer than a page waits, and yield the addresses of the pages that show it."""
+    yield "/console/add/done?provider=moving"
+    background = {"Prefer": "respond-async"}
+    with gateway.client(key) as client:
+        document = {"openapi": "3.1.0", "info": {"title": "Small", "version": "1"}, "paths": {}}
+        body = {"name": "small", "source": {"document": document}, "allow_empty": True}
+        begun = client.post("/providers/preview", json=body, headers=background)
+        if begun.is_success:
+            yield f"/console{begun.headers['location']}"
+        begun = client.post("/providers/library/refresh/preview", headers=background)
+        if begun.is_success:
+            yield f"/console/providers/library/refresh?import={begun.json()['id']}"
+
+
+def _make_calls(populated: Populated, agent: str, once: str) -> None:
     """Make calls of every outcome that an upstream and a client can cause."""
     calls: list[tuple[str, dict[str, Any]]] = [
         *(("library.searchBooks", {"q": word}) for word in ("sea", "moon", "time", "sea", "rue", "wonder")),
-        ("library.getOpeningHours", {}),
+        ("library.getOpeningHours", {"day": "monday"}),
         ("library.getBook", {"book_id": "no-such-book"}),
         ("library.getBook", {}),
         ("library.listMembers", {}),
@@ -276,8 +291,6 @@ def _make_calls(populated: Populated, once: str) -> None:
         *(("gone.fail404", {}) for _ in range(3)),
         ("custom.everyInput", {"text": HOSTILE, "kind": "poem", "secret": populated.secrets["static"]}),
         ("custom.everyInput", {"text": 1, "kind": "song"}),
-        ("custom.needsApproval", {"text": "please", "kind": "poem"}),
-        ("custom.needsApproval", {"text": HOSTILE, "kind": "play"}),
         ("custom.disabled", {"text": "x", "kind": "poem"}),
         ("moving.listA", {}),
         ("fleet0.get1", {"id": 1}),
@@ -289,9 +302,13 @@ def _make_calls(populated: Populated, once: str) -> None:
     with populated.client("caller") as client:
         for _ in range(3):
             client.post("/tools/library.searchBooks/call", json={"q": "sea"})
+    with populated.gateway.client(agent) as client:
+        # They wait for the decision of another key.
+        for text, kind in (("please", "poem"), (HOSTILE, "play")):
+            client.post("/tools/custom.needsApproval/call", json={"text": text, "kind": kind})
     with populated.gateway.client(once) as client:
         for _ in range(2):
-            client.post("/tools/library.getOpeningHours/call", json={})
+            client.post("/tools/library.listMembers/call", json={})
     _await_records(populated, len(calls))
 
 

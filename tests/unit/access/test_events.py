@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.access.events import NEWEST_EVENTS, list_events, record_event
+from app.access.events import NEWEST_EVENTS, EventFilters, list_events, record_event
 
 
 async def record(database, **changed):
@@ -53,9 +53,9 @@ async def test_pages_and_filters(registry):
         request = replace(NEWEST_EVENTS, limit=5)
         first = await list_events(session, request)
         rest = await list_events(session, replace(request, cursor=first.next_cursor))
-        mine = await list_events(session, actor="key1")
-        one = await list_events(session, object_type="provider", object_name="p3")
-        none = await list_events(session, object_type="key")
+        mine = await list_events(session, filters=EventFilters(actor="key1"))
+        one = await list_events(session, filters=EventFilters(object_type="provider", object_name="p3"))
+        none = await list_events(session, filters=EventFilters(object_type="key"))
     both = first.rows + rest.rows
     assert sorted(event.object_name for event in both) == [f"p{n}" for n in range(7)]
     assert [event.id for event in both] == sorted((event.id for event in both), reverse=True)

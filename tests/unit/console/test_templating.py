@@ -66,6 +66,9 @@ def test_numbers_in_both_languages() -> None:
     [
         ("Find a book. By its title.", "Find a book."),
         ("Version 1.2 of it", "Version 1.2 of it"),
+        ("Get Book\n\nGet one book. By its id.", "Get one book."),
+        ("Get one book.\n\nBy its id.", "Get one book."),
+        ("Get Book\n\n", "Get Book"),
         (None, ""),
         ("a  b\n c", "a b c"),
         ("x" * 200, "x" * 159 + "…"),

@@ -231,10 +231,25 @@ def test_the_cookies_that_there_are_are_deleted():
     [
         (local("localhost:9000"), PLAIN, "http://localhost:9000"),
         (scope(), PLAIN, "https://tools.example.com"),
-        (scope("evil.example/path?"), PLAIN, "http://127.0.0.1:8000"),
         (local(), PUBLIC, "https://Tools.example.com:443/gateway"),
-        (local("[::1]:8000"), settings(root_path="/gateway"), "http://[::1]:8000/gateway"),
+        ({**local("[::1]:8000"), "root_path": "/gateway"}, PLAIN, "http://[::1]:8000/gateway"),
+        # The port that a container publishes, as the client on its host reaches it.
+        (local("localhost:9000", "172.17.0.1"), PLAIN, "http://localhost:9000"),
     ],
 )
 def test_links_begin_with_the_address_of_the_request(request_, configured, url):
     assert site_url(request_, configured) == url
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        scope(scheme="http"),
+        scope("evil.example/path?"),
+        scope("192.0.2.1:8000", scheme="http", client="127.0.0.1"),
+        local(x_forwarded_for="198.51.100.7"),
+    ],
+)
+def test_no_link_leads_to_plain_http(request_):
+    with pytest.raises(HttpsRequired):
+        site_url(request_, PLAIN)

@@ -73,7 +73,8 @@ class LiveTail extends HTMLElement {
     const made = document.createElement("template");
     made.innerHTML = html;
     for (const row of made.content.querySelectorAll("tr[id]")) document.getElementById(row.id)?.remove();
-    body.prepend(made.content);
+    // Without the text between rows, which would be left behind.
+    body.prepend(...made.content.children);
     const focused = document.activeElement?.closest("tr");
     const surplus = [...body.children].slice(Number(this.getAttribute("max")));
     for (const row of surplus) if (row !== focused) row.remove();

@@ -1,0 +1,33 @@
+"""Comma-separated values (RFC 4180) that spreadsheets can open."""
+
+import csv
+import io
+from collections.abc import Iterable
+from typing import Any, Final
+
+import orjson
+
+CSV_MEDIA_TYPE: Final = "text/csv; charset=utf-8; header=present"
+# A spreadsheet takes a cell that begins with one of these for a formula (CWE-1236).
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def csv_cell(value: Any) -> str:
+    """Return the cell of a JSON value: empty for null, objects and arrays as JSON, and text that cannot be a
+    formula.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return orjson.dumps(value).decode()
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_STARTS) else text
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return rows of cells as lines in UTF-8, each with CRLF."""
+    buffer = io.StringIO(newline="")
+    csv.writer(buffer, lineterminator="\r\n").writerows(rows)
+    return buffer.getvalue().encode()
