@@ -1,17 +1,20 @@
 """An API is added in the browser, from the empty overview to a called tool."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.console.conftest import OpenConsole
 from tests.browser.console.population import Upstreams, upstreams
 from tests.browser.console.signed_in import SignIn
 from tests.browser.harness import open_page
+from tests.harness.beside import web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
@@ -126,6 +129,30 @@ async def test_a_chosen_file_survives_a_reload(
         assert client.get("/providers").json()["items"] == []
     await page.get_by_role("button", name="Add", exact=True).click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("pets is added")
+
+
+async def test_progress_of_a_slow_source_is_shown_and_survives_a_reload(
+    console: OpenConsole, new: RunningGateway, sources: Upstreams
+) -> None:
+    is_released = asyncio.Event()
+
+    async def document(_: web.Request) -> web.Response:
+        await is_released.wait()
+        return web.json_response(pets(sources, "/cats"))
+
+    application = web.Application()
+    application.router.add_get("/slow.json", document)
+    async with web_server(application) as url:
+        opened = await console(new, "/console/add")
+        page = opened.page
+        await page.get_by_label("URL of an OpenAPI document").fill(f"{url}/slow.json")
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_role("progressbar")).to_be_visible(timeout=30_000)
+        assert await opened.axe_violations() == []
+        await page.reload()
+        await expect(page.get_by_role("progressbar")).to_be_visible()
+        is_released.set()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Pets", timeout=30_000)
 
 
 async def test_the_add_pages_are_accessible_and_fit_at_each_step(
