@@ -114,9 +114,10 @@ async def disable_changing_tools(page: Page) -> Response:
     changing = [
         one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
     ]
-    if changing:
-        operations = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
-        await page.api.post("/tools:batch", {"operations": operations})
+    named = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
+    # Without such a tool, the API is asked whether the key may change tools at all.
+    operations = named or [{"filter": {"provider": name}, "patch": {"enabled": False}}]
+    await page.api.post("/tools:batch", {"operations": operations, "dry_run": not named})
     return page.redirect(
         "/console/add/done", {"provider": name}, notice=Notice("tools-disabled", count=len(changing))
     )
