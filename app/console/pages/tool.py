@@ -193,7 +193,7 @@ def _trial(
 
 
 def _shown_request(preview: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exact request of a dry run as the page shows it: HTTP line by line, anything else as JSON."""
+    """Return the exact request of a dry run as the page shows it: HTTP by lines, anything else as JSON."""
     known = {"method", "url", "headers", "body", "requires_approval"}
     if not {"method", "url"} <= preview.keys():
         rest = {name: value for name, value in preview.items() if name != "requires_approval"}
@@ -314,16 +314,22 @@ async def edit_tool(page: Page) -> Response:
             patch[name] = None if value == before["source"][name] else value
     if not patch:
         return page.redirect(_base(page), {"view": "definition"})
-    version = str(form.get("version", ""))
-    headers = {"If_Match": f'"{version}"'} if version.isdigit() else {}
     try:
-        await page.api.patch(path_of("tools", before["name"]), patch, **headers)
+        await _patch(page, patch, str(form.get("version", "")))
     except ApiProblem as problem:
         if problem.status not in (400, 412, 422):
             raise
         edited = {name: str(form.get(name, "")) for name in ("description", "tags", "keywords")}
         return await _definition(page, problem=problem, edited=edited)
     return page.redirect(_base(page), {"view": "definition"}, notice=_edited(page, before, patch))
+
+
+async def _patch(page: Page, patch: Mapping[str, Any], version: str) -> Any:
+    """Change the tool, and return it; with a version, only where it is still that of the tool."""
+    path = path_of("tools", page.parameter("name"))
+    if version.isascii() and version.isdigit():
+        return await page.api.patch(path, patch, If_Match=f'"{version}"')
+    return await page.api.patch(path, patch)
 
 
 def _edited(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> Notice:
@@ -343,10 +349,7 @@ async def set_enabled(page: Page) -> Response:
     """Enable or disable the tool."""
     form = await page.form()
     enabled = form.get("enabled") == "true"
-    version = str(form.get("version", ""))
-    headers = {"If_Match": f'"{version}"'} if version.isdigit() else {}
-    path = path_of("tools", page.parameter("name"))
-    tool = await page.api.patch(path, {"enabled": enabled}, **headers)
+    tool = await _patch(page, {"enabled": enabled}, str(form.get("version", "")))
     notice = Notice(
         "tool-enabled" if enabled else "tool-disabled",
         subject=tool["name"],

@@ -310,6 +310,9 @@ class _Builder:
         return UnionField(**common, options=options, blank=not place.required, chosen=chosen)
 
 
+_LEAST_KEYWORDS: Final = {
+    "array": "minItems", "choices": "minItems", "object": "minProperties", "string": "minLength",
+}  # fmt: skip
 REST: Final = "~rest"
 """Stands behind the pointer of an object for the text of its other members; `~r` is in no pointer."""
 
@@ -399,18 +402,20 @@ def _members(schema: Schema) -> _Members:
 
 
 def _letters(text: str) -> str:
-    """Return what remains where a name is written as a title, as many schemas have it: `Book Id` of `book_id`."""
+    """Return what a name and a title made of it have in common: `Book Id` is made of `book_id`."""
     return re.sub(r"[\W_]", "", text).casefold()
 
 
 def _specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, ...]]:
     """Return what a field states in place of its control, and what it could."""
     possible: list[str] = []
-    if (
+    least = shape.schema.get(_LEAST_KEYWORDS.get(shape.kind, ""))
+    can_be_empty = (
         shape.kind in ("array", "choices")
         or (shape.kind == "object" and not place.required and not place.is_item)
-        or (shape.kind == "string" and not place.is_item and not shape.schema.get("minLength"))
-    ):
+        or (shape.kind == "string" and not place.is_item)
+    )
+    if can_be_empty and (not least or value in ("", [], {})):
         possible.append("empty")
     if shape.nullable:
         possible.append("null")

@@ -49,7 +49,7 @@ def visible(text: str) -> Markup:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a text: single line ends are spaces, as in Markdown, but before items of lists."""
+    """Return the paragraphs of a text: a line end is a space, as in Markdown, but before items of lists."""
     found = []
     for part in re.split(r"\n[ \t]*\n\s*", text.strip()):
         lines = [line.rstrip() for line in part.split("\n")]

@@ -1,21 +1,26 @@
 """An API is added in the browser, from the empty overview to a called tool."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from playwright.async_api import Browser, Page, expect
 
 from tests.browser.console.conftest import OpenConsole
 from tests.browser.console.population import Upstreams, upstreams
 from tests.browser.console.signed_in import SignIn
 from tests.browser.harness import open_page
+from tests.harness.beside import web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
 MAX_CLICKS = 5
+SLOW = 30_000
+"""Milliseconds in which a source is read and converted on a busy machine."""
 SECRET = "canary-2c8e51f09b"
 
 
@@ -74,11 +79,11 @@ async def test_from_the_empty_overview_to_a_tool_to_call(
     await user.click("link", "Add an API")
     await page.get_by_label("URL of an OpenAPI document").fill(sources.library["source"]["url"])
     await user.click("button", "Preview")
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Sample library")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sample library", timeout=SLOW)
     with new.client() as client:
         assert client.get("/providers").json()["items"] == []
     await user.click("button", "Add", exact=True)
-    await expect(page.get_by_role("heading", name="Tools to try")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Tools to try")).to_be_visible(timeout=SLOW)
     await user.click("link", "Try sample-library.")
     await page.wait_for_url("**/console/tools/sample-library.*")
     # The call itself is one more.
@@ -99,11 +104,11 @@ async def test_a_file_is_dropped(console: OpenConsole, new: RunningGateway, sour
         document,
     )
     await page.locator("[data-drop]").dispatch_event("drop", {"dataTransfer": drop})
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Pets")
-    await expect(page.locator("main")).to_contain_text("listCats")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Pets", timeout=SLOW)
+    await expect(page.locator("main")).to_contain_text("listCats", timeout=SLOW)
     await page.get_by_label("Value", exact=True).fill(SECRET)
     await page.get_by_role("button", name="Add", exact=True).click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("pets is added")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("pets is added", timeout=SLOW)
     assert SECRET not in await opened.stored()
     assert [one.url for one in opened.observed.requests if SECRET in one.url] == []
     with new.client() as client:
@@ -119,13 +124,37 @@ async def test_a_chosen_file_survives_a_reload(
     page = opened.page
     await page.get_by_label("OpenAPI or Swagger document").set_input_files(file)
     await page.get_by_role("button", name="Preview").click()
-    await expect(page.locator("main")).to_contain_text("listCats")
+    await expect(page.locator("main")).to_contain_text("listCats", timeout=SLOW)
     await page.reload()
-    await expect(page.locator("main")).to_contain_text("listCats")
+    await expect(page.locator("main")).to_contain_text("listCats", timeout=SLOW)
     with new.client() as client:
         assert client.get("/providers").json()["items"] == []
     await page.get_by_role("button", name="Add", exact=True).click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("pets is added")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("pets is added", timeout=SLOW)
+
+
+async def test_progress_of_a_slow_source_is_shown_and_survives_a_reload(
+    console: OpenConsole, new: RunningGateway, sources: Upstreams
+) -> None:
+    is_released = asyncio.Event()
+
+    async def document(_: web.Request) -> web.Response:
+        await is_released.wait()
+        return web.json_response(pets(sources, "/cats"))
+
+    application = web.Application()
+    application.router.add_get("/slow.json", document)
+    async with web_server(application) as url:
+        opened = await console(new, "/console/add")
+        page = opened.page
+        await page.get_by_label("URL of an OpenAPI document").fill(f"{url}/slow.json")
+        await page.get_by_role("button", name="Preview").click()
+        await expect(page.get_by_role("progressbar")).to_be_visible(timeout=30_000)
+        assert await opened.axe_violations() == []
+        await page.reload()
+        await expect(page.get_by_role("progressbar")).to_be_visible()
+        is_released.set()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Pets", timeout=SLOW)
 
 
 async def test_the_add_pages_are_accessible_and_fit_at_each_step(
@@ -135,14 +164,14 @@ async def test_the_add_pages_are_accessible_and_fit_at_each_step(
     page = opened.page
     await page.get_by_label("Document").fill("openapi: 3.0.3\ninfo: [")
     await page.get_by_role("button", name="Preview").click()
-    await expect(page.get_by_role("alert")).to_be_visible()
+    await expect(page.get_by_role("alert")).to_be_visible(timeout=SLOW)
     await judge(opened)
     await page.get_by_label("Document").fill(json.dumps(pets(sources, "/cats")))
     await page.get_by_role("button", name="Preview").click()
-    await expect(page.get_by_role("heading", level=1)).to_have_text("Pets")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Pets", timeout=SLOW)
     await judge(opened)
     await page.get_by_role("button", name="Add", exact=True).click()
-    await expect(page.get_by_role("heading", name="Tools to try")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Tools to try")).to_be_visible(timeout=SLOW)
     await judge(opened)
 
 
@@ -166,7 +195,7 @@ async def test_an_api_is_added_and_deleted_without_script(
         await page.get_by_role("button", name="Preview").click()
         await page.get_by_role("textbox", name="Name (required)").fill("zoo")
         await page.get_by_role("button", name="Add", exact=True).click()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("zoo is added")
+        await expect(page.get_by_role("heading", level=1)).to_have_text("zoo is added", timeout=SLOW)
         await page.goto(new.url + "/console/providers/zoo/settings")
         await page.get_by_role("link", name="Delete …").click()
         await page.get_by_label("Type the name of the provider").fill("zo")
@@ -190,11 +219,11 @@ async def test_a_refresh_shows_its_difference_and_a_pause_is_undone(
     opened = await console(new, "/console/providers/zoo")
     page = opened.page
     await page.get_by_role("button", name="Refresh …").click()
-    await expect(page.get_by_role("heading", name="What a refresh would change")).to_be_visible()
+    await expect(page.get_by_role("heading", name="What a refresh would change")).to_be_visible(timeout=SLOW)
     await expect(page.locator("main")).to_contain_text("GET /birds")
     assert await opened.axe_violations() == []
     await page.get_by_role("button", name="Refresh now").click()
-    await expect(page.get_by_role("status").first).to_contain_text("Refreshed")
+    await expect(page.get_by_role("status").first).to_contain_text("Refreshed", timeout=SLOW)
     await expect(page.locator("main")).to_contain_text("zoo.listBirds")
     await page.get_by_role("button", name="Pause").click()
     await expect(page.locator("main")).to_contain_text("This provider is paused")
@@ -217,6 +246,6 @@ async def test_a_credential_is_replaced_and_is_nowhere_in_the_browser(
     await page.get_by_role("button", name="Store", exact=True).click()
     await expect(page.get_by_role("status")).to_contain_text("never shown again")
     await page.get_by_role("button", name="Check").click()
-    await expect(page.locator("main")).to_contain_text("accepted")
+    await expect(page.locator("main")).to_contain_text("accepted", timeout=SLOW)
     assert SECRET not in await opened.stored()
     assert [one.url for one in opened.observed.requests if SECRET in one.url] == []

@@ -101,6 +101,7 @@ async def test_period_may_be_given_as_times_and_errors_of_it_keep_the_form(world
         times = await rows(opened.page).locator("time").evaluate_all("all => all.map((one) => one.dateTime)")
         assert times
         assert min(times) >= since
+        await expect(opened.page.get_by_label("Period")).to_have_value("custom")
         await opened.page.goto(f"{world.url}/console/calls?since=yesterday&tool=library.getBook")
         await expect(opened.page.locator(".problem")).to_contain_text("since")
         await expect(opened.page.get_by_label("Tool", exact=True)).to_have_value("library.getBook")

@@ -1,5 +1,6 @@
 """The page of a tool in Chromium: its arguments are typed, checked, sent, and what comes back is shown."""
 
+import json
 import re
 
 import pytest
@@ -62,7 +63,9 @@ async def test_request_is_shown_and_not_sent(open_tool, populated):
     await page.get_by_label("q", exact=True).fill("a b")
     await press(page, "Show the request")
     await expect(page.get_by_role("heading", name="This request would be sent")).to_be_visible()
-    await expect(page.locator(".outcome pre").first).to_contain_text(re.compile(r"GET http://127\.0\.0\.1:\d+/books\?q=a(%20|\+)b"))
+    await expect(page.locator(".outcome pre").first).to_contain_text(
+        re.compile(r"GET http://127\.0\.0\.1:\d+/books\?q=a(%20|\+)b")
+    )
 
 
 async def test_form_becomes_json_and_a_form_again(open_tool):
@@ -109,7 +112,9 @@ async def test_call_that_deletes_asks_with_the_exact_request(open_tool):
     page = (await open_tool(CANCEL)).page
     await page.locator("#try-form input:visible").first.fill("rs-404")
     await press(page, "Call …")
-    await expect(page.get_by_role("heading", name="This call may delete or overwrite something")).to_be_focused()
+    await expect(
+        page.get_by_role("heading", name="This call may delete or overwrite something")
+    ).to_be_focused()
     await expect(page.locator("#try_it pre").first).to_contain_text("DELETE http://127.0.0.1")
     await press(page, "Back to the arguments")
     await expect(page.locator("#try-form input:visible").first).to_have_value("rs-404")
@@ -120,9 +125,10 @@ async def test_call_that_deletes_asks_with_the_exact_request(open_tool):
 
 async def test_confirmation_works_without_script_and_a_reload_calls_only_once(open_tool, populated):
     page = (await open_tool(LOAN, java_script_enabled=False)).page
-    args = '{"body":{"book_id":"bk-001","member_id":"mb-001"}}'
     with populated.client() as client:
         tool = client.get("/tools/library.createLoan").json()
+        loan = tool["inputs"]["$defs"]["LoanRequest"]["examples"][0]
+        args = json.dumps({"body": loan} if "body" in tool["inputs"]["properties"] else loan)
         before = client.get("/calls", params={"tool": tool["name"], "total": True}).json()["total"]
     await page.goto(f"{populated.gateway.url}{LOAN}?as=json&args={args}")
     await press(page, "Call …")
@@ -139,11 +145,18 @@ async def test_confirmation_works_without_script_and_a_reload_calls_only_once(op
 
 async def test_items_are_added_without_script(open_tool, populated):
     gateway = populated.gateway
-    body = {"call_template_type": "http", "url": "http://127.0.0.1:9/x", "http_method": "POST", "body_field": "body"}
+    body = {
+        "call_template_type": "http",
+        "url": "http://127.0.0.1:9/x",
+        "http_method": "POST",
+        "body_field": "body",
+    }
     inputs = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}},
               "labels": {"type": "object", "additionalProperties": {"type": "integer"}}}}  # fmt: skip
     with populated.client() as client:
-        made = client.post("/tools", json={"provider": "library", "name": "lists", "inputs": inputs, "call_template": body})
+        made = client.post(
+            "/tools", json={"provider": "library", "name": "lists", "inputs": inputs, "call_template": body}
+        )
         assert made.status_code in (201, 409), made.text
         name = "library.lists"
     try:
@@ -152,6 +165,7 @@ async def test_items_are_added_without_script(open_tool, populated):
         await page.locator("[name='/names/0']").fill("one")
         await page.get_by_role("button", name="Add item").click()
         await page.locator("[name='/names/1']").fill("two")
+        await page.locator("summary", has_text="labels").click()
         await page.locator("[name='key:/labels/~row0']").fill("x")
         await page.locator("[name='/labels/~row0']").fill("5")
         await page.get_by_role("button", name="Remove 1").first.click()
@@ -196,7 +210,7 @@ async def test_tool_is_disabled_and_enabled_by_undo(open_tool):
 
 async def test_running_call_is_shown_and_can_be_cancelled(open_tool):
     page = (await open_tool(SEARCH)).page
-    await page.route("**/console/tools/*", lambda route: None)
+    await page.route("**/console/tools/*", lambda _: None)
     await press(page, "Call")
     await expect(page.get_by_text("Calling …")).to_be_visible()
     await page.get_by_role("button", name="Cancel").click()
@@ -207,7 +221,9 @@ async def test_running_call_is_shown_and_can_be_cancelled(open_tool):
 async def test_snippets_have_the_arguments_and_no_key(open_tool, populated):
     page = (await open_tool(SEARCH + '?args={"q":"it\'s"}')).page
     code = page.locator(".snippets")
-    await expect(code.locator("summary")).to_have_text(["curl", "Python", "TypeScript", "MCP", "OpenAI", "Anthropic"])
+    await expect(code.locator("summary")).to_have_text(
+        ["curl", "Python", "TypeScript", "MCP", "OpenAI", "Anthropic"]
+    )
     await code.get_by_text("Python", exact=True).click()
     await expect(code).to_contain_text('gateway.call("library.searchBooks", {"q": "it\'s"})')
     assert populated.keys["admin"] not in await page.content()
@@ -228,7 +244,10 @@ async def test_states_of_the_page_are_accessible_and_fit(width, scheme, open_too
     found = {}
 
     async def judge(state):
-        found[state] = [*await opened.axe_violations(), *([await overflow(page)] if await overflow(page) > 0 else [])]
+        found[state] = [
+            *await opened.axe_violations(),
+            *([await overflow(page)] if await overflow(page) > 0 else []),
+        ]
 
     await judge("form")
     await press(page, "Call")

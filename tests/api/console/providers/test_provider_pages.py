@@ -69,6 +69,13 @@ async def test_a_refresh_shows_its_difference_before_it_changes_anything(admin, 
 
 
 @pytest.mark.usefixtures("pets")
+async def test_the_address_of_a_difference_that_is_gone_offers_another_one(admin):
+    page = await admin.get(f"{PETS}/refresh?import=019a0000-0000-7000-8000-000000000003")
+    assert page.status_code == 200
+    assert form_of(page, f"{PETS}/refresh/preview") == {}
+
+
+@pytest.mark.usefixtures("pets")
 async def test_changes_of_origins_wait_on_the_page_until_another_key_approves_them(
     admin, upstream, gateway_app
 ):
