@@ -1,9 +1,9 @@
 """Write the messages of the console: `make messages`.
 
 `app/console/locale/de.po` has the German of every message that templates and modules of the console mark
-(`_`, `gettext`, `ngettext`), and of the descriptions of scopes; `de.mo` is its compiled form, which the gateway reads with the standard library.
-New messages are added without a translation, those that are gone are removed, and a test fails while one is
-missing.
+(`_`, `gettext`, `ngettext`), and of the descriptions of scopes; `de.mo` is its compiled form, which the
+gateway reads with the standard library. New messages are added without a translation, those that are gone
+are removed, and a test fails while one is missing.
 """
 
 import io
@@ -33,7 +33,7 @@ _NO_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def template_catalog() -> Catalog:
-    """Return a catalog of all messages that the console marks, in the order of files and lines."""
+    """Return a catalog of all messages that the console shows, in the order of files and lines."""
     found = Catalog(project="utcp-gateway", fuzzy=False)
     for name, _, message, _, context in extract_from_dir(
         str(CONSOLE), _METHODS, options_map=_OPTIONS, keywords=_KEYWORDS
