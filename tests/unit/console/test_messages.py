@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from typing import Final
 
 import pytest
-from babel.messages.catalog import Catalog, Message
+from babel.messages.catalog import Catalog
 from jinja2 import nodes
 
 from app.console.templating import environment
@@ -113,14 +113,13 @@ class _Texts(HTMLParser):
 
 def _constants(node: nodes.Node) -> list[str]:
     """Return the texts of expressions that look like words, outside of what marks them."""
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        if node.node.name in {"_", "gettext", "ngettext"}:
-            inner = [one for one in node.args if not isinstance(one, nodes.Const)]
-            return [text for one in (*inner, *node.kwargs) for text in _constants(one)]
+    if isinstance(node, nodes.Call) and getattr(node.node, "name", "") in {"_", "gettext", "ngettext"}:
+        inner = [one for one in node.args if not isinstance(one, nodes.Const)]
+        return [text for one in (*inner, *node.kwargs) for text in _constants(one)]
     if isinstance(node, nodes.Const):
         return [node.value] if isinstance(node.value, str) and _WORDS.match(node.value) else []
     return [text for one in node.iter_child_nodes() for text in _constants(one)]
 
 
-def _forms(texts: Message | str | list[str] | tuple[str, ...]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+def _forms(texts: str | list[str] | tuple[str, ...] | None) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts or ())
