@@ -130,7 +130,7 @@ browser: $(DEV) ## Use /docs in Chromium (Debian package chromium)
 	$(BIN)/python -m pytest tests/browser --ignore tests/browser/console $(ARGS)
 
 console-test: $(DEV) ## Use every page of the console in Chromium: accessible, small, quiet, safe; screenshots in .screenshots/console
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/browser/console $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/browser/console $(ARGS)
 
 console-bench: $(DEV) ## Measure what the console costs: the gateway with 100,000 tools, and Chromium (ARGS: --only PART..., --minutes)
 	$(BIN)/python -m benchmarks.console $(ARGS)

@@ -39,6 +39,7 @@ from app.server import (
     openapi_document,
     query_parameters,
     reference_pages,
+    support,
 )
 from app.server.admission import Admission
 from app.server.call_route import FastRoute, FastRoutes, GatewayApp
@@ -89,6 +90,7 @@ EDGES: Final[tuple[Edge, ...]] = (
     search_usage_api,
     health,
     reference_pages,
+    support,
     console,
 )
 

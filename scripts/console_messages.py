@@ -18,7 +18,12 @@ from babel.messages.pofile import read_po, write_po
 CONSOLE: Final = Path(__file__).parents[1] / "app" / "console"
 _METHODS: Final = [("**.py", "python"), ("**.html", "jinja2")]
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "**.html": {"trimmed": "true", "newstyle_gettext": "true", "silent": "false"}
+    "**.html": {
+        "trimmed": "true",
+        "newstyle_gettext": "true",
+        "silent": "false",
+        "extensions": "jinja2.ext.i18n,jinja2.ext.do,jinja2.ext.loopcontrols",
+    }
 }
 _KEYWORDS: Final[dict[str, Any]] = {"_": None, "gettext": None, "ngettext": (1, 2), "n": (1, 2)}
 

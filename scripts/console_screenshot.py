@@ -80,7 +80,7 @@ def _use(started: _Started) -> None:
             name, arguments = chance.choices(
                 (
                     ("searchBooks", {"q": chance.choice(words)}),
-                    ("getOpeningHours", {}),
+                    ("getOpeningHours", {"day": "monday"}),
                     ("listMembers", {}),
                     ("getPopularBooks", {}),
                     ("getBook", {"book_id": "none"}),

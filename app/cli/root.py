@@ -92,6 +92,13 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     "explain": LazyCommand(
         "explain", "explain", "Explain whether a key may call a tool now, and why or why not.", GatewayCommand
     ),
+    "settings": LazyCommand("support", "settings", "List the effective settings.", GatewayCommand),
+    "support-bundle": LazyCommand(
+        "support",
+        "support_bundle",
+        "Write settings, state and metrics as JSON without secrets, for somebody who helps.",
+        GatewayCommand,
+    ),
     "export": LazyCommand(
         "transfer", "export", "Write all providers and tools as JSON, without secrets.", GatewayCommand
     ),

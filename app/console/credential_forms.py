@@ -5,14 +5,14 @@ The form of a provider has one object for each of its slots; what is submitted f
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
 from app.console.api_schemas import api_components, is_secret, without_null
 from app.console.page import Page
-from app.console.schema_form import FormView, build, parse
+from app.console.schema_form import FormView, Submission, build, parse
 from app.console.schema_form.fields import Field, ObjectField
 
 Json = dict[str, Any]
@@ -54,27 +54,36 @@ class CredentialForms:
         return cls(slots, await api_components(page), page.gettext, with_origins)
 
     def views(
-        self, values: Mapping[str, Any] | None = None, errors: Iterable[Mapping[str, Any]] = ()
+        self,
+        values: Mapping[str, Any] | None = None,
+        errors: Iterable[Mapping[str, Any]] = (),
+        submission: Submission | None = None,
     ) -> list[SlotForm]:
         """Return the forms, with the values that are not secret; `errors` point below `/<slot>`."""
+        if submission is not None:
+            values = submission.value if isinstance(submission.value, dict) else {}
+            # Its texts are what somebody typed, which may be secret.
+            submission = replace(submission, texts={})
         shown = {
             slot["slot"]: self._public(slot, (values or {}).get(slot["slot"]) or {}) for slot in self.slots
         }
-        view: FormView = build(self._schema(), shown, errors, prefix="credential", gettext=self.gettext)
+        view: FormView = build(
+            self._schema(), shown, errors, submission, prefix="credential", gettext=self.gettext
+        )
         fields = {one.label: one for one in view.root.members} if isinstance(view.root, ObjectField) else {}
         return [self._form(slot, fields[slot["slot"]]) for slot in self.slots if slot["slot"] in fields]
 
-    def read(self, form: FormData) -> Json:
+    def submitted(self, form: FormData) -> Submission:
+        """Return what a form has for the slots; `is_edit` where a button has only changed the form."""
+        items = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        return parse(items, self._schema(), self.gettext)
+
+    def filled_in(self, submission: Submission) -> Json:
         """Return the credentials that were filled in, by slot; each is a body of the API."""
-        items: list[tuple[str, str | bytes]] = []
-        for name, value in form.multi_items():
-            if isinstance(value, UploadFile):
-                continue
-            items.append((name, value))
-        submitted = parse(items, self._schema(), self.gettext)
         found: Json = {}
         for slot in self.slots:
-            given = submitted.value.get(slot["slot"]) if isinstance(submitted.value, dict) else None
+            values = submission.value if isinstance(submission.value, dict) else {}
+            given = values.get(slot["slot"])
             if isinstance(given, dict) and (body := self._body(slot, given)) is not None:
                 found[slot["slot"]] = body
         return found
@@ -149,13 +158,19 @@ class CredentialForms:
     def _public(self, slot: Json, body: Json) -> Json:
         """Return what a form may show of a body: no secret."""
         kinds = _kinds(self.components)
-        name = kinds.get(str(body.get("kind", "")))
-        if name is None:
+        is_fixed = slot["exact_kind"] in kinds
+        name = kinds.get(slot["exact_kind"] if is_fixed else str(body.get("kind", "")))
+        if name is None or (slot["exact_kind"] == "static" and slot.get("values")):
             return {}
-        left_out = {*_secret_names(self.components[name]), "values"} | (
-            {"kind"} & {*body} if slot["exact_kind"] in kinds else set()
-        )
-        return {key: value for key, value in body.items() if key not in left_out}
+        left_out = {*_secret_names(self.components[name]), *(("kind",) if is_fixed else ())}
+        shown = {key: value for key, value in body.items() if key not in left_out}
+        if isinstance(shown.get("values"), list):
+            shown["values"] = [
+                {key: text for key, text in one.items() if key != "value"}
+                for one in shown["values"]
+                if isinstance(one, dict)
+            ]
+        return shown
 
 
 def missing_slots(provider: Mapping[str, Any]) -> list[str]:

@@ -1,10 +1,8 @@
 """The navigation of the console: the pages whose operations the key may use."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from app.console.page import Page
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +35,27 @@ _ITEMS: Final = (
     NavigationItem(_("Keys"), "/console/keys", "keys", "GET /keys", "k"),
     NavigationItem(_("Changes"), "/console/changes", "changes", "GET /events", "e"),
     NavigationItem(_("Search lab"), "/console/search", "search", "GET /tools/search", "l"),
-    NavigationItem(_("Settings"), "/console/settings", "settings", "GET /health/ready", "h"),
+    NavigationItem(_("Settings"), "/console/settings", "settings", "GET /settings", "h"),
 )
 
 
-def navigation(page: "Page") -> list[NavigationItem]:
-    """Return the items that the key of a page may use, in its language, the current one marked."""
+def navigation(
+    path: str, *, may: Callable[[str], bool], gettext: Callable[[str], str], pending_approvals: int | None
+) -> list[NavigationItem]:
+    """Return the items whose operations `may` allows, in the language of `gettext`, that of `path` marked.
+
+    `pending_approvals` is how many approvals wait; None where the key may not see them.
+    """
     return [
         NavigationItem(
-            page.gettext(item.label),
+            gettext(item.label),
             item.path,
             item.icon,
             item.operation,
             item.shortcut,
-            is_current=page.path == item.path
-            or (item.path != "/console" and page.path.startswith(item.path + "/")),
-            count=page.pending_approvals if item.path == "/console/approvals" else None,
+            is_current=path == item.path or (item.path != "/console" and path.startswith(item.path + "/")),
+            count=pending_approvals if item.path == "/console/approvals" else None,
         )
         for item in _ITEMS
-        if page.may(item.operation)
+        if may(item.operation)
     ]

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from app.access.authorise import PUBLIC, authorise, presented_key
 from app.console.api_client import ApiClient, ApiProblem
 from app.console.local_urls import local_path
-from app.console.navigation import navigation
+from app.console.navigation import NavigationItem, navigation
 from app.console.notices import Notice, read_notice
 from app.console.operations import Operations
 from app.console.pending_approvals import pending_approvals
@@ -156,6 +156,12 @@ class Page:
         """Return the page that says what the API rejected, and what to do."""
         return self.render("problem.html", status=problem.status, problem=problem)
 
+    def navigation(self) -> list[NavigationItem]:
+        """Return the pages that the key may use, this one marked."""
+        return navigation(
+            self.path, may=self.may, gettext=self.gettext, pending_approvals=self.pending_approvals
+        )
+
     def _context(self) -> dict[str, Any]:
         return {
             "page": self,
@@ -166,7 +172,7 @@ class Page:
             "url": self.url,
             "url_with": self.url_with,
             "principal": self.principal,
-            "navigation": navigation(self),
+            "navigation": self.navigation(),
             "notice": read_notice(self.query, self.gettext, self.undo_key),
             "settings": self.services.settings,
         }
@@ -202,7 +208,7 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return sign_in_redirect(request)
         try:
             if request.method in _SAFE_METHODS and "x-fragment" not in request.headers:
-                page = replace(page, pending_approvals=await pending_approvals(page))
+                page = await _with_approvals(page)
             return await handler(page)
         except ApiProblem as problem:
             if problem.status == 401:
@@ -215,6 +221,15 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     # The page asks for a session itself, and each operation of the API for its scope.
     serve.scope = PUBLIC  # type: ignore[attr-defined]
     return serve
+
+
+async def _with_approvals(page: Page) -> Page:
+    """Return the page with the number of pending approvals, which its navigation shows."""
+    if not page.may("GET /approvals"):
+        return page
+    is_current = page.path.startswith("/console/approvals")
+    count = await pending_approvals(page.request.app, page.api, page.principal.key_id, is_current=is_current)
+    return replace(page, pending_approvals=count)
 
 
 async def open_page(request: Request) -> Page | None:

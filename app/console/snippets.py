@@ -163,7 +163,8 @@ def _anthropic(tool: str, arguments: Any, base: str, alias: str) -> tuple[Snippe
         SnippetPart(_("Run the call that the model responded"), _post("/tool-calls", message) + "\n"),
         SnippetPart(
             _("In Python"),
-            "import os\n\nfrom anthropic import Anthropic\nfrom utcp_gateway_client.gateway import Gateway\n\n"
+            "import os\n\nfrom anthropic import Anthropic\n"
+            "from utcp_gateway_client.gateway import Gateway\n\n"
             'messages = [{"role": "user", "content": "..."}]\n'
             f"with Gateway(url={literal(base, 'python')}) as gateway:\n"
             f'    tools = gateway.tools([{literal(tool, "python")}], format="anthropic")\n'

@@ -6,12 +6,12 @@ A call ends with the connection of the browser: who cancels or leaves, cancels i
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 from markupsafe import Markup
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import UploadFile
 
 from app.console.api_client import ApiProblem, ApiResponse, path_of
 from app.console.page import Page
@@ -24,10 +24,8 @@ MAX_SHOWN_BYTES: Final = 200_000
 """Bytes of a response that a page shows; the rest is counted, and can be downloaded."""
 MAX_TREE_BYTES: Final = 2_000_000
 """Bytes of JSON of which a tree is shown."""
-MAX_EVENTS: Final = 100
 MAX_LINKED: Final = 1_500
 """Characters of arguments that a link has."""
-_EVENT_TYPES: Final = frozenset({"text/event-stream", "application/x-ndjson", "application/jsonl"})
 _SECRET_FORMATS: Final = frozenset({"password"})
 _FILE_NAMES: Final[Mapping[str, str]] = {
     "application/json": "json", "application/pdf": "pdf", "image/png": "png", "image/jpeg": "jpg",
@@ -71,8 +69,6 @@ class TrialResult:
     text: Markup | None = None
     is_cut: bool = False
     is_binary: bool = False
-    events: list[Markup] = field(default_factory=list)
-    event_count: int = 0
     approval: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     """Header fields that say how the response was made, e.g. `X-Argument-Repairs`."""
@@ -96,7 +92,9 @@ async def read_trial(page: Page, schema: Mapping[str, Any]) -> Trial:
     }
     if "args" in form:
         text = str(form["args"])
-        return Trial(read_arguments(page, text), text=text if as_json else None, action=action or "call", **common)
+        return Trial(
+            read_arguments(page, text), text=text if as_json else None, action=action or "call", **common
+        )
     items: list[tuple[str, str | bytes]] = []
     for name, value in form.multi_items():
         items.append((name, await value.read() if isinstance(value, UploadFile) else value))
@@ -139,7 +137,9 @@ def _has_secret(value: Any, schema: Any, depth: int) -> bool:
     if isinstance(value, dict):
         properties = schema.get("properties") if isinstance(schema, Mapping) else None
         known = properties if isinstance(properties, dict) else {}
-        return any(is_secret_name(key) or _has_secret(one, known.get(key), depth + 1) for key, one in value.items())
+        return any(
+            is_secret_name(key) or _has_secret(one, known.get(key), depth + 1) for key, one in value.items()
+        )
     if isinstance(value, list):
         items = schema.get("items") if isinstance(schema, Mapping) else None
         return any(_has_secret(one, items, depth + 1) for one in value)
@@ -161,6 +161,7 @@ async def call(page: Page, name: str, trial: Trial) -> TrialResult:
 
 async def send_call(page: Page, name: str, trial: Trial) -> ApiResponse:
     """Return the response of a call as it is; the call is cancelled where the browser disconnects."""
+    # Whoever accepts everything gets the events of a stream as a JSON array, once it has ended.
     headers = {"Accept": "*/*"}
     if trial.key:
         headers["Idempotency-Key"] = trial.key
@@ -201,15 +202,13 @@ def _result(page: Page, response: ApiResponse, elapsed: float) -> TrialResult:
         return TrialResult(**common, problem=ApiProblem(response))
     if response.status == 202 and "location" in headers:
         common["approval"] = headers["location"].rpartition("/")[2]
-    return TrialResult(**common, **_shown(page, headers, body, media_type))
+    return TrialResult(**common, **_shown(page, body, media_type))
 
 
-def _shown(page: Page, headers: Headers, body: bytes, media_type: str) -> dict[str, Any]:
-    """Return how a body is shown: as a tree, as text, as events, or not at all."""
+def _shown(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
+    """Return how a body is shown: as a tree, as text, or not at all."""
     if not body:
         return {}
-    if media_type in _EVENT_TYPES:
-        return _events(page, body)
     if (media_type == "application/json" or media_type.endswith("+json")) and len(body) <= MAX_TREE_BYTES:
         try:
             value = orjson.loads(body)
@@ -227,24 +226,6 @@ def _text(body: bytes, *, is_json: bool = False) -> dict[str, Any]:
     shown = body[:MAX_SHOWN_BYTES].decode(errors="replace")
     text = highlighted(shown) if is_json and len(body) <= 20_000 else visible(shown)
     return {"text": text, "is_cut": len(body) > MAX_SHOWN_BYTES}
-
-
-def _events(page: Page, body: bytes) -> dict[str, Any]:
-    """Return the events of a stream, the first hundred of them as trees."""
-    values: list[Any] = []
-    for line in body.decode(errors="replace").splitlines():
-        text = line.removeprefix("data:").strip() if not line.startswith(("event:", "id:", ":", "retry:")) else ""
-        if text:
-            values.append(_event_value(text))
-    shown = [json_tree(value, max_nodes=50, gettext=page.gettext) for value in values[:MAX_EVENTS]]
-    return {"events": shown, "event_count": len(values)}
-
-
-def _event_value(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return text
 
 
 def download_name(tool: str, media_type: str) -> str:

@@ -44,7 +44,10 @@ class SearchUsageAdministration:
         async with self.usage.database.read_session() as session:
             found = await read_page(session, statement, ordering=_ORDER, page=page)
             ids = {tool for row in found.rows for tool in row.tools}
-            rows = await session.execute(select(col(Tool.id), col(Tool.name)).where(col(Tool.id).in_(ids)))
+            names = select(col(Tool.id), col(Tool.name)).where(
+                col(Tool.tenant_id) == principal.tenant_id, col(Tool.id).in_(ids)
+            )
+            rows = await session.execute(names)
             return found, {row.id: row.name for row in rows.all()}
 
     async def forget(self, *, tool: str | None, key_id: str | None, principal: Principal) -> None:

@@ -40,6 +40,7 @@ _SATURATION: Final = 0.5
 _MIN_SHARE: Final = 0.3
 _MIN_LABELS: Final = 2
 _DAY: Final = 86_400.0
+_MAX_HALF_LIVES: Final = 500.0
 
 
 class LabelCount(NamedTuple):
@@ -114,7 +115,7 @@ class UsageCounts:
         by_stem: dict[bytes, dict[bytes, dict[UUID, _Count]]] = {}
         tools_of: dict[bytes, set[UUID]] = {}
         for one in counts:
-            weight = one.weight * 2 ** ((one.at - self._epoch) / self._half_life)
+            weight = one.weight * _power((one.at - self._epoch) / self._half_life)
             of_key = by_stem.setdefault(one.stem, {}).setdefault(one.key, {})
             of_key[one.tool_id] = _Count(weight, one.labels)
             tools_of.setdefault(one.key, set()).add(one.tool_id)
@@ -203,12 +204,19 @@ class UsageCounts:
         return {tool: vote / total * vote / (vote + _SATURATION) for tool, vote in best}
 
     def _decay(self, moment: float) -> float:
-        return float(2 ** ((self._epoch - moment) / self._half_life))
+        return _power((self._epoch - moment) / self._half_life)
 
 
 def decayed(weight: float, *, seconds: float, half_life_days: float) -> float:
     """Return a weight after so many seconds."""
-    return float(weight * 2 ** (-seconds / (half_life_days * _DAY)))
+    return weight * _power(-seconds / (half_life_days * _DAY))
+
+
+def _power(exponent: float) -> float:
+    """Return 2 to the power of a number of half-lives, of which there may be thousands in a retention period:
+    no weight becomes zero, by which a share would be divided, or infinite.
+    """
+    return float(2 ** max(-_MAX_HALF_LIVES, min(exponent, _MAX_HALF_LIVES)))
 
 
 def _idf(tools: int, called: int) -> float:

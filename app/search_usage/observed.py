@@ -12,6 +12,8 @@ from app.security.principal import Principal
 
 MAX_TOOLS: Final = 50
 """So many tools of a search are noted, the best ones."""
+MAX_STEMS: Final = 64
+"""So many stems of a text are noted, the first ones: a whole task has more words than say what it needs."""
 _MAX_WAITING: Final = 2_000
 _MAX_OF_KEY: Final = 100
 
@@ -50,7 +52,7 @@ class SearchQueue:
         if not tools or not stems:
             return
         key_id = principal.key_id
-        search = ObservedSearch(principal, text, tuple(stems), tuple(tools[:MAX_TOOLS]), now())
+        search = ObservedSearch(principal, text, tuple(stems[:MAX_STEMS]), tuple(tools[:MAX_TOOLS]), now())
         identity = (principal.tenant_id, key_id, text, search.tools)
         with self._lock:
             if identity in self._waiting:

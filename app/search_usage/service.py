@@ -19,13 +19,14 @@ from app.models import now
 from app.search.signals import SearchScope
 from app.search_usage.counts import UsageCounts
 from app.search_usage.digests import UsageDigests
-from app.search_usage.observed import ObservedSearch, SearchQueue
+from app.search_usage.observed import MAX_STEMS, ObservedSearch, SearchQueue
 from app.search_usage.store import (
     FOLLOW_MINUTES,
     FORGOTTEN,
     UsageLimits,
     delete_of_lost_keys,
     delete_old,
+    has_key_beyond,
     lock_state,
     match_calls,
     read_labels,
@@ -39,6 +40,8 @@ from app.settings.search_usage import UsageMode
 from app.uuid7 import uuid7
 
 _KEY_SHARE: Final = 20
+_SLACK: Final = 2
+"""With so many times its share of the counts, those of a key are deleted at once, not only every hour."""
 _MAX_QUERY: Final = 2_000
 _RELOAD: Final = timedelta(hours=1)
 _MAINTAIN: Final = timedelta(hours=1)
@@ -79,6 +82,8 @@ class SearchUsage:
         self._rotated: Mapping[str, str] = {}
         self._last_search: datetime | None = None
         self._read_until: datetime | None = None
+        self._must_reload = True
+        """Whether all is read next time, because something was deleted."""
         self._reload_at = now()
         self._maintain_at = now()
         self._keys_changed = self._may_have_lost_keys = True
@@ -106,10 +111,11 @@ class SearchUsage:
     async def aclose(self) -> None:
         """Stop the task, and store the searches that wait."""
         await cancel_tasks(self._tasks)
+        searches = len(self.searches)
         try:
             await self._store_searches()
         except Unavailable:
-            _log.warning("searches were not stored: the database is unavailable", searches=len(self.searches))
+            _log.warning("searches were not stored: the database is unavailable", searches=searches)
 
     def on_search(self, principal: Principal, text: str, stems: Sequence[str], tools: Sequence[UUID]) -> None:
         """Note a search (`app.search.OnSearch`): that takes microseconds. Those of anonymous readers, and of
@@ -125,7 +131,7 @@ class SearchUsage:
         if not len(counts):
             return {}
         owner = self.digests.key(self.owner(scope.key_id), scope.tenant_id)
-        return counts.priors(self.digests.stems(stems, scope.tenant_id), owner)
+        return counts.priors(self.digests.stems(stems[:MAX_STEMS], scope.tenant_id), owner)
 
     def owner(self, key_id: str) -> str:
         """Return the first key of the chain of rotations of a key, under which its labels are stored."""
@@ -140,7 +146,8 @@ class SearchUsage:
         if any(change.object_id == FORGOTTEN for change in deletions):
             self.searches.take()
         if deletions and self.is_on:
-            self._reload_at = now()
+            # A reload that is running may have read what is deleted, and sets the time of the next one.
+            self._must_reload = True
             await self.refresh()
 
     async def learn(self) -> None:
@@ -155,7 +162,8 @@ class SearchUsage:
     async def refresh(self) -> None:
         """Read what was learned since the last time, or all of it once an hour and after deletions."""
         async with self._lock:
-            everything = now() >= self._reload_at
+            everything = self._must_reload or now() >= self._reload_at
+            self._must_reload = False
             keys_changed, self._keys_changed = self._keys_changed, False
             try:
                 async with self.database.read_session() as session:
@@ -165,6 +173,7 @@ class SearchUsage:
                         self._rotated = await read_rotated_keys(session)
             except BaseException:
                 self._keys_changed = self._keys_changed or keys_changed
+                self._must_reload = self._must_reload or everything
                 raise
             if everything:
                 fresh = self._new_counts()
@@ -215,8 +224,12 @@ class SearchUsage:
             state = await lock_state(session)
             if state is None:
                 return
-            if self.is_on:
-                await match_calls(session, state, self.digests, half_life_days=self.options.half_life_days)
+            if self.is_on and await match_calls(
+                session, state, self.digests, half_life_days=self.options.half_life_days
+            ):
+                # A key with very many searches does not fill the table until the next hour.
+                most = _SLACK * self._limits.most_of_key
+                maintains = maintains or await has_key_beyond(session, state, most=most)
             if maintains:
                 deleted += await delete_old(session, self._limits)
             if maintains or self._may_have_lost_keys:

@@ -4,13 +4,15 @@ The calls come from the call log, which is written anyway: neither a search nor 
 worker may have served either of them.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import any_, delete, func, insert, literal, select
+from sqlalchemy import any_, delete, func, insert, literal, select, update
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
@@ -18,6 +20,7 @@ from sqlmodel import col
 from app.models import Key, PendingSearch, SearchLabel, SearchQuery, SearchUsageState
 from app.search_usage.counts import MAX_WEIGHT, LabelCount
 from app.search_usage.digests import UsageDigests
+from app.search_usage.observed import MAX_STEMS
 
 FOLLOW_MINUTES: Final = 10
 """For so long after a search a call makes a label."""
@@ -25,6 +28,10 @@ FOLLOW_MINUTES: Final = 10
 _PENDING_MINUTES: Final = 15
 _MAX_PENDING_OF_KEY: Final = 200
 _BATCH: Final = 1_000
+MAX_ADDED_OF_KEY: Final = 1_000
+"""So many labels of a key are counted each time: a key with hundreds of long searches cannot fill the table
+until it is maintained.
+"""
 FORGOTTEN: Final = "forgotten"
 """The object of the change that says that an operator has deleted what was learned."""
 _LOCK: Final = sql(
@@ -69,8 +76,9 @@ _ADD: Final = sql(
     " CAST(:times AS timestamptz[]))"
     " AS new(tenant_id, stem, tool_id, key_digest, of_token, labels, at)"
     " ON CONFLICT (tenant_id, stem, tool_id, key_digest) DO UPDATE SET"
-    f" weight = least({MAX_WEIGHT}, old.weight * power(2, -greatest(0, extract(epoch FROM"
-    " excluded.at - old.at)) / (CAST(:half_life AS float8) * 86400)) + excluded.weight),"
+    # PostgreSQL raises an error where a power is too small for a number.
+    f" weight = least({MAX_WEIGHT}, old.weight * power(2, -least(500, greatest(0, extract(epoch FROM"
+    " excluded.at - old.at)) / (CAST(:half_life AS float8) * 86400))) + excluded.weight),"
     " labels = old.labels + excluded.labels, at = greatest(old.at, excluded.at),"
     " updated_at = excluded.updated_at"
 )
@@ -91,6 +99,11 @@ _DELETE_QUERIES_OF_LOST_KEYS: Final = sql(
     " AND NOT EXISTS (SELECT FROM keys AS valid WHERE valid.revoked_at IS NULL"
     "  AND (valid.expires_at IS NULL OR valid.expires_at > now())"
     "  AND coalesce(valid.rate_limit_id, valid.key_id) = coalesce(keys.rate_limit_id, keys.key_id))"
+)
+_KEY_EXCEEDS: Final = sql(
+    "SELECT EXISTS (SELECT FROM (SELECT DISTINCT tenant_id, key_digest FROM search_labels"
+    " WHERE updated_at >= :since) AS recent WHERE (SELECT count(*) FROM search_labels AS labels"
+    " WHERE labels.tenant_id = recent.tenant_id AND labels.key_digest = recent.key_digest) > :most)"
 )
 _DELETE_BEYOND: Final = sql(
     "DELETE FROM search_labels WHERE ctid = ANY(ARRAY(SELECT row FROM (SELECT ctid AS row,"
@@ -164,19 +177,28 @@ async def match_calls(
     if matches:
         pairs = {"searches": [one.id for one in matches], "tools": [one.tool_id for one in matches]}
         await session.execute(_SET_CALLED, pairs)
-        await session.execute(_ADD, _added(matches, digests) | {"half_life": half_life_days})
+        # Thousands of labels take longer to count than the event loop may be held up.
+        added = await asyncio.to_thread(_added, matches, digests)
+        await session.execute(_ADD, added | {"half_life": half_life_days})
     await session.execute(_DELETE_PENDING)
     await _set_state(session, matched_at=state.now)
     return len(matches)
 
 
 def _added(matches: Sequence[Any], digests: UsageDigests) -> dict[str, list[Any]]:
-    """Return the columns of the labels of these matches: each stem, tool and key once, in their order."""
+    """Return the columns of the labels of these matches: each stem, tool and key once, in their order; of a
+    key at most `MAX_ADDED_OF_KEY`, those of its first searches.
+    """
     added: dict[tuple[UUID, bytes, UUID, bytes], tuple[bool, int, datetime]] = {}
+    of_key: Counter[bytes] = Counter()
     for one in matches:
         owner = digests.key(one.owner, one.tenant_id)
-        for stem in one.stems:
+        for stem in one.stems[:MAX_STEMS]:
             place = (one.tenant_id, bytes(stem), one.tool_id, owner)
+            if place not in added:
+                if of_key[owner] >= MAX_ADDED_OF_KEY:
+                    continue
+                of_key[owner] += 1
             _, labels, at = added.get(place, (False, 0, one.at))
             added[place] = (one.of_token, labels + 1, max(at, one.at))
     places = sorted(added)
@@ -190,6 +212,11 @@ def _added(matches: Sequence[Any], digests: UsageDigests) -> dict[str, list[Any]
         "labels": [value[1] for value in values],
         "times": [value[2] for value in values],
     }
+
+
+async def has_key_beyond(session: AsyncSession, state: UsageState, *, most: int) -> bool:
+    """Return whether a key that labels were just added to has more than `most` rows of them."""
+    return bool(await session.scalar(_KEY_EXCEEDS, {"since": state.now, "most": most}))
 
 
 async def delete_old(session: AsyncSession, limits: UsageLimits) -> int:
@@ -338,6 +365,15 @@ async def forget(
     if key is not None:
         statement = statement.where(col(SearchLabel.key_digest) == key[0])
     deleted = await _deleted(session, statement)
+    if tool_id is not None:
+        # A call of the tool that is not matched yet, or follows, would be learned from these searches.
+        shown = col(PendingSearch.tools)
+        unlearned = update(PendingSearch).where(
+            col(PendingSearch.tenant_id) == tenant_id, literal(tool_id) == any_(shown)
+        )
+        if key is not None:
+            unlearned = unlearned.where(col(PendingSearch.key_id).in_(key[1]))
+        await session.execute(unlearned.values(tools=func.array_remove(shown, tool_id)))
     for table in (PendingSearch, SearchQuery):
         others = delete(table).where(col(table.tenant_id) == tenant_id)
         if tool_id is not None:

@@ -2,6 +2,7 @@
 it returns.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -178,7 +179,8 @@ class SearchWordsService:
         PreconditionFailed where `if_match` names another text than that which is stored.
         """
         require_unrestricted(principal)
-        given = {_synonyms_digest(one): one for one in reversed(parse_synonyms(text, toolset=toolset))}
+        # Thousands of terms take longer to analyse than the event loop may be held up.
+        given = await asyncio.to_thread(_sets_by_digest, text, toolset)
         async with self.database.transaction() as session:
             await lock_words(session)
             await require_toolset(session, toolset)
@@ -199,12 +201,13 @@ class SearchWordsService:
             session.add_all(added)
             await session.flush()
             detail = {"toolset": toolset, "created": len(added), "deleted": len(outdated)}
+            # Within the transaction: afterwards somebody else may have replaced it.
+            now_stored = _text(await rows_in_scope(session, SynonymSetRow, toolset))
             await record_words_change(
                 session, SynonymSetRow, None, "imported", actor=principal.key_id, detail=detail
             )
         await self.feed.catch_up()
-        result = ImportedSynonyms(len(added), len(outdated), len(given) - len(added))
-        return result, await self.export_synonyms(toolset, principal=principal)
+        return ImportedSynonyms(len(added), len(outdated), len(given) - len(added)), now_stored
 
     async def _create(self, row: RowT, at: str, detail: Mapping[str, Any], principal: Principal) -> RowT:
         require_unrestricted(principal)
@@ -303,6 +306,11 @@ def text_etag(text: str) -> str:
 
 def _synonyms_digest(given: SynonymSet) -> bytes:
     return synonyms_digest(given.terms, given.expand_to)
+
+
+def _sets_by_digest(text: str, toolset: str | None) -> dict[bytes, SynonymSet]:
+    """Return the sets of a text, the last one first; of equal ones the first one of the text."""
+    return {_synonyms_digest(one): one for one in reversed(parse_synonyms(text, toolset=toolset))}
 
 
 def _synonyms_detail(given: SynonymSet | SynonymSetRow) -> dict[str, Any]:

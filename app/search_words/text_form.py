@@ -32,7 +32,8 @@ def parse_synonyms(text: str, *, toolset: str | None) -> list[SynonymSet]:
         except ValidationError as error:
             reason = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
             errors.append(FieldError("", f"Line {number}: {reason}."))
-        if len(errors) == _MAX_ERRORS:
+        # A text of millions of lines is not read to its end.
+        if len(errors) == _MAX_ERRORS or len(sets) > MAX_SETS:
             break
     if errors:
         raise InvalidInput("A line is no set of synonyms.", errors=errors)

@@ -99,6 +99,11 @@ class KeyRing:
         """Return a new random entry `id:base64`, to be put first in a ring."""
         return f"{key_id}:{base64.b64encode(os.urandom(_KEY_BYTES)).decode()}"
 
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids of the keys, in their order."""
+        return tuple(self._ciphers)
+
     def __contains__(self, key_id: object) -> bool:
         return key_id in self._ciphers
 

@@ -111,8 +111,8 @@ async def search_tools(
         body = _joined(body, {"plugins": [PluginHit.of(one).model_dump() for one in plugins]})
     if export is not None:
         registry = services.collections.registry(principal)
-        found = await registry.search(texts, filters=filters, limit=limit)
-        body = await _with_export(body, found, export, services)
+        found = await registry.find(texts, filters=filters, limit=limit, explain=explain)
+        body = await _with_export(body, found.tools, export, services)
     return Response(body, media_type="application/json")
 
 

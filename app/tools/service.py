@@ -111,7 +111,8 @@ async def get_tool(database: Database, *, principal: Principal, name: str, full:
 
 async def source_of(database: Database, tool: ToolView) -> ToolSource:
     """Return what the source of a tool says, without what people have changed."""
-    statement = select(col(Tool.description), col(Tool.tags), col(Tool.keywords)).where(col(Tool.id) == tool.id)
+    columns = (col(Tool.description), col(Tool.tags), col(Tool.keywords))
+    statement = select(*columns).where(col(Tool.id) == tool.id)
     async with database.read_session() as session:
         row = (await session.execute(statement)).one()
     return ToolSource(description=row.description, tags=list(row.tags), keywords=list(row.keywords))

@@ -358,7 +358,8 @@ def _many_sign_ins(provoker: Provoker, request: ContractRequest) -> None:
 
 
 def _sign_out_of_another_site(provoker: Provoker, request: ContractRequest) -> None:
-    """Sign out with the cookie of a session, from a page of another site."""
+    """Sign out with the cookie of a session, from a page of the gateway, and from one of another site."""
+    provoker.client.send(request.with_headers(Origin=provoker.gateway.url))
     port = provoker.gateway.url.rpartition(":")[2]
     cookie = f"utcp-session-{port}=ugs_unknown"
     provoker.client.send(request.with_headers(Cookie=cookie, Origin="https://evil.example"))

@@ -4,6 +4,7 @@ Nothing is stored before the last step. What is between the steps is in the URL,
 (`provider_draft`).
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
 from app.console.provider_draft import ADDRESSES, DOCUMENTS, Draft, DraftLost, legal_name
+from app.console.schema_form import Submission
 
 router = PageRouter()
 
@@ -68,9 +70,13 @@ async def add_provider(page: Page) -> Response:
     preview = (seen or {}).get("result") or {}
     name = draft.name or legal_name(str(preview.get("title", "")))
     forms = await CredentialForms.load(page, preview.get("slots") or [])
-    given = forms.read(form)
+    submission = forms.submitted(form)
+    if submission.is_edit and seen is not None and "tools" in preview:
+        return await _preview_page(page, draft, seen, submission=submission)
+    given = forms.filled_in(submission)
     try:
-        state = await start_import(page, "/providers", **draft.request(name, given))
+        request = await asyncio.to_thread(draft.request, name, given)
+        state = await start_import(page, "/providers", **request)
         problem = problem_of_import(state)
     except ApiProblem as error:
         problem = error
@@ -108,9 +114,10 @@ async def disable_changing_tools(page: Page) -> Response:
     changing = [
         one for one in await _tools(page, name) if one["enabled"] and not one["annotations"]["read_only"]
     ]
-    if changing:
-        operations = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
-        await page.api.post("/tools:batch", {"operations": operations})
+    named = [{"tool": one["name"], "patch": {"enabled": False}} for one in changing]
+    # Without such a tool, the API is asked whether the key may change tools at all.
+    operations = named or [{"filter": {"provider": name}, "patch": {"enabled": False}}]
+    await page.api.post("/tools:batch", {"operations": operations, "dry_run": not named})
     return page.redirect(
         "/console/add/done", {"provider": name}, notice=Notice("tools-disabled", count=len(changing))
     )
@@ -136,9 +143,8 @@ async def _source_problem(page: Page, draft: Draft, problem: ApiProblem) -> Resp
 async def _preview(page: Page, draft: Draft) -> Response:
     """Start a preview, and show it or its progress."""
     try:
-        state = await start_import(
-            page, "/providers/preview", **draft.request(draft.name or draft.proposed_name())
-        )
+        request = await asyncio.to_thread(draft.request, draft.name or draft.proposed_name())
+        state = await start_import(page, "/providers/preview", **request)
     except ApiProblem as problem:
         return await _source_problem(page, draft, problem)
     if draft.fits_url and state["state"] == "running":
@@ -164,6 +170,7 @@ async def _preview_page(
     *,
     problem: ApiProblem | None = None,
     values: Mapping[str, Any] | None = None,
+    submission: Submission | None = None,
     status: int = 200,
 ) -> Response:
     result = state["result"]
@@ -181,7 +188,7 @@ async def _preview_page(
         preview=PreviewView(result),
         provider_name=name,
         name_taken=bool(draft.name and result["exists"]),
-        slots=forms.views(values, [one for one in errors if one is not None]),
+        slots=forms.views(values, [one for one in errors if one is not None], submission),
         may_store=may_store,
         errors={} if problem is None else _by_field(problem),
         commands=draft.commands(name, result["slots"]),

@@ -9,6 +9,7 @@ from typing import Any, Final, get_args
 from uuid import UUID
 
 import orjson
+from markupsafe import Markup
 from starlette.responses import Response
 
 from app.call_log.entries import Interface
@@ -20,8 +21,8 @@ from app.console.charts import Chart, Period, bar_chart, line_chart
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.sign_in import require_recent
 from app.console.templating import parsed_time
+from app.console.values import highlighted, visible
 from app.security.upstream_mode import CallSource
-from app.text import HIDDEN
 
 router = PageRouter()
 
@@ -185,19 +186,15 @@ def shown_body(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if body is None:
         return None
     text = body["text"] if body["text"] is not None else body["base64"]
-    return {**body, "shown": shown_text(_indented(text) if "json" in body["media_type"] else text)}
+    return {**body, "shown": shown_text(text)}
 
 
-def shown_text(text: str) -> str:
-    """Return a text with the characters that nobody sees as their code points."""
-    return HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
-
-
-def _indented(text: str) -> str:
+def shown_text(text: str) -> Markup:
+    """Return JSON indented and highlighted, other text as it is, with the characters that nobody sees."""
     try:
-        return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
+        return highlighted(orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode())
     except orjson.JSONDecodeError:
-        return text
+        return visible(text)
 
 
 def _json_text(body: Mapping[str, Any] | None) -> str | None:

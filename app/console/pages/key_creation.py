@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, ApiResponse, path_of
 from app.console.key_form import KeyForm, field_errors
+from app.console.key_snippets import key_snippets
 from app.console.key_words import ROLES
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
@@ -97,10 +98,23 @@ async def render_created(
     text = key.pop("key")
     if response.headers.get("idempotency-replayed") == "true":
         return page.redirect(f"/console{path_of('keys', key['id'])}", notice=Notice("key-shown-once"))
+    names = key["toolsets"] or []
     toolset: dict[str, Any] | None = None
-    if len(key["toolsets"] or ()) == 1 and page.may("GET /toolsets/{name}"):
-        toolset = await page.api.get(path_of("toolsets", key["toolsets"][0]))
-    return page.render("key_created.html", status=201, key=key, text=text, rotated=rotated, toolset=toolset)
+    if len(names) == 1 and page.may("GET /toolsets/{name}"):
+        # Whatever this responds: the text of the key must be shown.
+        found = await page.api.send("GET", path_of("toolsets", names[0]), check=False)
+        toolset = found.json() if found.status == 200 else None
+    base_url = page.services.settings.public_base_url or str(page.request.base_url)
+    shown = key_snippets(base_url=base_url, toolset=names[0] if names else None)
+    return page.render(
+        "key_created.html",
+        status=201,
+        key=key,
+        text=text,
+        rotated=rotated,
+        toolset=toolset,
+        snippets=shown if "tools:call" in key["scopes"] or "admin" in key["scopes"] else (),
+    )
 
 
 class _UnknownTools(Exception):

@@ -10,6 +10,7 @@ from app.console.notices import Notice
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.key_creation import once_header, once_key, render_created
 from app.console.pages.sign_in import require_recent
+from app.security.scopes import missing_scopes
 
 router = PageRouter()
 
@@ -93,6 +94,7 @@ async def _show(page: Page, *, status: int = 200, revoke_error: str = "") -> Res
         scopes=[one for one in scopes["items"] if one["name"] in key["scopes"]],
         events=events["items"],
         is_own=key_id == page.principal.key_id,
+        lacking=missing_scopes(key["scopes"], held=page.principal.scopes),
         overlaps=_OVERLAPS,
         revoke_error=revoke_error,
         warning_words=WARNING_WORDS,

@@ -12,7 +12,6 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem
-from app.console.navigation import navigation
 from app.console.page import Page, PageRouter
 from app.search import MAX_QUERY_LENGTH
 
@@ -68,7 +67,7 @@ async def show_targets(page: Page) -> Response:
 
 def _pages(page: Page, text: str) -> Iterator[Target]:
     kind = page.gettext("Page")
-    for item in navigation(page):
+    for item in page.navigation():
         if text.casefold() in item.label.casefold():
             yield Target(item.label, page.root + item.path, kind)
 

@@ -136,10 +136,8 @@ async def preview_refresh(page: Page) -> Response:
     """Show what a refresh would change."""
     import_id = page.query.get("import", "")
     state = await read_import(page, import_id) if import_id else None
-    if state is None:
-        return page.redirect(base(page))
-    problem = problem_of_import(state)
-    is_done = state["state"] == "done"
+    problem = None if state is None else problem_of_import(state)
+    is_done = state is not None and state["state"] == "done"
     return await render_provider(
         page,
         "provider_refresh.html",
@@ -147,7 +145,7 @@ async def preview_refresh(page: Page) -> Response:
         status=problem.status if problem is not None else 200,
         state=state,
         problem=problem,
-        preview=PreviewView(state["result"]) if is_done else None,
+        preview=PreviewView(state["result"]) if state is not None and is_done else None,
     )
 
 

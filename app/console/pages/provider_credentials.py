@@ -10,6 +10,7 @@ from app.console.notices import Notice
 from app.console.page import PAGE_SIZE, Page, PageRouter
 from app.console.pages.provider import base, by_field, render_provider
 from app.console.pages.sign_in import require_recent
+from app.console.schema_form import Submission
 
 router = PageRouter()
 
@@ -40,8 +41,10 @@ async def store_credential(page: Page) -> Response:
     name, slot = page.parameter("name"), page.parameter("slot")
     provider = await page.api.get(path_of("providers", name))
     forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
-    form = await page.form()
-    found = forms.read(form)
+    submission = forms.submitted(await page.form())
+    if submission.is_edit:
+        return await _form(page, submission=submission)
+    found = forms.filled_in(submission)
     if slot not in found:
         return await _form(page, empty=True, status=422)
     body = found[slot]
@@ -103,6 +106,7 @@ async def _form(
     page: Page,
     *,
     values: dict[str, Any] | None = None,
+    submission: Submission | None = None,
     problem: ApiProblem | None = None,
     empty: bool = False,
     status: int = 200,
@@ -114,7 +118,7 @@ async def _form(
     listed = await page.api.get(path_of("providers", name, "credentials"))
     destination = next((one for one in listed["destinations"] if one["slot"] == slot), None)
     stored = _stored(provider, slot)
-    if values is None and stored is not None:
+    if values is None and submission is None and stored is not None:
         values = {slot: {**stored["public"], "kind": stored["exact_kind"]}}
     errors = (
         []
@@ -127,7 +131,7 @@ async def _form(
     forms = await CredentialForms.load(page, [_slot(provider, slot)], with_origins=True)
     return await render_provider(
         page, "provider_credential.html", "credentials", status=status, provider=provider, slot=slot,
-        slots=forms.views(values, errors), stored=stored, destination=destination,
+        slots=forms.views(values, errors, submission), stored=stored, destination=destination,
         problem=problem, empty=empty,
     )  # fmt: skip
 

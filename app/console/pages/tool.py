@@ -27,7 +27,7 @@ from app.console.tool_trial import (
     read_trial,
     send_call,
 )
-from app.console.values import highlighted, json_changes, word_diff
+from app.console.values import highlighted, json_changes, paragraphs, word_diff
 
 router = PageRouter()
 
@@ -76,6 +76,7 @@ def _render(page: Page, template: str, view: str, tool: Mapping[str, Any], **con
         view=view,
         tabs=tabs,
         base=_base(page),
+        paragraphs=paragraphs,
         effect=effect_of(tool["annotations"]),
         states=state_badges(page, tool),
         may_edit=page.may("PATCH /tools/{name}"),
@@ -113,7 +114,7 @@ async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
     given = page.query["replay"]
     trial = Trial(Submission({}))
     if page.may("GET /calls/{call_id}/bodies"):
-        question = await require_recent(page, next_path=page.url_with())
+        question = await require_recent(page)
         if question is not None:
             return question
         try:
@@ -192,7 +193,7 @@ def _trial(
 
 
 def _shown_request(preview: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the exact request of a dry run as the page shows it: HTTP line by line, anything else as JSON."""
+    """Return the exact request of a dry run as the page shows it: HTTP by lines, anything else as JSON."""
     known = {"method", "url", "headers", "body", "requires_approval"}
     if not {"method", "url"} <= preview.keys():
         rest = {name: value for name, value in preview.items() if name != "requires_approval"}
@@ -279,7 +280,9 @@ async def _definition(page: Page, **context: Any) -> Response:
     tool = await _tool(page, source=True)
     source = tool["source"]
     changed = tool["description"] != source["description"] and not tool["slimmed"]
-    difference = word_diff(source["description"], tool["description"], gettext=page.gettext) if changed else None
+    difference = (
+        word_diff(source["description"], tool["description"], gettext=page.gettext) if changed else None
+    )
     state = {
         "difference": difference,
         "inputs": input_rows(tool["inputs"], page.gettext),
@@ -304,21 +307,29 @@ async def edit_tool(page: Page) -> Response:
         if name not in form:
             continue
         text = str(form[name]).replace("\r\n", "\n")
-        value: Any = text if name == "description" else [one.strip() for one in text.split(",") if one.strip()]
+        value: Any = (
+            text if name == "description" else [one.strip() for one in text.split(",") if one.strip()]
+        )
         if value != before[name]:
             patch[name] = None if value == before["source"][name] else value
     if not patch:
         return page.redirect(_base(page), {"view": "definition"})
-    version = str(form.get("version", ""))
-    headers = {"If_Match": f'"{version}"'} if version.isdigit() else {}
     try:
-        await page.api.patch(path_of("tools", before["name"]), patch, **headers)
+        await _patch(page, patch, str(form.get("version", "")))
     except ApiProblem as problem:
         if problem.status not in (400, 412, 422):
             raise
         edited = {name: str(form.get(name, "")) for name in ("description", "tags", "keywords")}
         return await _definition(page, problem=problem, edited=edited)
     return page.redirect(_base(page), {"view": "definition"}, notice=_edited(page, before, patch))
+
+
+async def _patch(page: Page, patch: Mapping[str, Any], version: str) -> Any:
+    """Change the tool, and return it; with a version, only where it is still that of the tool."""
+    path = path_of("tools", page.parameter("name"))
+    if version.isascii() and version.isdigit():
+        return await page.api.patch(path, patch, If_Match=f'"{version}"')
+    return await page.api.patch(path, patch)
 
 
 def _edited(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> Notice:
@@ -338,10 +349,7 @@ async def set_enabled(page: Page) -> Response:
     """Enable or disable the tool."""
     form = await page.form()
     enabled = form.get("enabled") == "true"
-    version = str(form.get("version", ""))
-    headers = {"If_Match": f'"{version}"'} if version.isdigit() else {}
-    path = path_of("tools", page.parameter("name"))
-    tool = await page.api.patch(path, {"enabled": enabled}, **headers)
+    tool = await _patch(page, {"enabled": enabled}, str(form.get("version", "")))
     notice = Notice(
         "tool-enabled" if enabled else "tool-disabled",
         subject=tool["name"],

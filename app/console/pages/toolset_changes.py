@@ -57,7 +57,11 @@ async def show_edit(page: Page) -> Response:
     """Show the form of a toolset."""
     toolset = await _toolset(page)
     return page.render(
-        "toolset_form.html", fields=fields_of(toolset), toolset=toolset, problem=None, errors={}
+        "toolset_form.html",
+        fields=fields_of(toolset),
+        toolset=toolset,
+        problem=None,
+        errors={},
     )
 
 
@@ -68,7 +72,7 @@ async def edit_toolset(page: Page) -> Response:
     toolset = await _toolset(page)
     version = str(form.get("version") or toolset["version"])
     try:
-        body = body_of(form, toolset["definition"])
+        body = body_of(form, toolset["definition"] or {})
         await page.api.put(path_of("toolsets", toolset["name"]), body, if_match=f'"{version}"')
     except (ApiProblem, InvalidForm) as error:
         return _form_again(page, form, toolset, error)

@@ -1,5 +1,6 @@
 """Schema and value -> form. The work is bounded, whatever the schema is; what is beyond becomes JSON text."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -114,12 +115,13 @@ class _Builder:
         self.count += 1
         schema = shape.schema
         title, description = schema.get("title"), schema.get("description")
+        says_more = isinstance(title, str) and _letters(title) != _letters(place.key)
         return {
             "name": name,
             "pointer": pointer,
             "id": f"{self._prefix}{self.count}",
             "label": place.key,
-            "title": title[:200] if isinstance(title, str) and title != place.key else "",
+            "title": str(title)[:200] if says_more else "",
             "description": description[:_MAX_TEXT] if isinstance(description, str) else "",
             "type_text": type_text(shape, self._shapes),
             "required": place.required,
@@ -156,7 +158,9 @@ class _Builder:
             specials=specials,
             control=control,
             text=shown,
-            placeholder="" if example is None or isinstance(example, dict | list) else controls.short_text(example),
+            placeholder=""
+            if example is None or isinstance(example, dict | list)
+            else controls.short_text(example),
             attributes=controls.validation_attributes(shape, control),
             suffix="UTC" if control == "datetime-local" else "",
             takes_file=takes_file,
@@ -230,6 +234,7 @@ class _Builder:
         ):
             field.is_offered = True
             return field
+        field.is_given = isinstance(value, dict) and bool(value) and not place.required and not place.is_item
         field.removable = field.removable or (value is not _ABSENT and not place.required and place.depth > 0)
         rest = self._declared(field, members, given, place, must=place.must and is_present)
         self._rows(field, shape.schema, rest, place)
@@ -305,6 +310,9 @@ class _Builder:
         return UnionField(**common, options=options, blank=not place.required, chosen=chosen)
 
 
+_LEAST_KEYWORDS: Final = {
+    "array": "minItems", "choices": "minItems", "object": "minProperties", "string": "minLength",
+}  # fmt: skip
 REST: Final = "~rest"
 """Stands behind the pointer of an object for the text of its other members; `~r` is in no pointer."""
 
@@ -393,14 +401,21 @@ def _members(schema: Schema) -> _Members:
     return found
 
 
+def _letters(text: str) -> str:
+    """Return what a name and a title made of it have in common: `Book Id` is made of `book_id`."""
+    return re.sub(r"[\W_]", "", text).casefold()
+
+
 def _specials(shape: Shape, value: Any, place: _Place) -> tuple[str, tuple[str, ...]]:
     """Return what a field states in place of its control, and what it could."""
     possible: list[str] = []
-    if (
+    least = shape.schema.get(_LEAST_KEYWORDS.get(shape.kind, ""))
+    can_be_empty = (
         shape.kind in ("array", "choices")
         or (shape.kind == "object" and not place.required and not place.is_item)
-        or (shape.kind == "string" and not place.is_item and not shape.schema.get("minLength"))
-    ):
+        or (shape.kind == "string" and not place.is_item)
+    )
+    if can_be_empty and (not least or value in ("", [], {})):
         possible.append("empty")
     if shape.nullable:
         possible.append("null")

@@ -188,9 +188,9 @@ def _number_attributes(kind: str, schema: Schema) -> dict[str, str]:
         is_multiple = isinstance(step, int) and step > 1 and (not lows or max(lows) % step == 0)
         found["step"] = str(step) if is_multiple else "1"
     if lows:
-        found["min"] = json.dumps(max(lows))
+        found["min"] = _plain(max(lows))
     if highs:
-        found["max"] = json.dumps(min(highs))
+        found["max"] = _plain(min(highs))
     return found
 
 
@@ -250,7 +250,7 @@ def _form(low: Any, high: Any, keyword: str) -> int | None:
 
 
 def _plain(value: Any) -> str:
-    return json.dumps(value)
+    return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

@@ -118,6 +118,8 @@ class ObjectField(Field):
     omitted: int = 0
     """How many members of the schema have no field, because there are too many."""
     is_open: bool = True
+    is_given: bool = False
+    """Whether the value has it although it need not: it stays there when its members are emptied."""
     is_offered: bool = False
 
 

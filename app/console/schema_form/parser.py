@@ -4,6 +4,7 @@ Names of controls, where P is the name of a field (its JSON pointer, `#` for the
 
     P           text of a value; of choices and checkboxes JSON text
     file:P      a file, which becomes base64
+    has:P       the value has this object, though it need not
     is:P        `empty` or `null` in place of what P has
     as:P        `json`: P is JSON text; `items`: a list that is no checkboxes
     branch:P    index of the alternative of a union
@@ -32,7 +33,7 @@ from app.console.schema_form.shapes import Shape, Shapes
 from app.text import pointer as pointer_of
 
 _BUTTONS: Final = ("add:", "remove:", "update:")
-_PREFIXES: Final = (*_BUTTONS, "file:", "is:", "as:", "branch:", "item:", "key:", "rest:")
+_PREFIXES: Final = (*_BUTTONS, "file:", "has:", "is:", "as:", "branch:", "item:", "key:", "rest:")
 _INDEX: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 _ROW: Final = re.compile(r"(.*)/~row([0-9]{1,6})", re.DOTALL | re.ASCII)
 _MAX_CONTROLS: Final = 20_000
@@ -69,6 +70,8 @@ class _Parser:
         self.texts: dict[str, str] = {}
         self.branches: dict[str, int] = {}
         self.is_edit = False
+        # How often something was stated that a form does not state by itself, as it does required constants.
+        self._statements = 0
         for count, (name, value) in enumerate(items):
             if count >= _MAX_CONTROLS:
                 break
@@ -121,10 +124,11 @@ class _Parser:
             return _ABSENT
         is_changed = "update:" + name in self._given
         if shape.kind == "union":
-            return self._union(shape, name, pointer, is_item=is_item, depth=depth)
+            return self._union(shape, name, pointer, required=required, is_item=is_item, depth=depth)
         if self._text("as:" + name) == "json" and not is_changed:
             return self._json(name, pointer, is_item=is_item)
         special = self._text("is:" + name)
+        self._statements += bool(special)
         value = self._stated(
             shape, name, pointer, special, must=required or is_item, is_item=is_item, depth=depth
         )
@@ -140,7 +144,7 @@ class _Parser:
             case "string" | "number" | "integer" | "any":
                 return self._scalar(shape, name, pointer, special, is_item=is_item)
             case "choice":
-                return self._choice(name, is_item=is_item)
+                return self._choice(name, is_item=is_item, is_fixed=must and len(shape.choices) == 1)
             case "choices" if self._text("as:" + name) != "items":
                 return self._choices(name, special, is_item=is_item)
             case "array" | "choices":
@@ -152,6 +156,7 @@ class _Parser:
         text = self._text(name)
         if not text.strip():
             return None if is_item else _ABSENT
+        self._statements += 1
         try:
             return controls.read_json(text)
         except controls.Unreadable as error:
@@ -163,6 +168,7 @@ class _Parser:
             (one for one in self._given.get("file:" + name, ()) if isinstance(one, bytes) and one), None
         )
         if file is not None:
+            self._statements += 1
             return base64.b64encode(file).decode()
         text = self._text(name)
         if not text:
@@ -171,16 +177,18 @@ class _Parser:
             if not is_item:
                 return _ABSENT
             return None if shape.kind in ("number", "integer") else ""
+        self._statements += 1
         try:
             return controls.read_scalar(shape, text)
         except controls.Unreadable as error:
             self._fail(pointer, error.text(self._gettext), text)
             return None if is_item else _ABSENT
 
-    def _choice(self, name: str, *, is_item: bool) -> Any:
+    def _choice(self, name: str, *, is_item: bool, is_fixed: bool) -> Any:
         text = self._text(name)
         if not text:
             return None if is_item else _ABSENT
+        self._statements += not is_fixed
         return self._value(text)
 
     def _value(self, text: str) -> Any:
@@ -192,6 +200,7 @@ class _Parser:
 
     def _choices(self, name: str, special: str, *, is_item: bool) -> Any:
         found = [self._value(text) for text in self._texts_of(name)]
+        self._statements += bool(found)
         return found if found or special == "empty" or is_item else _ABSENT
 
     def _array(
@@ -209,6 +218,7 @@ class _Parser:
             found.append(None if value is _ABSENT else value)
         if "add:" + name in self._given:
             found.append(self._blank(item_schema(shape.schema, len(found))))
+        self._statements += bool(found)
         return found if found or special == "empty" or is_item else _ABSENT
 
     def _blank(self, schema: Any) -> Any:
@@ -225,6 +235,7 @@ class _Parser:
         self, shape: Shape, name: str, pointer: str, special: str, *, required: bool, depth: int
     ) -> Any:
         found: dict[str, Any] = {}
+        before = self._statements
         declared = shape.schema.get("properties")
         names = declared if isinstance(declared, dict) else {}
         listed = shape.schema.get("required")
@@ -239,8 +250,9 @@ class _Parser:
                     found[key] = value
         self._add_rows(shape, name, pointer, found, depth)
         self._add_rest(name, pointer, found)
-        is_stated = required or special == "empty" or "add:" + name in self._given
-        return found if found or is_stated else _ABSENT
+        is_given = "has:" + name in self._given or "add:" + name in self._given
+        self._statements += is_given
+        return found if required or special == "empty" or self._statements > before else _ABSENT
 
     def _add_rows(self, shape: Shape, name: str, pointer: str, found: dict[str, Any], depth: int) -> None:
         free = free_members(shape.schema)
@@ -255,6 +267,7 @@ class _Parser:
                         pointer, self._gettext(_("A member without a name was left out: give it a name."))
                     )
                 continue
+            self._statements += 1
             if key in found:
                 self._fail(pointer_of(pointer, key), self._gettext(_("There are two members of this name.")))
                 continue
@@ -272,6 +285,7 @@ class _Parser:
         text = self._text("rest:" + name)
         if not text.strip():
             return
+        self._statements += 1
         try:
             members = controls.read_json(text)
         except controls.Unreadable as error:
@@ -287,7 +301,9 @@ class _Parser:
             return
         found |= members
 
-    def _union(self, shape: Shape, name: str, pointer: str, *, is_item: bool, depth: int) -> Any:
+    def _union(
+        self, shape: Shape, name: str, pointer: str, *, required: bool, is_item: bool, depth: int
+    ) -> Any:
         text = self._text("branch:" + name)
         is_changed = "update:" + name in self._given
         if not _INDEX.fullmatch(text) or int(text) >= len(shape.branches):
@@ -296,6 +312,7 @@ class _Parser:
             return self._blank(shape.branches[0].schema) if is_item else _ABSENT
         index = int(text)
         self.branches[pointer] = index
+        self._statements += not required or is_changed
         if self._text("as:" + name) == "json":
             value = _ABSENT if is_changed else self._json(name, pointer, is_item=is_item)
             if value is _ABSENT and is_item:

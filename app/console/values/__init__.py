@@ -5,6 +5,15 @@ Everything here escapes what it is given. Sizes are bounded, because upstreams w
 
 from app.console.values.differences import Change, json_changes, word_diff
 from app.console.values.json_tree import highlighted, json_tree
-from app.console.values.visible_text import has_invisible, visible
+from app.console.values.visible_text import has_invisible, paragraphs, visible
 
-__all__ = ["Change", "has_invisible", "highlighted", "json_changes", "json_tree", "visible", "word_diff"]
+__all__ = [
+    "Change",
+    "has_invisible",
+    "highlighted",
+    "json_changes",
+    "json_tree",
+    "paragraphs",
+    "visible",
+    "word_diff",
+]

@@ -26,9 +26,9 @@ def _(message: str) -> str:
 
 
 def json_tree(
-    value: Any, *, open_levels: int = 2, max_nodes: int = MAX_NODES, gettext: Callable[[str], str] = str
+    value: Any, *, open_levels: int = 3, max_nodes: int = MAX_NODES, gettext: Callable[[str], str] = str
 ) -> Markup:
-    """Return a JSON value as nested `<details>`, of which the first `open_levels` are open.
+    """Return a JSON value as nested `<details>`, of which the first `open_levels` levels are open.
 
     After `max_nodes` values it says how many members of an object or array are not shown; strings are cut
     after 2,000 characters. The whole value is the raw text's to show.

@@ -19,6 +19,7 @@ _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _JOINERS: Final = frozenset("\u200c\u200d")
 _EMOJI_STYLES: Final = frozenset("\ufe0e\ufe0f")
 _PLAIN: Final = re.compile(r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff]*")
+_ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|[0-9]{1,3}[.)]|\w+:|\s{4})")
 _CONTROL_NAMES: Final = {
     "\x00": "NULL", "\x07": "BELL", "\x08": "BACKSPACE", "\x0b": "LINE TABULATION", "\x0c": "FORM FEED",
     "\r": "CARRIAGE RETURN", "\x1b": "ESCAPE", "\x7f": "DELETE", "\x85": "NEXT LINE",
@@ -45,6 +46,21 @@ def visible(text: str) -> Markup:
         at = end
     parts.append(str(escape("".join(plain))))
     return Markup("".join(parts))  # noqa: S704 - each part is escaped
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of a text: a line end is a space, as in Markdown, but before items of lists."""
+    found = []
+    for part in re.split(r"\n[ \t]*\n\s*", text.strip()):
+        lines = [line.rstrip() for line in part.split("\n")]
+        joined = lines[:1]
+        for line in lines[1:]:
+            if _ITEM.match(line):
+                joined.append(line)
+            else:
+                joined[-1] += " " + line.strip()
+        found.append("\n".join(joined))
+    return [one for one in found if one]
 
 
 def has_invisible(text: str) -> bool:

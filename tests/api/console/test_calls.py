@@ -191,7 +191,7 @@ async def test_recorded_bodies_are_shown_to_keys_that_may_read_them_and_are_even
     assert "curl -X POST" in shown
     assert SCRIPT not in shown
     assert "&lt;script&gt;" in shown
-    assert "a⟨U+200B⟩b⟨U+202E⟩c" in shown
+    assert re.search(r'title="U\+202E RIGHT-TO-LEFT OVERRIDE"', shown)
     assert "\u202e" not in shown
     events = (await admin.get("/events", params={"object_name": call_id})).json()["items"]
     assert [one["action"] for one in events] == ["read"]

@@ -41,7 +41,7 @@ def test_forms_of_public_apis_are_exact():
         if file.stat().st_size > _MAX_DOCUMENT_BYTES:
             continue
         try:
-            conversion = convert(file.read_bytes(), ConvertOptions(provider="p", url=url_of(file)))
+            conversion = convert(file.read_bytes(), options=ConvertOptions(url=url_of(file)))
         except GatewayError:
             continue
         for tool in conversion.tools[:5]:

@@ -111,6 +111,20 @@ def test_key_for_single_tools_is_limited_to_a_new_toolset(pages, gateway, librar
         assert client.get("/toolsets/two-tools").json()["tools"] == 2
 
 
+def test_snippets_connect_to_the_toolset_of_the_key_and_never_have_its_text(pages, gateway):
+    form = {"name": "connects", "role": "agent", "toolsets": "not-there-yet"}
+    created = pages.post("/console/keys/new", data=form)
+    assert created.status_code == 201, created.text
+    (text,) = KEY_TEXT.findall(created.text)
+    assert created.text.count(text) == 1
+    assert "/toolsets/not-there-yet/mcp" in created.text
+    for title in ("curl", "Python", "TypeScript", "MCP", "OpenAI", "Anthropic"):
+        assert f"<summary>{title}</summary>" in created.text
+    monitoring = pages.post("/console/keys/new", data={"name": "watches", "role": "monitoring"})
+    assert monitoring.status_code == 201
+    assert "Connect a client" not in monitoring.text
+
+
 def test_no_toolset_is_left_where_the_key_is_rejected(pages, gateway, library):
     form = {
         "name": "left",

@@ -74,9 +74,13 @@ async def test_a_body_that_is_not_in_its_content_coding_is_rejected(admin, body)
     assert rejected.status_code == 400, rejected.text
 
 
+@pytest.fixture(scope="module")
+def bomb():
+    return gzip.compress(b'{"openapi":"3.0.0","x":"' + b"a" * 300_000_000 + b'"}', compresslevel=1)
+
+
 @pytest.mark.parametrize("how", ["coding", "file", "multipart"])
-async def test_a_compressed_bomb_is_rejected(admin, how):
-    bomb = gzip.compress(b'{"openapi":"3.0.0","x":"' + b"a" * 300_000_000 + b'"}')
+async def test_a_compressed_bomb_is_rejected(admin, bomb, how):
     headers = {
         "Content-Type": "application/json",
         **({"Content-Encoding": "gzip"} if how == "coding" else {}),

@@ -37,24 +37,43 @@ async def longest_stall():
     task.cancel()
 
 
-HUGE = b"[" + b"1," * 15_000_000 + b"1]"
-HOSTILE = [
-    b'{"name":"h","source":{"manual":{"tools":[],"x":' + HUGE + b"}}}",
-    b'{"utcp_version":"1.0.1","tools":[],"x":' + HUGE + b"}",
-    b'{"format":"utcp-gateway/1","providers":' + HUGE + b"}",
-]
+HOSTILE = {
+    "canonical": b'{"name":"h","source":{"manual":{"tools":[],"x":%s}}}',
+    "manual": b'{"utcp_version":"1.0.1","tools":[],"x":%s}',
+    "export": b'{"format":"utcp-gateway/1","providers":%s}',
+}
 
 
-@pytest.mark.parametrize("path", ["/providers", "/providers/preview", "/import"])
-@pytest.mark.parametrize("body", HOSTILE, ids=["canonical", "manual", "export"])
+def pairs(*short):
+    """Every pair of a path and a body; those that are not named here are the long form."""
+    return [
+        pytest.param(path, body, marks=() if (path, body) in short else pytest.mark.long)
+        for path in ("/providers", "/providers/preview", "/import")
+        for body in HOSTILE
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    pairs(("/providers", "canonical"), ("/providers/preview", "manual"), ("/import", "export")),
+)
 async def test_too_many_values_are_rejected_early(client, path, body):
+    content = HOSTILE[body] % (b"[" + b"1," * 15_000_000 + b"1]")
     # What is parsed whole takes minutes, and the client waits for half of one.
-    response = await client.post(path, content=body, headers={"Content-Type": "application/json"})
+    response = await client.post(path, content=content, headers={"Content-Type": "application/json"})
     assert response.status_code == 413, response.text
 
 
-@pytest.mark.parametrize("path", ["/providers", "/providers/preview"])
-@pytest.mark.parametrize("canonical", [True, False])
+@pytest.mark.parametrize(
+    ("canonical", "path"),
+    [
+        (True, "/providers"),
+        (False, "/providers/preview"),
+        # Both of their halves are above.
+        pytest.param(True, "/providers/preview", marks=pytest.mark.long),
+        pytest.param(False, "/providers", marks=pytest.mark.long),
+    ],
+)
 async def test_a_large_manual_delays_no_other_request(client, path, canonical):
     tools = [
         {**tool(f"tool{n}", f"https://api.example.com/t{n}"), "description": "Does a little. " * 30}
@@ -77,6 +96,7 @@ async def test_a_large_manual_delays_no_other_request(client, path, canonical):
     assert min(stalls) < 0.2, stalls
 
 
+@pytest.mark.long
 async def test_a_document_of_more_than_64_mib_is_registered_whole(client):
     document = openapi("https://api.example.com", paths=())
     document["paths"] = {

@@ -1,10 +1,17 @@
 """`/search/usage`: numbers of what was learned, its deletion, retention and limits."""
 
+import asyncio
+from datetime import timedelta
+from itertools import product
+
 import pytest
+from sqlalchemy import text
 
 from app.access.data_keys import rewrap
 from app.models import TENANT, now
 from app.search.signals import SearchScope
+from app.search_usage.observed import MAX_STEMS
+from app.search_usage.store import MAX_ADDED_OF_KEY
 from app.security.vault import KeyRing
 from tests.api.search_usage.conftest import eventually, learner, usage_settings
 from tests.api.search_usage.test_learning import UNUSED, best_two
@@ -21,6 +28,12 @@ async def numbers(admin):
     found = await admin.get("/search/usage")
     assert found.status_code == 200, found.text
     return found.json()
+
+
+def made_up(count, number=0):
+    """Words that have no word of another number."""
+    letters = ["".join(pair) for pair in product("bcdfgklmpqrtvxz", repeat=3)]
+    return " ".join(f"{chr(97 + number)}{letters[place]}" for place in range(count))
 
 
 async def maintain(api):
@@ -65,6 +78,39 @@ async def test_what_was_learned_of_a_tool_is_forgotten(api, admin, client):
     assert await best_two(api, client) == UNUSED
     missing = await admin.delete("/search/usage", params={"tool": "shop.none"})
     assert missing.status_code == 404
+
+
+async def test_a_call_before_the_deletion_of_a_tool_is_not_learned_from_afterwards(api, admin, client):
+    await api.search(client)
+    await api.learn()
+    await api.call(client, "shop.undo")
+    await api.call(client, "shop.accounts")
+    assert (await admin.delete("/search/usage", params={"tool": "shop.undo"})).status_code == 204
+    await api.learn()
+    assert await api.labels() == {"shop.accounts": 1}
+
+
+async def test_a_deletion_while_all_is_read_is_not_undone_by_what_was_read_before(api, admin, client):
+    await api.use(client, times=2)
+    assert await best_two(api, client) == UNUSED[::-1]
+    # The gateway knows the key from here on.
+    await numbers(admin)
+    usage = api.usage
+    usage._must_reload = usage._keys_changed = True
+    async with api.services.database.transaction() as session:
+        # The reading has the labels, and waits for the keys.
+        await session.execute(text("LOCK TABLE keys IN ACCESS EXCLUSIVE MODE"))
+        reading = asyncio.create_task(usage.refresh())
+        await eventually(lambda: has_rows(api, "SELECT FROM pg_locks WHERE NOT granted"))
+        deleting = asyncio.create_task(admin.delete("/search/usage"))
+        await eventually(lambda: has_rows(api, "SELECT WHERE NOT EXISTS (SELECT FROM search_labels)"))
+    assert (await deleting).status_code == 204
+    await reading
+    assert await best_two(api, client) == UNUSED
+
+
+async def has_rows(api, statement):
+    return bool(await api.sql(statement))
 
 
 async def test_what_was_learned_from_a_key_is_forgotten(api, admin, client):
@@ -136,6 +182,45 @@ async def test_a_key_has_at_most_a_twentieth_of_all_counts(database_url, redis_u
 
         await eventually(is_small)
     assert (await api.sql("SELECT count(*) FROM search_labels"))[0][0] == 5
+
+
+async def test_a_key_with_very_many_labels_loses_those_beyond_its_share_at_once(
+    database_url, redis_url, api, client
+):
+    async with learner(usage_settings(database_url, redis_url, search_usage_max=100)) as small:
+        limited = await small.client()
+        small.usage._maintain_at = now() + timedelta(hours=1)
+        for number in range(4):
+            # Five words each: the share is five counts, and twice of it are retained for an hour.
+            await small.search(limited, f"undo {made_up(4, number)}")
+            await small.call(limited, "shop.undo")
+            await small.learn()
+        assert (await small.sql("SELECT count(*) FROM search_labels"))[0][0] <= 10
+
+
+async def test_thousands_of_words_of_a_search_are_not_learned(api, client):
+    await api.search(client, f"undo {made_up(1_000)}")
+    await api.call(client, "shop.undo")
+    await api.learn()
+    assert (await api.sql("SELECT count(*) FROM search_labels"))[0][0] == MAX_STEMS
+
+
+async def test_of_very_many_searches_a_key_adds_a_bounded_number_of_labels_at_once(api, client):
+    for number in range(20):
+        await api.search(client, f"undo {made_up(60, number)}")
+    await api.call(client, "shop.undo")
+    await api.learn()
+    assert (await api.sql("SELECT count(*) FROM search_labels"))[0][0] == MAX_ADDED_OF_KEY
+
+
+async def test_a_label_that_is_thousands_of_half_lives_old_is_added_to(database_url, redis_url, api, client):
+    async with learner(usage_settings(database_url, redis_url, search_usage_half_life_days=0.001)) as short:
+        user = await short.client()
+        await short.use(user)
+        await short.sql("UPDATE search_labels SET at = at - interval '80 days'")
+        await short.use(user)
+        assert await short.labels() == {"shop.undo": 2}
+        assert await best_two(short, user) == UNUSED[::-1]
 
 
 async def test_off_notes_nothing_and_uses_nothing(database_url, redis_url, api, client):

@@ -84,6 +84,15 @@ async def test_a_search_with_an_export_counts_once(api, client):
     assert await api.labels() == {"shop.undo": 1}
 
 
+@pytest.mark.parametrize("query", [{}, {"format": "openai-chat"}])
+async def test_an_explained_search_is_not_learned_from(api, shop, query):
+    operator = await api.client("tools:read", "tools:call", "providers:read")
+    await api.search(operator, explain="true", **query)
+    await api.call(operator, "shop.undo")
+    await api.learn()
+    assert await api.labels() == {}
+
+
 async def test_words_of_two_texts_are_learned_apart(api, client):
     await api.search(client, ["money back", "weather"])
     await api.call(client, "shop.unrelated")

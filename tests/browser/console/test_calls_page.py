@@ -101,6 +101,7 @@ async def test_period_may_be_given_as_times_and_errors_of_it_keep_the_form(world
         times = await rows(opened.page).locator("time").evaluate_all("all => all.map((one) => one.dateTime)")
         assert times
         assert min(times) >= since
+        await expect(opened.page.get_by_label("Period")).to_have_value("custom")
         await opened.page.goto(f"{world.url}/console/calls?since=yesterday&tool=library.getBook")
         await expect(opened.page.locator(".problem")).to_contain_text("since")
         await expect(opened.page.get_by_label("Tool", exact=True)).to_have_value("library.getBook")
@@ -199,13 +200,20 @@ COUNT_UPDATES = """() => {
 
 async def following(world, page):
     await expect(page.get_by_role("status")).to_have_text("Following new calls")
+    await streams_of(world, 1)
+
+
+async def streams_of(world, number):
+    """Wait until so many streams are subscribed to the feed of calls."""
+    async with asyncio.timeout(15):
+        while len(world.application.services.call_feed._subscriptions) != number:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.02)
 
 
 async def test_new_calls_of_the_filters_come_to_the_top(world, browser):
     async with world.signed_in(browser, "/console/calls?follow=1&tool=weather.forecast") as opened:
         page = opened.page
         await following(world, page)
-        await asyncio.sleep(0.5)  # The feed of calls is subscribed after the stream has begun.
         new = world.call("weather.forecast", outcome="upstream-error")
         await world.store(world.call("library.getBook"), new)
         await expect(page.locator(f"#call-{new.id}")).to_be_visible()
@@ -222,8 +230,9 @@ async def test_following_pauses_by_its_button_and_goes_on_with_all_calls(world, 
         await page.get_by_role("button", name="Pause").click()
         await expect(page.get_by_role("status")).to_have_text("Paused")
         missed = world.call("weather.forecast")
+        # Without a connection nothing can arrive.
+        await streams_of(world, 0)
         await world.store(missed)
-        await asyncio.sleep(2.5)
         assert await page.locator(f"#call-{missed.id}").count() == 0
         await page.get_by_role("button", name="Resume").click()
         await following(world, page)

@@ -85,11 +85,9 @@ async def test_new_user_calls_a_tool_with_few_clicks(
         await expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
         assert token not in page.url
         await user.click("link", "Tools")
-        await user.click("link", re.compile(r"library\.(getOpeningHours|listMembers)"))
+        await user.click("link", re.compile(r"library\.(getPopularBooks|listMembers)"))
         await user.click("button", re.compile(r"^Call"))
-        await expect(page.locator("main")).to_contain_text(
-            re.compile(r"\b200\b|opens|opening", re.IGNORECASE)
-        )
+        await expect(page.locator("main")).to_contain_text(re.compile(r"\b200\b"))
         record_property("clicks", user.count)
         record_property("seconds", round(first_start.seconds + time.monotonic() - began, 1))
         sys.stderr.write(f"first value: {user.count} clicks, {first_start.seconds:.1f} s until the link, ")

@@ -368,3 +368,54 @@ async def test_neither_cache_nor_database_hold_the_text_of_a_key(gateway):
         rows = (await session.execute(text("SELECT keys::text, encode(digest, 'escape') FROM keys"))).all()
         rows += (await session.execute(text("SELECT events::text FROM events"))).all()
     assert key[17:] not in str(rows)
+
+
+async def test_a_principal_is_found_by_the_id_of_its_key(gateway, counted):
+    key = await gateway.key("tools:read")
+    keys = verifier(gateway)
+
+    found = await keys.principal_by_id(key_id_of(key))
+
+    assert found == await keys.verify(key)
+    before = counted.number
+    assert await keys.principal_by_id(key_id_of(key)) is found
+    assert counted.number == before
+
+
+async def test_there_is_no_principal_of_an_unknown_a_revoked_and_an_expired_key(gateway):
+    revoked, expired = await gateway.key(), await gateway.key()
+    keys = verifier(gateway)
+    assert await keys.principal_by_id(key_id_of(revoked)) is not None
+    await revoke(gateway, revoked)
+    async with gateway.database.transaction() as session:
+        await session.execute(
+            update(Key).where(Key.key_id == key_id_of(expired)).values(expires_at=datetime.now(UTC))
+        )
+    await keys.on_changes([ChangeNotice("key", object_id=key_id_of(revoked))])
+
+    for key_id in (mint().key_id, key_id_of(revoked), key_id_of(expired)):
+        assert await keys.principal_by_id(key_id) is None
+        assert await keys.principal_by_id(key_id) is None
+
+
+async def test_a_principal_by_id_is_cached_while_postgresql_is_unavailable(gateway):
+    known, unknown = await gateway.key(), await gateway.key()
+    keys = verifier(gateway, fresh_seconds=0)
+    await keys.principal_by_id(key_id_of(known))
+    gateway.disconnect_database()
+
+    assert await keys.principal_by_id(key_id_of(known)) is not None
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await keys.principal_by_id(key_id_of(unknown))
+
+
+async def test_a_principal_by_id_counts_as_a_use_of_its_key(gateway):
+    key = await gateway.key()
+    keys = verifier(gateway)
+    await keys.principal_by_id(key_id_of(key))
+
+    await keys.flush()
+
+    async with gateway.database.read_session() as session:
+        assert (await find_key(session, key_id_of(key))).last_used_at is not None

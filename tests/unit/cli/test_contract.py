@@ -105,6 +105,8 @@ BASE = {
     "me": "",
     "sign-in-link": "",
     "explain": "library.searchBooks",
+    "settings": "",
+    "support-bundle": "",
     "export": "",
     "import": "export.json",
 }

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import time
 from typing import Any
 
@@ -231,7 +232,7 @@ def test_constraints_are_attributes_of_html() -> None:
     assert 'type="number" value="" placeholder="" autocomplete="off" step="1" min="1" max="9"' in html
     assert 'minlength="2" maxlength="5" pattern="[a-z\\/\\-]+"' in html
     assert 'type="email" value="" placeholder="me@a.example"' in html
-    assert html.count(" required>") + html.count(" required ") == 1
+    assert len(re.findall(r"\srequired[\s>]", html)) == 1
 
 
 @pytest.mark.parametrize(
@@ -257,8 +258,19 @@ def test_patterns_that_a_browser_should_not_run_are_left_out(pattern: Any) -> No
 
 def test_member_of_an_absent_object_is_not_demanded_by_the_browser() -> None:
     schema = an_object(a={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
-    assert " required>" not in html_of(build(schema))
-    assert " required>" in html_of(build({**schema, "required": ["a"]}))
+    assert not re.search(r"\srequired[\s>]", html_of(build(schema)))
+    assert re.search(r"\srequired[\s>]", html_of(build({**schema, "required": ["a"]})))
+
+
+def test_absent_object_with_a_required_constant_stays_absent() -> None:
+    inner = an_object(kind={"const": "a"}, name={"type": "string"}) | {"required": ["kind"]}
+    outer = an_object(deeper=inner, other={"type": "string"}) | {"required": ["deeper"]}
+    schema = an_object(x=outer)
+    assert round_trip(schema, {}).value == {}
+    for value in ({"x": {"deeper": {"kind": "a"}}}, {"x": {"deeper": {"kind": "a", "name": "b"}}}):
+        assert round_trip(schema, value).value == value
+    items = [*successful_controls(html_of(build(schema))), ("/x/other", "typed")]
+    assert parse(items, schema).value == {"x": {"deeper": {"kind": "a"}, "other": "typed"}}
 
 
 def test_recursive_schema_is_bounded_and_its_values_survive() -> None:
@@ -428,7 +440,7 @@ def without_additions(value: Any, found: Any) -> Any:
     return found
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(roots, st.integers(0, 1_000))
 def test_form_of_a_valid_value_parses_to_it(schema: Schema, seed: int) -> None:
     try:
@@ -441,7 +453,7 @@ def test_form_of_a_valid_value_parses_to_it(schema: Schema, seed: int) -> None:
         assert json.dumps(found.value, sort_keys=True) == json.dumps(value, sort_keys=True)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(roots, st.dictionaries(names, json_values, max_size=4))
 def test_form_of_any_value_parses_to_it(schema: Schema, value: dict[str, Any]) -> None:
     """A value that is not valid is shown as it is, too, with the errors of the API."""

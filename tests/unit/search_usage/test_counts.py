@@ -172,3 +172,13 @@ def test_priors_are_numbers_from_zero_to_one(clock: Clock, across_keys: bool) ->
         found = counts.priors(stems[:length], b"key 3")
         assert all(0 <= prior <= 1 and math.isfinite(prior) for prior in found.values())
     assert counts.priors([], b"key 3") == {}
+
+
+@pytest.mark.parametrize("half_life_days", [0.001, 0.1, 3650.0])
+def test_no_age_makes_a_weight_zero_or_infinite(clock: Clock, half_life_days: float) -> None:
+    counts = UsageCounts(half_life_days=half_life_days, across_keys=True, clock=clock)
+    years = [count(b"refund", REFUND, key, at=clock.now - 3_650 * DAY) for key in (MINE, THEIRS, b"third")]
+    counts.merge(years)
+    counts.merge([count(b"later", OTHER, MINE, at=clock.now + 90 * DAY)])
+    for stems in ([b"refund"], [b"later"], [b"refund", b"later"]):
+        assert all(0 <= prior <= 1 for prior in counts.priors(stems, MINE).values())

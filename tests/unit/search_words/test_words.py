@@ -142,3 +142,10 @@ def test_a_stored_set_is_equal_to_its_text(terms):
         return
     text = format_synonyms([(given_set.terms, given_set.expand_to)])
     assert parse_synonyms(text, toolset=None) == [given_set]
+
+
+def test_a_text_of_too_many_sets_is_not_read_to_its_end():
+    # The last line would be reported, were it read.
+    text = "".join(f"voucher{number} => coupon\n" for number in range(MAX_SETS + 1)) + "no set\n"
+    with pytest.raises(InvalidInput, match="at most 1,000 sets"):
+        parse_synonyms(text, toolset=None)

@@ -33,6 +33,7 @@ export async function loadFragment(url, id, { history: mode = "push" } = {}) {
     document.getElementById(id)?.replaceWith(replacement);
     if (mode === "push") history.pushState({ fragment: id }, "", url);
     if (mode === "replace") history.replaceState({ fragment: id }, "", url);
+    shown = location.pathname + location.search;
     document.dispatchEvent(new CustomEvent("fragment", { detail: replacement }));
   } catch (error) {
     if (mine.signal.aborted) return;
@@ -79,7 +80,12 @@ document.addEventListener("input", (event) => {
   timers.set(form, window.setTimeout(() => loadFragment(urlOf(form), form.dataset.fragment ?? "", { history: "replace" }), DELAY));
 });
 
+let shown = location.pathname + location.search;
 addEventListener("popstate", (event) => {
+  const before = shown;
+  shown = location.pathname + location.search;
+  // A link to an element of this page, such as the one that skips to the content, needs no other page.
+  if (shown === before) return;
   if (event.state?.fragment) loadFragment(location.href, event.state.fragment, { history: "none" });
   else if (document.querySelector("[data-fragment]")) location.reload();
 });

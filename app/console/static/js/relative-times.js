@@ -1,7 +1,12 @@
 // Relative times ("3 minutes ago") stay right while the page is open. Their titles have the exact ones.
 
 const UNITS = /** @type {[Intl.RelativeTimeFormatUnit, number][]} */ ([
-  ["second", 60], ["minute", 60], ["hour", 24], ["day", 30], ["month", 12], ["year", Infinity],
+  ["second", 60],
+  ["minute", 60],
+  ["hour", 24],
+  ["day", 30],
+  ["month", 12],
+  ["year", Infinity],
 ]);
 const words = new Intl.RelativeTimeFormat(document.documentElement.lang);
 

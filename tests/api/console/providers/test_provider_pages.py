@@ -1,5 +1,8 @@
 """The pages of providers: list, health, refresh, credentials, variables, settings, deletion."""
 
+import re
+from html import unescape
+
 import pytest
 
 from tests.api.console.providers.provider_pages import form_of, submit, text_of
@@ -63,6 +66,13 @@ async def test_a_refresh_shows_its_difference_before_it_changes_anything(admin, 
     assert done.status_code == 303
     assert (await admin.get("/tools/pets.listB")).status_code == 404
     assert (await admin.get("/tools/pets.listC")).status_code == 200
+
+
+@pytest.mark.usefixtures("pets")
+async def test_the_address_of_a_difference_that_is_gone_offers_another_one(admin):
+    page = await admin.get(f"{PETS}/refresh?import=019a0000-0000-7000-8000-000000000003")
+    assert page.status_code == 200
+    assert form_of(page, f"{PETS}/refresh/preview") == {}
 
 
 @pytest.mark.usefixtures("pets")
@@ -165,6 +175,25 @@ async def test_each_kind_of_credential_has_a_form_from_the_api(admin, upstream, 
     assert stored.status_code == 303, text_of(stored)
     found = (await admin.get("/providers/pets")).json()["credentials"][0]
     assert (found["exact_kind"], found["version"], found["allowed_origins"]) == (kind, 2, [upstream.url])
+
+
+async def test_the_kind_of_a_credential_is_chosen_where_the_source_does_not_say_it(admin, upstream):
+    document = openapi(upstream.url, paths=("/a",))
+    del document["security"], document["components"]
+    await admin.post("/providers", json={"name": "pets", "source": {"document": document}})
+    path = f"{PETS}/credentials/default"
+    page = await admin.get(path)
+    choice = re.search(r'<option value="([^"]*)"[^>]*>[^<]*Bearer', page.text)[1]
+    chosen = await submit(admin, path, {"branch:/default": unescape(choice), "update:/default": "1"})
+    assert chosen.status_code == 200, text_of(chosen)
+    form = {**form_of(chosen, path), "/default/token": SECRET}
+    more = await submit(admin, path, {**form, "add:/default/allowed_origins": "1"})
+    assert "/default/allowed_origins/0" in more.text
+    assert SECRET not in more.text
+    form = {**form_of(more, path), "/default/token": SECRET, "/default/allowed_origins/0": upstream.url}
+    stored = await submit(admin, path, form)
+    assert stored.status_code == 303, text_of(stored)
+    assert (await admin.get("/providers/pets")).json()["credentials"][0]["exact_kind"] == "bearer"
 
 
 @pytest.mark.usefixtures("pets")

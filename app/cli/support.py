@@ -1,0 +1,52 @@
+"""`utcp-gateway settings` and `support-bundle`: what the gateway is configured with, and how it does."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.cli.errors import InputError
+from app.cli.session import SessionContext
+
+
+def settings(
+    ctx: SessionContext,
+    *,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Only those that differ from the default.")
+    ] = False,
+) -> None:
+    """List the effective settings; of a secret, only whether it is set."""
+    session = ctx.obj
+    found = session.gateway.get("/settings").json()
+    items = [one for one in found["items"] if not (changed and one["is_default"])]
+    if session.output.is_structured:
+        session.output.document({"items": items})
+        return
+    session.output.table(("SETTING", "VALUE", "DEFAULT"), (_row(one) for one in items))
+
+
+def support_bundle(
+    ctx: SessionContext,
+    *,
+    file: Annotated[str, typer.Argument(help="Where to write; '-' for standard output.")] = "-",
+) -> None:
+    """Write settings, state and metrics as one JSON document without secrets, for somebody who helps."""
+    session = ctx.obj
+    content = session.gateway.get("/support-bundle").body
+    if file == "-":
+        session.output.raw(content + b"\n")
+        return
+    try:
+        Path(file).write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{file} cannot be written: {error.strerror}.") from None
+    if session.output.is_structured:
+        session.output.document({"written": file, "bytes": len(content)})
+        return
+    session.output.note(f"Wrote {file} ({len(content):,} bytes).")
+
+
+def _row(setting: dict[str, Any]) -> tuple[object, ...]:
+    value = "(set)" if setting["is_secret"] and setting["is_set"] else setting["value"]
+    return setting["name"], value, setting["default"]
