@@ -219,7 +219,7 @@ async def test_a_tool_is_written_by_hand(admin, upstream):
     form = {**form_of(page, "/console/add/tool"), "provider": "shop", "name": "getOrder"}
     unclear = await submit(admin, "/console/add/tool", {**form, "inputs": "{"})
     assert unclear.status_code == 422
-    assert "Line 1" in text_of(unclear)
+    assert "line 1" in text_of(unclear)
     inputs = '{"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}'
     made = await submit(
         admin, "/console/add/tool", {**form, "inputs": inputs, "url": f"{upstream.url}/orders/{{id}}"}
