@@ -25,12 +25,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from app.access.authorise import PUBLIC, authorise, presented_key
+from app.console import pending_approvals
 from app.console.api_client import ApiClient, ApiProblem
 from app.console.local_urls import local_path
 from app.console.navigation import navigation
 from app.console.notices import Notice, read_notice
 from app.console.operations import Operations
-from app.console.pending_approvals import pending_approvals
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
 from app.errors import GatewayError, Unauthenticated
@@ -202,7 +202,7 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
             return sign_in_redirect(request)
         try:
             if request.method in _SAFE_METHODS and "x-fragment" not in request.headers:
-                page = replace(page, pending_approvals=await pending_approvals(page))
+                page = replace(page, pending_approvals=await _pending_approvals(page))
             return await handler(page)
         except ApiProblem as problem:
             if problem.status == 401:
@@ -215,6 +215,15 @@ def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     # The page asks for a session itself, and each operation of the API for its scope.
     serve.scope = PUBLIC  # type: ignore[attr-defined]
     return serve
+
+
+async def _pending_approvals(page: Page) -> int | None:
+    """Return the number of pending approvals; None where the key may not read them."""
+    if not page.may(pending_approvals.OPERATION):
+        return None
+    is_fresh = page.path.startswith("/console/approvals")
+    key_id = page.principal.key_id
+    return await pending_approvals.pending_approvals(page.request.app, page.api, key_id, is_fresh=is_fresh)
 
 
 async def open_page(request: Request) -> Page | None:
