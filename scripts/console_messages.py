@@ -33,7 +33,7 @@ _NO_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def template_catalog() -> Catalog:
-    """Return a catalog of all messages that the console marks, in the order of files and lines."""
+    """Return a catalog of all messages that the console shows, in the order of files and lines."""
     found = Catalog(project="utcp-gateway", fuzzy=False)
     for name, _, message, _, context in extract_from_dir(
         str(CONSOLE), _METHODS, options_map=_OPTIONS, keywords=_KEYWORDS
