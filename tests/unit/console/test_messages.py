@@ -113,10 +113,10 @@ class _Texts(HTMLParser):
 
 def _constants(node: nodes.Node) -> list[str]:
     """Return the texts of expressions that look like words, outside of what marks them."""
-    if isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name):
-        if node.node.name in {"_", "gettext", "ngettext"}:
-            inner = [one for one in node.args if not isinstance(one, nodes.Const)]
-            return [text for one in (*inner, *node.kwargs) for text in _constants(one)]
+    is_call = isinstance(node, nodes.Call) and isinstance(node.node, nodes.Name)
+    if is_call and node.node.name in {"_", "gettext", "ngettext"}:
+        inner = [one for one in node.args if not isinstance(one, nodes.Const)]
+        return [text for one in (*inner, *node.kwargs) for text in _constants(one)]
     if isinstance(node, nodes.Const):
         return [node.value] if isinstance(node.value, str) and _WORDS.match(node.value) else []
     return [text for one in node.iter_child_nodes() for text in _constants(one)]
