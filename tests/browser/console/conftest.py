@@ -75,3 +75,10 @@ async def console(
         await save_screenshots(request, pages, repository_root / ".screenshots")
         assert [page.observed.errors for page in pages] == [[] for _ in pages]
         assert [page.observed.foreign_requests() for page in pages] == [[] for _ in pages]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of this folder more time: the first one of a worker fills a gateway."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("time_limit") is None:
+            item.add_marker(pytest.mark.time_limit(600))

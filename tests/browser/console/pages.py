@@ -163,7 +163,8 @@ def _input_fields(name: str, given: dict[str, str]) -> Iterable[tuple[str, str]]
     if kind == "file":
         return []
     value = given.get("value", "")
-    if not value and kind != "hidden":
+    is_needed = "required" in given or name in ("name", "url", "typed")
+    if not value and kind != "hidden" and is_needed:
         value = {
             "url": "http://127.0.0.1:9/x",
             "number": given.get("min", ""),
