@@ -1,8 +1,8 @@
 """Write the messages of the console: `make messages`.
 
 `app/console/locale/de.po` has the German of every message that templates and modules of the console mark
-(`_`, `gettext`, `ngettext`), and of the descriptions of scopes; `de.mo` is its compiled form, which the
-gateway reads with the standard library. New messages are added without a translation, those that are gone
+(`_`, `gettext`, `ngettext`, `pgettext`), and of the descriptions of scopes; `de.mo` is its compiled form,
+which the gateway reads with the standard library. New messages are added without a translation, those that are gone
 are removed, and a test fails while one is missing.
 """
 
@@ -28,7 +28,13 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "extensions": "jinja2.ext.i18n,jinja2.ext.do,jinja2.ext.loopcontrols",
     }
 }
-_KEYWORDS: Final[dict[str, Any]] = {"_": None, "gettext": None, "ngettext": (1, 2), "n": (1, 2)}
+_KEYWORDS: Final[dict[str, Any]] = {
+    "_": None,
+    "gettext": None,
+    "ngettext": (1, 2),
+    "n": (1, 2),
+    "pgettext": ((1, "c"), 2),
+}
 _NO_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -113,7 +113,12 @@ class _Texts(HTMLParser):
 
 def _constants(node: nodes.Node) -> list[str]:
     """Return the texts of expressions that look like words, outside of what marks them."""
-    if isinstance(node, nodes.Call) and getattr(node.node, "name", "") in {"_", "gettext", "ngettext"}:
+    if isinstance(node, nodes.Call) and getattr(node.node, "name", "") in {
+        "_",
+        "gettext",
+        "ngettext",
+        "pgettext",
+    }:
         inner = [one for one in node.args if not isinstance(one, nodes.Const)]
         return [text for one in (*inner, *node.kwargs) for text in _constants(one)]
     if isinstance(node, nodes.Const):
