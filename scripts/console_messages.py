@@ -2,8 +2,8 @@
 
 `app/console/locale/de.po` has the German of every message that templates and modules of the console mark
 (`_`, `gettext`, `ngettext`, `pgettext`), and of the descriptions of scopes; `de.mo` is its compiled form,
-which the gateway reads with the standard library. New messages are added without a translation, those that are gone
-are removed, and a test fails while one is missing.
+which the gateway reads with the standard library. New messages are added without a translation, those that
+are gone are removed, and a test fails while one is missing.
 """
 
 import io
