@@ -33,6 +33,13 @@ def empty(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         yield gateway
 
 
+@pytest.fixture
+def small(servers: Pair, tmp_path: Path) -> Iterator[Populated]:
+    """A gateway with everything but the 10,000 tools, for one test alone, which may change it."""
+    with upstreams(tmp_path) as running, serve(servers, tmp_path, CALL_LOG_BODIES="all") as gateway:
+        yield populate(gateway, running, tools=0)
+
+
 @pytest.fixture(scope="session")
 def sign_in() -> SignIn:
     """Signs in, once for each key."""
