@@ -186,7 +186,7 @@ class Draft:
         """Return the arguments of `ApiClient.send` for a registration or its preview."""
         options = {
             "base_url": self.base_url or None,
-            "server": int(self.server) if self.server.isascii() and self.server.isdigit() else None,
+            "server": int(self.server) if re.fullmatch(r"[0-9]{1,6}", self.server) else None,
             "server_variables": dict(self.variables) or None,
             "allow_empty": self.allow_empty or None,
         }

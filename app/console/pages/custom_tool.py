@@ -1,6 +1,5 @@
 """`/console/add/tool`: a tool that is written by hand, with the call template of any protocol."""
 
-import json
 from typing import Any
 
 from starlette.responses import Response
@@ -8,6 +7,7 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
+from app.console.schema_form.controls import Unreadable, read_json
 
 router = PageRouter()
 
@@ -32,10 +32,10 @@ async def create_custom_tool(page: Page) -> Response:
     form = await page.form()
     given = {name: str(form.get(name, "")).strip() for name in _FIELDS}
     errors: dict[str, str] = {}
-    inputs = _json(given["inputs"] or "{}", "inputs", errors)
+    inputs = _json(page, given["inputs"] or "{}", "inputs", errors)
     template: Any = {"http_method": given["method"] or "GET", "url": given["url"]}
     if given["template"]:
-        template = _json(given["template"], "template", errors)
+        template = _json(page, given["template"], "template", errors)
     elif not given["url"]:
         errors["url"] = page.gettext("Enter the URL that the tool calls.")
     if errors:
@@ -68,11 +68,11 @@ def _page(
     )
 
 
-def _json(text: str, name: str, errors: dict[str, str]) -> Any:
+def _json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        errors[name] = f"Line {error.lineno}, column {error.colno}: {error.msg}."
+        return read_json(text)
+    except Unreadable as error:
+        errors[name] = error.text(page.gettext)
         return None
 
 
