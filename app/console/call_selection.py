@@ -118,9 +118,11 @@ def _time(text: str) -> datetime | None:
     """Return a time in UTC; without an offset, it is one of UTC. None for other text."""
     try:
         found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+    # Periods begin and end up to 30 days beside it.
+    return found if datetime.min.year < found.year < datetime.max.year else None
 
 
 def _text(moment: datetime) -> str:

@@ -110,10 +110,9 @@ class Draft:
         if self.files or self.token or self.source not in ADDRESSES:
             return False
         try:
-            parts = urlsplit(self.url)
-            return not parts.username and not parts.password and not _has_secret(parts.query)
+            return not any(map(_may_be_secret, (self.url, self.base_url)))
         except ValueError:
-            return True
+            return False
 
     @property
     def shown_source(self) -> str:
@@ -290,6 +289,12 @@ def media_type(name: str, content: bytes) -> str:
     if name.endswith(".toml"):
         return _TOML_TYPE
     return _JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else _YAML_TYPE
+
+
+def _may_be_secret(url: str) -> bool:
+    """Return whether a URL has a user name, a password or a secret parameter; raise ValueError for none."""
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    return bool(parts.username or parts.password) or _has_secret(parts.query)
 
 
 def _has_secret(query: str) -> bool:
