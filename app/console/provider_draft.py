@@ -123,6 +123,14 @@ class Draft:
             return self.url
         return shown_url(self.url)
 
+    @property
+    def shown_base_url(self) -> str:
+        """The base URL, "" where it could be secret."""
+        try:
+            return "" if _may_be_secret(self.base_url) else self.base_url
+        except ValueError:
+            return ""
+
     def as_query(self) -> dict[str, Any]:
         """Return the parameters of the URL that has this draft."""
         return {
