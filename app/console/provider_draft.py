@@ -61,7 +61,7 @@ class Draft:
     def from_query(cls, query: QueryParams) -> Self:
         """Return the draft that a URL has."""
         return cls(
-            source=query.get("source", "url"),
+            source=_known_source(query.get("source", "")),
             url=query.get("url", ""),
             name=query.get("name", ""),
             base_url=query.get("base_url", ""),
@@ -82,6 +82,7 @@ class Draft:
             if name in form:
                 changed: dict[str, Any] = {name: str(form[name]).strip()}
                 made = replace(made, **changed)
+        made = replace(made, source=_known_source(made.source))
         variables = {
             name.removeprefix("variable."): str(value)
             for name, value in form.multi_items()
@@ -276,6 +277,10 @@ class Draft:
                 shlex.join(["utcp-gateway", "credentials", "set", name, slot["slot"], "--kind", kind])
             )
         return "\n".join([*lines, shlex.join(["utcp-gateway", "tools", "list", "--provider", name])])
+
+
+def _known_source(text: str) -> str:
+    return text if text in (*ADDRESSES, *DOCUMENTS) else ADDRESSES[0]
 
 
 def legal_name(text: str) -> str:

@@ -30,7 +30,7 @@ DANGEROUS = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def browser(application, admin) -> AsyncIterator[PlainBrowser]:
     async with PlainBrowser(application.url) as client:
         signed_in = await client.sign_in(key_of(admin))
@@ -38,7 +38,7 @@ async def browser(application, admin) -> AsyncIterator[PlainBrowser]:
         yield client
 
 
-@pytest.mark.parametrize("path", [path for path in POSTS if path not in ("/console/sign-in",)])
+@pytest.mark.parametrize("path", [path for path in POSTS if path != "/console/sign-in"])
 async def test_forms_of_other_sites_do_nothing(application, browser, path):
     url = with_names(path)
     for headers in (
@@ -89,7 +89,9 @@ async def test_a_session_whose_key_was_presented_long_ago_does_nothing_dangerous
 
 
 async def test_links_of_others_say_nothing_in_the_name_of_the_gateway(browser):
-    page = await browser.get("/console/tools?notice=provider-deleted&subject=call+555+now&undo=/console/sign-out")
+    page = await browser.get(
+        "/console/tools?notice=provider-deleted&subject=call+555+now&undo=/console/sign-out"
+    )
     assert "call 555" not in page.text
     assert "Deleted the provider" not in page.text
 

@@ -10,7 +10,7 @@ KEY = b"k" * 32
 NOTICE = Notice("tools-disabled", 3, "library", "/console/tools/enable", (("name", "a=b"), ("name", "c")))
 
 
-def _query(notice: Notice, key: bytes = KEY, **changes: str) -> QueryParams:
+def _query(notice: Notice, key: bytes = KEY, /, **changes: str) -> QueryParams:
     return QueryParams(urlencode(notice.as_query(key) | changes, doseq=True))
 
 
