@@ -283,7 +283,7 @@ def _json_bytes(value: Any) -> bytes:
 
 
 def _header_bytes(value: str) -> bytes:
-    """Return the value of a header field; what somebody typed may have any characters, which the API judges."""
+    """Return the value of a header field; of what somebody typed, the API judges the characters."""
     try:
         return value.encode("latin-1")
     except UnicodeEncodeError:

@@ -7,7 +7,7 @@ one beginning of the period only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from starlette.datastructures import QueryParams
@@ -122,7 +122,7 @@ def _time(text: str) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     # Periods begin and end up to 30 days beside it.
-    return found if datetime.min.year < found.year < datetime.max.year else None
+    return found if MINYEAR < found.year < MAXYEAR else None
 
 
 def _text(moment: datetime) -> str:

@@ -2,8 +2,8 @@
 
 They are parameters of the page's URL (`notice`, `undo`), so that nothing is stored for them. The texts stand
 here: a URL can only name one, and give it a count and names. In a session, all of it is authenticated under a
-key of the session (HMAC-SHA-256): nobody else can make a link that says what was not done, or whose button does
-something.
+key of the session (HMAC-SHA-256): nobody else can make a link that says what was not done, or whose button
+does something.
 """
 
 import hmac
@@ -108,8 +108,8 @@ class ShownNotice:
 
 
 def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -> ShownNotice | None:
-    """Return the notice that a URL names, None without one, and where `key`, if any, does not authenticate it;
-    without a key it has no undo.
+    """Return the notice that a URL names; None without one, and where `key`, if there is one, does not
+    authenticate it. Without a key it has no undo.
     """
     text = TEXTS.get(query.get("notice", ""))
     if text is None:
