@@ -7,7 +7,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
-from app.console.schema_form.controls import Unreadable, read_json
+from app.console.schema_form.controls import Unreadable, json_text, read_json
+from app.telemetry.redaction import is_secret_name
 
 router = PageRouter()
 
@@ -39,6 +40,7 @@ async def create_custom_tool(page: Page) -> Response:
     elif not given["url"]:
         errors["url"] = page.gettext("Enter the URL that the tool calls.")
     if errors:
+        given["template"] = _shown_template(given["template"], template)
         return _page(page, given, errors=errors, status=422)
     body = {
         "provider": given["provider"],
@@ -50,6 +52,7 @@ async def create_custom_tool(page: Page) -> Response:
     try:
         made = await page.api.post("/tools", body)
     except ApiProblem as problem:
+        given["template"] = _shown_template(given["template"], template)
         return _page(page, given, problem=problem, errors=_by_field(problem), status=problem.status)
     return page.redirect(f"/console/tools/{made['name']}", notice=Notice("created"))
 
@@ -66,6 +69,25 @@ def _page(
     return page.render(
         "add_tool.html", status=status, values=shown, methods=METHODS, problem=problem, errors=errors or {}
     )
+
+
+def _shown_template(text: str, template: Any) -> str:
+    """Return the text of a call template without its secrets, which are no part of a page."""
+    if not text or template is None:
+        return text
+    shown = _without_secrets(template)
+    return text if shown == template else json_text(shown)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    if isinstance(value, dict):
+        return {
+            name: "" if isinstance(one, str) and is_secret_name(name) else _without_secrets(one)
+            for name, one in value.items()
+        }
+    return value
 
 
 def _json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:

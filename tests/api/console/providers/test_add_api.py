@@ -244,6 +244,22 @@ async def test_a_tool_is_written_by_hand(admin, upstream):
     assert upstream.seen[-1][1] == "/orders/7"
 
 
+async def test_a_rejected_call_template_comes_back_without_its_secrets(admin):
+    page = await admin.get("/console/add/tool")
+    template = {
+        "call_template_type": "http",
+        "url": "https://api.example.com/x",
+        "headers": {"Authorization": SECRET, "X-Plain": "plain"},
+        "auth": {"auth_type": "api_key", "api_key": SECRET, "var_name": "X-Key"},
+    }
+    form = {**form_of(page, "/console/add/tool"), "provider": "shop", "template": json.dumps(template)}
+    for wrong in ({"name": "not a name"}, {"name": "x", "inputs": "{"}):
+        again = await submit(admin, "/console/add/tool", {**form, **wrong})
+        assert again.status_code == 422
+        assert SECRET not in again.text
+        assert "X-Plain" in again.text
+
+
 async def test_a_key_that_may_not_add_providers_is_told_so(gateway_app):
     client = await gateway_app.client("providers:read", "tools:read")
     page = await client.get(ADD)
