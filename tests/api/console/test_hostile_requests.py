@@ -1,5 +1,6 @@
 """Requests that no page makes: hostile parameters, fields, headers and names. None of them is an error 500."""
 
+import asyncio
 import inspect
 import re
 from collections.abc import AsyncIterator
@@ -371,3 +372,14 @@ async def test_pages_with_hostile_parameters(admin, path, names):
             assert "<script>alert" not in response.text
         assert "a" not in response.cookies
     assert not failed
+
+
+async def test_heads_of_streams_take_no_place(application, admin):
+    for path in STREAMS:
+        for _ in range(3):
+            response = await admin.request("HEAD", path, timeout=10)
+            assert response.status_code == 200
+    for feed in (application.services.call_feed, application.services.event_feed):
+        async with asyncio.timeout(10):
+            while feed._places:
+                await asyncio.sleep(0.01)
