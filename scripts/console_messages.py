@@ -1,12 +1,13 @@
 """Write the messages of the console: `make messages`.
 
 `app/console/locale/de.po` has the German of every message that templates and modules of the console mark
-(`_`, `gettext`, `ngettext`); `de.mo` is its compiled form, which the gateway reads with the standard library.
-New messages are added without a translation, those that are gone are removed, and a test fails while one is
-missing.
+(`_`, `gettext`, `ngettext`, `pgettext`), and of the descriptions of scopes; `de.mo` is its compiled form,
+which the gateway reads with the standard library. New messages are added without a translation, those that
+are gone are removed, and a test fails while one is missing.
 """
 
 import io
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.extract import extract_from_dir
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
+
+from app.security.scopes import DESCRIPTIONS
 
 CONSOLE: Final = Path(__file__).parents[1] / "app" / "console"
 _METHODS: Final = [("**.py", "python"), ("**.html", "jinja2")]
@@ -25,16 +28,25 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
         "extensions": "jinja2.ext.i18n,jinja2.ext.do,jinja2.ext.loopcontrols",
     }
 }
-_KEYWORDS: Final[dict[str, Any]] = {"_": None, "gettext": None, "ngettext": (1, 2), "n": (1, 2)}
+_KEYWORDS: Final[dict[str, Any]] = {
+    "_": None,
+    "gettext": None,
+    "ngettext": (1, 2),
+    "n": (1, 2),
+    "pgettext": ((1, "c"), 2),
+}
+_NO_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def template_catalog() -> Catalog:
-    """Return a catalog of all messages that the console marks, in the order of files and lines."""
+    """Return a catalog of all messages that the console shows, in the order of files and lines."""
     found = Catalog(project="utcp-gateway", fuzzy=False)
     for name, _, message, _, context in extract_from_dir(
         str(CONSOLE), _METHODS, options_map=_OPTIONS, keywords=_KEYWORDS
     ):
         found.add(message, None, [(name, 0)], context=context)
+    for text in DESCRIPTIONS.values():
+        found.add(text, None, [("scopes", 0)])
     return found
 
 
@@ -61,8 +73,7 @@ def untranslated(catalog: Catalog) -> list[str]:
 
 def texts_of(catalog: Catalog) -> tuple[bytes, bytes]:
     """Return a catalog as the text of its `.po` and of its `.mo`, the same for the same messages."""
-    for header in ("POT-Creation-Date", "PO-Revision-Date"):
-        catalog.mime_headers = [pair for pair in catalog.mime_headers if pair[0] != header]
+    catalog.creation_date = catalog.revision_date = _NO_TIME
     text, compiled = io.BytesIO(), io.BytesIO()
     write_po(text, catalog, width=110, omit_header=True, include_lineno=False, sort_output=True)
     write_mo(compiled, catalog)

@@ -19,7 +19,7 @@ def settings(
     """List the effective settings; of a secret, only whether it is set."""
     session = ctx.obj
     found = session.gateway.get("/settings").json()
-    items = [one for one in found["items"] if not (changed and one["is_default"])]
+    items = [one for one in found["items"] if not (changed and one.get("is_default"))]
     if session.output.is_structured:
         session.output.document({"items": items})
         return
@@ -48,5 +48,5 @@ def support_bundle(
 
 
 def _row(setting: dict[str, Any]) -> tuple[object, ...]:
-    value = "(set)" if setting["is_secret"] and setting["is_set"] else setting["value"]
-    return setting["name"], value, setting["default"]
+    is_set = setting.get("is_secret") and setting.get("is_set")
+    return setting.get("name"), "(set)" if is_set else setting.get("value"), setting.get("default")

@@ -40,7 +40,9 @@ def environment(language: str) -> Environment:
         lstrip_blocks=True,
         extensions=["jinja2.ext.i18n", "jinja2.ext.do", "jinja2.ext.loopcontrols"],
     )
-    made.install_gettext_callables(texts.gettext, texts.ngettext, newstyle=True)  # type: ignore[attr-defined]
+    made.install_gettext_callables(  # type: ignore[attr-defined]
+        texts.gettext, texts.ngettext, newstyle=True, pgettext=texts.pgettext
+    )
     made.filters["ago"] = lambda value, now=None: time_element(value, texts, now)
     made.filters["number"] = lambda value: number(value, language)
     made.filters["milliseconds"] = lambda value: milliseconds(value, language)

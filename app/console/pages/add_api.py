@@ -56,8 +56,9 @@ async def submit_source(page: Page) -> Response:
         return _source_page(page, draft, missing=True, status=422)
     if draft.fits_url:
         return await _preview(page, draft)
-    form = await page.form()
-    state = await read_import(page, str(form.get("import", ""))) if form.get("import") else None
+    # The form of a preview has its import, too; that of the progress waits for one.
+    waiting = str((await page.form()).get("waiting", ""))
+    state = await read_import(page, waiting) if waiting else None
     return await _preview(page, draft) if state is None else await _show_state(page, draft, state)
 
 

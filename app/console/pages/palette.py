@@ -29,7 +29,7 @@ _ACTIONS: Final = (
     (_("Create a key"), "/console/keys/new", "POST /keys"),
     (_("Tools that need a credential"), "/console/tools?state=missing-credential", "GET /tools"),
     (_("Disabled tools"), "/console/tools?state=disabled", "GET /tools"),
-    (_("Unused tools"), "/console/tools?state=unused", "GET /calls"),
+    (_("Unused tools"), "/console/tools?state=unused", "GET /tools", "GET /calls"),
 )
 """Labels, paths, and the operations of the API that they need."""
 _MAX_TOOLS: Final = 8
@@ -74,9 +74,9 @@ def _pages(page: Page, text: str) -> Iterator[Target]:
 
 def _actions(page: Page, text: str) -> Iterator[Target]:
     kind = page.gettext("Action")
-    for label, path, operation in _ACTIONS:
+    for label, path, *operations in _ACTIONS:
         shown = page.gettext(label)
-        if page.may(operation) and text.casefold() in shown.casefold():
+        if all(map(page.may, operations)) and text.casefold() in shown.casefold():
             yield Target(shown, page.root + path, kind)
 
 

@@ -69,7 +69,7 @@ class _Tree:
 
     def _container(self, value: dict[str, Any] | list[Any], label: str, depth: int) -> list[str]:
         is_open = " open" if depth < self._open_levels else ""
-        count = self._gettext(_("%(count)s members" if isinstance(value, dict) else "%(count)s items"))
+        count = self._gettext(_("%(count)s members") if isinstance(value, dict) else _("%(count)s items"))
         brackets = "{}" if isinstance(value, dict) else "[]"
         size = escape(count % {"count": len(value)})
         summary = f'{label}<span class="json-count">{brackets} {size}</span>'

@@ -13,17 +13,14 @@ from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.server.support.details import DetailsView, read_details
 from app.server.support.effective_settings import SettingList, SettingView, effective_settings
+from app.server.support.examples import BUNDLE, DETAILS, SECRET, SETTING, response_with
 from app.telemetry.redaction import mask_shapes
 
 router = APIRouter(tags=["operation"])
 
 IsAdmin = Annotated[Principal, Depends(requires("admin"))]
-_DOWNLOAD: Final[dict[int | str, dict[str, Any]]] = {
-    200: {
-        "headers": {
-            "Content-Disposition": {"schema": {"type": "string"}, "description": "`attachment` with a name."},
-        }
-    }
+_DISPOSITION: Final[dict[str, Any]] = {
+    "Content-Disposition": {"schema": {"type": "string"}, "description": "`attachment` with a name."}
 }
 
 
@@ -40,7 +37,7 @@ class SupportBundle(BaseModel):
     "/settings",
     operation_id="getSettings",
     summary="Get the effective settings",
-    responses=problem_responses(),
+    responses=problem_responses() | response_with({"items": [SECRET, SETTING]}),
 )
 async def get_settings(principal: IsAdmin, services: UsesServices) -> SettingList:
     """Return all settings as they are in effect. Of a secret, only whether it is set; of a URL, neither user
@@ -54,7 +51,7 @@ async def get_settings(principal: IsAdmin, services: UsesServices) -> SettingLis
     "/health/details",
     operation_id="getHealthDetails",
     summary="Get the state of the gateway in detail",
-    responses=problem_responses(),
+    responses=problem_responses() | response_with(DETAILS),
 )
 async def get_health_details(principal: IsAdmin, services: UsesServices) -> DetailsView:
     """Return the build, the state of PostgreSQL and Redis, the ids of the key ring, and what waits in the
@@ -68,7 +65,7 @@ async def get_health_details(principal: IsAdmin, services: UsesServices) -> Deta
     "/support-bundle",
     operation_id="getSupportBundle",
     summary="Get a support bundle",
-    responses=problem_responses() | _DOWNLOAD,
+    responses=problem_responses() | response_with(BUNDLE, headers=_DISPOSITION),
 )
 async def get_support_bundle(principal: IsAdmin, services: UsesServices, response: Response) -> SupportBundle:
     """Return settings, details and metrics as one JSON document, to be given to somebody who helps: without

@@ -33,6 +33,13 @@ def empty(servers: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
         yield gateway
 
 
+@pytest.fixture
+def small(servers: Pair, tmp_path: Path) -> Iterator[Populated]:
+    """A gateway with everything but the 10,000 tools, for one test alone, which may change it."""
+    with upstreams(tmp_path) as running, serve(servers, tmp_path, CALL_LOG_BODIES="all") as gateway:
+        yield populate(gateway, running, tools=0)
+
+
 @pytest.fixture(scope="session")
 def sign_in() -> SignIn:
     """Signs in, once for each key."""
@@ -75,3 +82,10 @@ async def console(
         await save_screenshots(request, pages, repository_root / ".screenshots")
         assert [page.observed.errors for page in pages] == [[] for _ in pages]
         assert [page.observed.foreign_requests() for page in pages] == [[] for _ in pages]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests of this folder more time: the first one of a worker fills a gateway."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("time_limit") is None:
+            item.add_marker(pytest.mark.time_limit(600))

@@ -159,11 +159,13 @@ class _Reader(HTMLParser):
 def _input_fields(name: str, given: dict[str, str]) -> Iterable[tuple[str, str]]:
     kind = given.get("type", "text")
     if kind in ("checkbox", "radio"):
-        return [(name, given.get("value", "on"))] if "checked" in given or kind == "checkbox" else []
+        is_chosen = "checked" in given or name in ("tool", "id")
+        return [(name, given.get("value", "on"))] if is_chosen else []
     if kind == "file":
         return []
     value = given.get("value", "")
-    if not value and kind != "hidden":
+    is_needed = "required" in given or name in ("name", "url", "typed", "tags")
+    if not value and kind != "hidden" and is_needed:
         value = {
             "url": "http://127.0.0.1:9/x",
             "number": given.get("min", ""),

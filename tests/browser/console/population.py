@@ -134,7 +134,7 @@ def populate(gateway: RunningGateway, running: Upstreams, *, tools: int = TOOLS)
             "key"
         ]
     populated = Populated(
-        gateway, running, keys, secrets, {name: tuple(_begin(gateway, keys[name])) for name in keys}
+        gateway, running, keys, secrets, {name: tuple(_begin(gateway, running, keys[name])) for name in keys}
     )
     _make_calls(populated, agent, once)
     return populated
@@ -264,13 +264,12 @@ def _fill_texts(client: _Checked, running: Upstreams, secrets: Mapping[str, str]
     client.patch("/tools/custom.disabled", json={"enabled": False})
 
 
-def _begin(gateway: RunningGateway, key: str) -> Iterator[str]:
+def _begin(gateway: RunningGateway, running: Upstreams, key: str) -> Iterator[str]:
     """Begin with a key what takes longer than a page waits, and yield the addresses of the pages that show it."""
     yield "/console/add/done?provider=moving"
     background = {"Prefer": "respond-async"}
     with gateway.client(key) as client:
-        document = {"openapi": "3.1.0", "info": {"title": "Small", "version": "1"}, "paths": {}}
-        body = {"name": "small", "source": {"document": document}, "allow_empty": True}
+        body = {"name": "moving", "source": {"url": f"{running.url}/openapi.json"}}
         begun = client.post("/providers/preview", json=body, headers=background)
         if begun.is_success:
             yield f"/console{begun.headers['location']}"

@@ -71,7 +71,7 @@ class Clicks:
         await self.page.get_by_role(role, name=name, exact=exact).first.click()
 
 
-async def test_from_the_empty_overview_to_a_tool_to_call(
+async def test_from_the_empty_overview_to_a_called_tool(
     console: OpenConsole, new: RunningGateway, sources: Upstreams
 ) -> None:
     opened = await console(new, "/console")
@@ -86,8 +86,9 @@ async def test_from_the_empty_overview_to_a_tool_to_call(
     await expect(page.get_by_role("heading", name="Tools to try")).to_be_visible(timeout=SLOW)
     await user.click("link", "Try sample-library.")
     await page.wait_for_url("**/console/tools/sample-library.*")
-    # The call itself is one more.
+    await page.get_by_role("button", name="Call", exact=True).last.click()
     user.count += 1
+    await expect(page.locator("main")).to_contain_text("200", timeout=SLOW)
     assert user.count <= MAX_CLICKS
 
 

@@ -165,7 +165,7 @@ async def test_items_are_added_without_script(open_tool, populated):
         await page.locator("[name='/names/0']").fill("one")
         await page.get_by_role("button", name="Add item").click()
         await page.locator("[name='/names/1']").fill("two")
-        await page.locator("summary", has_text="labels").click()
+        await page.locator(".foldable > summary", has_text="labels").click()
         await page.locator("[name='key:/labels/~row0']").fill("x")
         await page.locator("[name='/labels/~row0']").fill("5")
         await page.get_by_role("button", name="Remove 1").first.click()

@@ -117,6 +117,7 @@ VALUES = {
     "--after-last": "error",
     "--ignore": "/requested_at",
     "--source": "recording",
+    "--action": "updated",
     "--actor": KEY_ID,
     "--argument-repair": "safe",
     "--arguments": '{"q": "sea"}',

@@ -5,7 +5,7 @@ document.addEventListener("click", async (event) => {
   if (!(button instanceof HTMLButtonElement)) return;
   const named = button.dataset.copy && document.getElementById(button.dataset.copy);
   const source = named || button.parentElement?.querySelector("code");
-  const text = source instanceof HTMLInputElement ? source.value : source?.textContent ?? "";
+  const text = source instanceof HTMLInputElement ? source.value : (source?.textContent ?? "");
   const label = button.textContent;
   try {
     await navigator.clipboard.writeText(text);

@@ -77,7 +77,10 @@ document.addEventListener("input", (event) => {
   const form = /** @type {HTMLInputElement} */ (event.target).form;
   if (!form?.matches("form[data-live][data-fragment]")) return;
   clearTimeout(timers.get(form));
-  timers.set(form, window.setTimeout(() => loadFragment(urlOf(form), form.dataset.fragment ?? "", { history: "replace" }), DELAY));
+  timers.set(
+    form,
+    window.setTimeout(() => loadFragment(urlOf(form), form.dataset.fragment ?? "", { history: "replace" }), DELAY),
+  );
 });
 
 let shown = location.pathname + location.search;

@@ -1,4 +1,12 @@
-// A check box with data-select-all="NAME" selects or clears all check boxes of this name in its form.
+// A check box with data-select-all="NAME" selects or clears all check boxes of this name in its form. It is hidden
+// without script.
+
+function show() {
+  for (const box of document.querySelectorAll("input[data-select-all]")) /** @type {HTMLElement} */ (box).hidden = false;
+}
+
+show();
+document.addEventListener("fragment", show);
 
 document.addEventListener("change", (event) => {
   const box = /** @type {HTMLInputElement} */ (event.target);

@@ -7,7 +7,9 @@ addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || target.isContentEditable) return;
   if (target.matches("input:not([type=checkbox], [type=radio], [type=submit], [type=button]), textarea, select")) return;
   if (event.key === "/") {
-    const field = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-search]") ?? document.querySelector("main input[type=search]"));
+    const field = /** @type {HTMLInputElement | null} */ (
+      document.querySelector("[data-search]") ?? document.querySelector("main input[type=search]")
+    );
     if (!field) return;
     event.preventDefault();
     field.focus();

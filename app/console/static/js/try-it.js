@@ -78,7 +78,7 @@ function showProgress(section, controller) {
  */
 function focusOn(section, isCall, name, label) {
   const wrong = section.querySelector("[aria-invalid=true]:is(input, select, textarea)");
-  const target = isCall ? wrong ?? section.querySelector("[data-focus]") : section.querySelector(`button[name="${CSS.escape(name)}"]`);
+  const target = isCall ? (wrong ?? section.querySelector("[data-focus]")) : section.querySelector(`button[name="${CSS.escape(name)}"]`);
   if (target instanceof HTMLElement) target.focus();
   else if (label) /** @type {HTMLElement | null} */ (section.querySelector(".schema-field input, .schema-field select"))?.focus();
 }

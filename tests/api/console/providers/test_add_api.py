@@ -112,6 +112,19 @@ async def test_a_document_without_server_is_corrected_without_choosing_it_again(
     assert added.status_code == 303, added.text
 
 
+async def test_another_server_of_an_uploaded_document_is_previewed_and_registered(admin, upstream):
+    document = openapi("https://first.example.com")
+    document["servers"].append({"url": upstream.url, "description": "Staging"})
+    files = {"file": ("pets.json", json.dumps(document), "application/json")}
+    page = await submit(admin, ADD, {"source": "file"}, files)
+    assert "Calls go to https://first.example.com" in text_of(page)
+    again = await submit(admin, ADD, {**form_of(page, STORE), "server": "1"})
+    assert f"Calls go to {upstream.url}" in text_of(again)
+    added = await submit(admin, STORE, form_of(again, STORE))
+    assert added.status_code == 303, added.text
+    assert (await admin.get("/providers/pets")).json()["origins"] == [upstream.url]
+
+
 async def test_errors_of_a_document_are_shown_with_their_place(admin, upstream):
     broken = "openapi: 3.0.3\ninfo:\n  title: Pets\n  paths: [\n"
     page = await submit(admin, ADD, {"source": "paste", "text": broken})
