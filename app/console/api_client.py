@@ -10,6 +10,7 @@ send.
 
 import asyncio
 import contextlib
+import json as standard_json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -212,7 +213,7 @@ class ApiClient:
         }
         content = body or b""
         if json is not None:
-            content = orjson.dumps(json)
+            content = _json_bytes(json)
             sent["content-type"] = "application/json"
         if content or method in ("POST", "PUT", "PATCH"):
             sent["content-length"] = str(len(content))
@@ -230,7 +231,7 @@ class ApiClient:
             "raw_path": (root + path).encode("ascii"),
             "query_string": _encoded(query).encode("ascii"),
             "root_path": root,
-            "headers": [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()],
+            "headers": [(name.encode("latin-1"), _header_bytes(value)) for name, value in sent.items()],
             "client": outer.get("client"),
             "server": outer.get("server"),
             "state": state,
@@ -271,6 +272,22 @@ def _encoded(query: Query) -> str:
         values = value if isinstance(value, list | tuple) else (value,)
         flat += [(name, _text(one)) for one in values if one is not None and one != ""]
     return urlencode(flat, quote_via=quote)
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # Integers beyond 64 bits, lone surrogates: the API says what is wrong with them.
+        return standard_json.dumps(value).encode("ascii")
+
+
+def _header_bytes(value: str) -> bytes:
+    """Return the value of a header field; of what somebody typed, the API judges the characters."""
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode(errors="replace")
 
 
 def _text(value: Any) -> str:

@@ -7,7 +7,7 @@ one beginning of the period only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from starlette.datastructures import QueryParams
@@ -118,9 +118,11 @@ def _time(text: str) -> datetime | None:
     """Return a time in UTC; without an offset, it is one of UTC. None for other text."""
     try:
         found = datetime.fromisoformat(text)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+    # Periods begin and end up to 30 days beside it.
+    return found if MINYEAR < found.year < MAXYEAR else None
 
 
 def _text(moment: datetime) -> str:

@@ -148,7 +148,7 @@ class KeyForm:
     def members(self, today: date) -> dict[str, Any]:
         """Return all members of a key that the form has, None for what is not restricted."""
         limit = {"requests": self.requests, "per_seconds": self.per_seconds, "burst": self.burst}
-        numbers = {name: _number(text) for name, text in limit.items() if text}
+        numbers = {name: whole_number(text) for name, text in limit.items() if text}
         return {
             "name": self.name,
             "owner": self.owner,
@@ -174,7 +174,7 @@ def field_errors(errors: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {name: " ".join(texts) for name, texts in found.items()}
 
 
-def _number(text: str) -> int | str:
+def whole_number(text: str) -> int | str:
     """Return the number that a field has, or its text: the API says what is wrong with it."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text
 

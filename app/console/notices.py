@@ -1,11 +1,13 @@
 """Notices: what an action has done, shown once on the page that follows it, with a form that takes it back.
 
 They are parameters of the page's URL (`notice`, `undo`), so that nothing is stored for them. The texts stand
-here: a URL can only name one, and give it a count and names. What the form of an undo does is authenticated
-under a key of the session (HMAC-SHA-256), so that nobody else can make a link whose button does something.
+here: a URL can only name one, and give it a count and names. In a session, all of it is authenticated under a
+key of the session (HMAC-SHA-256): nobody else can make a link that says what was not done, or whose button
+does something.
 """
 
 import hmac
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -89,7 +91,9 @@ class Notice:
         if self.undo:
             query["undo"] = self.undo
             query["undo_field"] = [f"{name}={value}" for name, value in self.undo_fields]
-            query["undo_mac"] = _mac(key, self.undo, query["undo_field"])
+        if key:
+            said = (self.name, str(self.count or ""), self.subject, self.undo)
+            query["undo_mac"] = _mac(key, said, query.get("undo_field", ()))
         return query
 
 
@@ -104,17 +108,20 @@ class ShownNotice:
 
 
 def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -> ShownNotice | None:
-    """Return the notice that a URL names, None without one; its undo only where `key` authenticates it."""
+    """Return the notice that a URL names; None without one, and where `key`, if there is one, does not
+    authenticate it. Without a key it has no undo.
+    """
     text = TEXTS.get(query.get("notice", ""))
     if text is None:
         return None
     count = query.get("count", "0")
     undo = query.get("undo", "")
     fields = query.getlist("undo_field")
-    if not key or not hmac.compare_digest(
-        _mac(key, undo, fields).encode(), query.get("undo_mac", "").encode()
-    ):
+    said = [query.get(name, "") for name in ("notice", "count", "subject", "undo")]
+    if not key:
         undo, fields = "", []
+    elif not hmac.compare_digest(_mac(key, said, fields).encode(), query.get("undo_mac", "").encode()):
+        return None
     pairs = tuple((name, value) for name, _, value in (one.partition("=") for one in fields))
     return ShownNotice(
         gettext(text) % {"count": count if count.isdigit() else "0"},
@@ -124,6 +131,7 @@ def read_notice(query: QueryParams, gettext: Callable[[str], str], key: bytes) -
     )
 
 
-def _mac(key: bytes, undo: str, fields: Sequence[str]) -> str:
-    message = "\0".join((undo, *fields)).encode("utf-8", "surrogatepass")
+def _mac(key: bytes, said: Sequence[str], fields: Sequence[str]) -> str:
+    # As JSON, in which a text with any characters ends where it ends.
+    message = json.dumps([*said, list(fields)]).encode("ascii")
     return hmac.new(key, message, sha256).hexdigest()[:32]

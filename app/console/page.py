@@ -14,6 +14,7 @@ what happened and what to do, with the status of the API.
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from email.message import Message
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -33,7 +34,7 @@ from app.console.operations import Operations
 from app.console.pending_approvals import pending_approvals
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
-from app.errors import GatewayError, Unauthenticated
+from app.errors import GatewayError, Unauthenticated, UnsupportedMediaType
 from app.security.principal import Principal
 from app.services import Services
 from app.sessions import Session
@@ -100,7 +101,8 @@ class Page:
         return str(self.request.path_params[name])
 
     async def form(self) -> FormData:
-        """Return the fields of a submitted form; files are `UploadFile`."""
+        """Return the fields of a submitted form; files are `UploadFile`. Raise as `check_charset` does."""
+        check_charset(self.request)
         return await self.request.form(
             max_fields=5_000, max_part_size=self.services.settings.max_document_bytes
         )
@@ -318,6 +320,16 @@ def _target(request: Request) -> str:
     raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode("ascii")
     query: bytes = request.scope["query_string"]
     return (raw + (b"?" + query if query else b"")).decode("latin-1")
+
+
+def check_charset(request: Request) -> None:
+    """Raise UnsupportedMediaType for a form that is not in UTF-8. Browsers send no parameter `charset`; some
+    codecs of Python make of a text what no form can have, or raise errors of their own.
+    """
+    message = Message()
+    message["Content-Type"] = request.headers.get("content-type", "")
+    if str(message.get_param("charset", "utf-8")).lower() not in ("utf-8", "utf8"):
+        raise UnsupportedMediaType("Send the form in UTF-8.")
 
 
 def root_of(request: Request) -> str:

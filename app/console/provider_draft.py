@@ -61,7 +61,7 @@ class Draft:
     def from_query(cls, query: QueryParams) -> Self:
         """Return the draft that a URL has."""
         return cls(
-            source=query.get("source", "url"),
+            source=_known_source(query.get("source", "")),
             url=query.get("url", ""),
             name=query.get("name", ""),
             base_url=query.get("base_url", ""),
@@ -82,6 +82,7 @@ class Draft:
             if name in form:
                 changed: dict[str, Any] = {name: str(form[name]).strip()}
                 made = replace(made, **changed)
+        made = replace(made, source=_known_source(made.source))
         variables = {
             name.removeprefix("variable."): str(value)
             for name, value in form.multi_items()
@@ -110,10 +111,9 @@ class Draft:
         if self.files or self.token or self.source not in ADDRESSES:
             return False
         try:
-            parts = urlsplit(self.url)
-            return not parts.username and not parts.password and not _has_secret(parts.query)
+            return not any(map(_may_be_secret, (self.url, self.base_url)))
         except ValueError:
-            return True
+            return False
 
     @property
     def shown_source(self) -> str:
@@ -123,6 +123,14 @@ class Draft:
         if self.fits_url:
             return self.url
         return shown_url(self.url)
+
+    @property
+    def shown_base_url(self) -> str:
+        """The base URL, "" where it could be secret."""
+        try:
+            return "" if _may_be_secret(self.base_url) else self.base_url
+        except ValueError:
+            return ""
 
     def as_query(self) -> dict[str, Any]:
         """Return the parameters of the URL that has this draft."""
@@ -186,7 +194,7 @@ class Draft:
         """Return the arguments of `ApiClient.send` for a registration or its preview."""
         options = {
             "base_url": self.base_url or None,
-            "server": int(self.server) if self.server.isascii() and self.server.isdigit() else None,
+            "server": int(self.server) if re.fullmatch(r"[0-9]{1,6}", self.server) else None,
             "server_variables": dict(self.variables) or None,
             "allow_empty": self.allow_empty or None,
         }
@@ -271,6 +279,10 @@ class Draft:
         return "\n".join([*lines, shlex.join(["utcp-gateway", "tools", "list", "--provider", name])])
 
 
+def _known_source(text: str) -> str:
+    return text if text in (*ADDRESSES, *DOCUMENTS) else ADDRESSES[0]
+
+
 def legal_name(text: str) -> str:
     """Return a name of a provider that is as near to a text as can be: lower case letters, digits, dashes."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_MAX_NAME].strip("-") or "api"
@@ -290,6 +302,12 @@ def media_type(name: str, content: bytes) -> str:
     if name.endswith(".toml"):
         return _TOML_TYPE
     return _JSON_TYPE if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else _YAML_TYPE
+
+
+def _may_be_secret(url: str) -> bool:
+    """Return whether a URL has a user name, a password or a secret parameter; raise ValueError for none."""
+    parts = urlsplit(url if "://" in url else f"//{url}")
+    return bool(parts.username or parts.password) or _has_secret(parts.query)
 
 
 def _has_secret(query: str) -> bool:

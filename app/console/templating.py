@@ -23,6 +23,7 @@ NONE: Final = "\u2013"
 """What stands for no value."""
 
 _HERE: Final = Path(__file__).parent
+_FRAME: Final = frozenset({"title", "scripts", "head", "content", "view"})
 _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|$)")
 _UNITS: Final = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (10_000, "year"))
 
@@ -74,7 +75,11 @@ def template(name: str, language: str) -> Template:
 
 
 def render_block(name: str, block: str, language: str, context: Mapping[str, Any]) -> str | None:
-    """Return one block of a template as HTML; None where the template has no such block."""
+    """Return one block of a template as HTML; None where the template has no such block, and for the blocks
+    of the frame, which need what the template does outside of them.
+    """
+    if block in _FRAME:
+        return None
     found = template(name, language)
     render: Callable[..., Any] | None = found.blocks.get(block)
     return None if render is None else "".join(render(found.new_context(dict(context))))

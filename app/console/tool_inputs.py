@@ -49,7 +49,8 @@ def _rows(
     properties = node.get("properties")
     if isinstance(properties, dict):
         required = node.get("required")
-        names = required if isinstance(required, list) else []
+        listed = required if isinstance(required, list) else []
+        names = frozenset(one for one in listed if isinstance(one, str))
         for name in sorted(properties, key=lambda one: one not in names):
             member = properties[name]
             yield _row(shapes, member, (*path, name), gettext, required=name in names)

@@ -10,6 +10,7 @@ LISTS: Final = ("tools", "providers", "tags", "search", "exclude", "pinned")
 """The members of a definition that are lists of texts; in the form, one text a line."""
 _CHOICES: Final = {"mode": "auto", "argument_repair": "safe"}
 _BUDGETS: Final = ("max_bytes", "max_tokens")
+_MAX_DIGITS: Final = 19
 
 
 class InvalidForm(ValueError):
@@ -53,7 +54,7 @@ def body_of(form: FormData, before: Mapping[str, Any]) -> dict[str, Any]:
     budget: dict[str, int] = {}
     for name in _BUDGETS:
         text = str(form.get(name, "")).strip()
-        if text and not text.isdecimal():
+        if text and not (text.isascii() and text.isdecimal() and len(text) < _MAX_DIGITS):
             raise InvalidForm(name, "Give a whole number.")
         if text:
             budget[name] = int(text)

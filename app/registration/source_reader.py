@@ -128,7 +128,11 @@ class SourceReader:
         if source.kind == "tools":
             return await self._exported(source, context)
         if source.kind == "manual":
-            body = await asyncio.to_thread(orjson.dumps, source.value)
+            try:
+                body = await asyncio.to_thread(orjson.dumps, source.value)
+            except TypeError:
+                detail = "The source has a text with half of a surrogate pair, which is no Unicode text."
+                raise InvalidInput(detail, errors=[FieldError("#/source", detail)]) from None
             stored = replace(source, body=body, media_type="application/json")
             read = await self._manual(source.value, stored, _UPLOADED, context)
             read = replace(read, protocol=source.protocol)

@@ -31,14 +31,17 @@ _TRIED: Final = 3
 
 @router.get("/console/add")
 async def show_source(page: Page) -> Response:
-    """Ask for a source; where the URL has one, show what the gateway would make of it."""
+    """Ask for a source; where the URL has one and its preview, show what the gateway would make of it.
+
+    Only the form starts a preview, which reads the source: a link of another site must not do so.
+    """
     draft = Draft.from_query(page.query)
     if not page.may(_REGISTER) or not (draft.is_given and draft.fits_url):
         return _source_page(page, draft)
     import_id = page.query.get("import", "")
     state = await read_import(page, import_id) if import_id else None
     if state is None:
-        return await _preview(page, draft)
+        return _source_page(page, draft)
     return await _show_state(page, draft, state)
 
 
@@ -52,7 +55,7 @@ async def submit_source(page: Page) -> Response:
     if not draft.is_given:
         return _source_page(page, draft, missing=True, status=422)
     if draft.fits_url:
-        return page.redirect("/console/add", draft.as_query())
+        return await _preview(page, draft)
     # The form of a preview has its import, too; that of the progress waits for one.
     waiting = str((await page.form()).get("waiting", ""))
     state = await read_import(page, waiting) if waiting else None
@@ -148,7 +151,7 @@ async def _preview(page: Page, draft: Draft) -> Response:
         state = await start_import(page, "/providers/preview", **request)
     except ApiProblem as problem:
         return await _source_problem(page, draft, problem)
-    if draft.fits_url and state["state"] == "running":
+    if draft.fits_url and state["id"] is not None:
         return page.redirect("/console/add", {**draft.as_query(), "import": state["id"]})
     return await _show_state(page, draft, state)
 

@@ -111,8 +111,12 @@ async def _decide(page: Page, approval_id: str, decision: str, comment: str) -> 
 async def _confirm(page: Page, ids: Sequence[str], back: str) -> Response | None:
     """Return the way to the form that asks for the key, where an approval sends credentials elsewhere."""
     found = await asyncio.gather(*(page.api.send("GET", _path(one), check=False) for one in ids))
-    kinds = {response.json()["kind"] for response in found if response.status == 200}
-    return await require_recent(page, next_path=back) if kinds & _SENDS_ELSEWHERE else None
+    # What cannot be read may be one of these; there is nothing to approve where there is none.
+    is_dangerous = any(
+        response.json()["kind"] in _SENDS_ELSEWHERE if response.status == 200 else response.status != 404
+        for response in found
+    )
+    return await require_recent(page, next_path=back) if is_dangerous else None
 
 
 async def _call_context(page: Page, approval: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`/console/add/tool`: a tool that is written by hand, with the call template of any protocol."""
 
-import json
 from typing import Any
 
 from starlette.responses import Response
@@ -8,6 +7,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem
 from app.console.notices import Notice
 from app.console.page import Page, PageRouter
+from app.console.schema_form.controls import Unreadable, json_text, read_json
+from app.telemetry.redaction import is_secret_name
 
 router = PageRouter()
 
@@ -39,6 +40,7 @@ async def create_custom_tool(page: Page) -> Response:
     elif not given["url"]:
         errors["url"] = page.gettext("Enter the URL that the tool calls.")
     if errors:
+        given["template"] = _shown_template(given["template"], template)
         return _page(page, given, errors=errors, status=422)
     body = {
         "provider": given["provider"],
@@ -50,6 +52,7 @@ async def create_custom_tool(page: Page) -> Response:
     try:
         made = await page.api.post("/tools", body)
     except ApiProblem as problem:
+        given["template"] = _shown_template(given["template"], template)
         return _page(page, given, problem=problem, errors=_by_field(problem), status=problem.status)
     return page.redirect(f"/console/tools/{made['name']}", notice=Notice("created"))
 
@@ -68,12 +71,30 @@ def _page(
     )
 
 
+def _shown_template(text: str, template: Any) -> str:
+    """Return the text of a call template without its secrets, which are no part of a page."""
+    if not text or template is None:
+        return text
+    shown = _without_secrets(template)
+    return text if shown == template else json_text(shown)
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_secrets(one) for one in value]
+    if isinstance(value, dict):
+        return {
+            name: "" if isinstance(one, str) and is_secret_name(name) else _without_secrets(one)
+            for name, one in value.items()
+        }
+    return value
+
+
 def _json(page: Page, text: str, name: str, errors: dict[str, str]) -> Any:
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        text = page.gettext("This is not JSON: line %(line)s, column %(column)s: %(reason)s.")
-        errors[name] = text % {"line": error.lineno, "column": error.colno, "reason": error.msg}
+        return read_json(text)
+    except Unreadable as error:
+        errors[name] = error.text(page.gettext)
         return None
 
 

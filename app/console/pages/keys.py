@@ -5,6 +5,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from app.console.api_client import path_of
+from app.console.key_form import whole_number
 from app.console.key_words import WARNING_WORDS, scopes_in_words
 from app.console.notices import Notice
 from app.console.page import PAGE_SIZE, Page, PageRouter
@@ -61,7 +62,7 @@ async def rotate_key(page: Page) -> Response:
     response = await page.api.send(
         "POST",
         path_of("keys", key_id, "rotate"),
-        json={"overlap_seconds": int(overlap) if overlap.isdigit() else overlap},
+        json={"overlap_seconds": whole_number(overlap)},
         headers=once_header(form),
     )
     return await render_created(page, response, rotated=before)

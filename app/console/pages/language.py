@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from app.console.local_urls import local_path
 from app.console.page import LANGUAGE_COOKIE, Page, PageRouter
 from app.console.templating import LANGUAGES
 
@@ -15,8 +16,7 @@ async def set_language(page: Page) -> Response:
     """Store the language of the form, and return to the page that the form was on."""
     form = await page.form()
     language, back = str(form.get("language", "")), str(form.get("back", ""))
-    is_local = back.startswith("/console") and not back.startswith("//") and "\\" not in back
-    response = page.redirect(back if is_local else "/console")
+    response = page.redirect(local_path(back, root=page.root) or "/console")
     if language in LANGUAGES:
         response.set_cookie(
             LANGUAGE_COOKIE,

@@ -53,7 +53,7 @@ async def create_synonyms(page: Page) -> Response:
     """Create a set of synonyms: terms on one line, those that they expand to on another."""
     form = await page.form()
     terms, expand_to = _terms(str(form.get("terms", ""))), _terms(str(form.get("expand_to", "")))
-    body = {"terms": terms, "expand_to": expand_to or None, "toolset": form.get("toolset") or None}
+    body = {"terms": terms, "expand_to": expand_to or None, "toolset": str(form.get("toolset", "")) or None}
     made = await page.api.post("/search/synonyms", body)
     notice = Notice(
         "synonyms-created", undo="/console/search/synonyms/delete", undo_fields=(("id", made["id"]),)

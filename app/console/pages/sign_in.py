@@ -12,19 +12,21 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Message
 
 from app.access.authorise import PUBLIC
 from app.console.local_urls import local_path
-from app.console.page import PAGE_HEADERS, Page, PageRouter, language_of, root_of
+from app.console.page import PAGE_HEADERS, Page, PageRouter, check_charset, language_of, root_of
 from app.console.templating import template
 from app.dependencies import services_of
-from app.errors import GatewayError
+from app.errors import GatewayError, TooLarge
 from app.sessions import NewSession, Session, Sessions
 from app.sessions.cookie import delete_cookies, read_cookie, set_cookie
 from app.sessions.site import check_same_origin, site_of
 
 _MAX_FIELDS: Final = 10
 _MAX_FIELD_BYTES: Final = 16 << 10
+_MAX_BODY_BYTES: Final = 64 << 10
 
 router = PageRouter()
 
@@ -66,7 +68,9 @@ async def _sign_in(request: Request) -> Response:
     """Create a session by the field of the form that there is, and go on to the page that was asked for."""
     services = services_of(request)
     check_same_origin(request.scope, services.settings)
-    form = await request.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
+    check_charset(request)
+    small = await _with_small_body(request)
+    form = await small.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
     fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
     method = next((one for one in SIGN_IN_METHODS if fields.get(one.field)), SIGN_IN_METHODS[-1])
     try:
@@ -75,6 +79,24 @@ async def _sign_in(request: Request) -> Response:
     except GatewayError as error:
         return _sign_in_page(request, error=error, next_path=fields.get("next", ""))
     return await signed_in_response(request, session, next_path=fields.get("next", ""))
+
+
+async def _with_small_body(request: Request) -> Request:
+    """Return a request that anybody may send with its body read; raise TooLarge for one of over 64 KiB."""
+    size = 0
+    pieces: list[bytes] = []
+    async for piece in request.stream():
+        size += len(piece)
+        if size > _MAX_BODY_BYTES:
+            raise TooLarge(
+                f"The form may have at most {_MAX_BODY_BYTES} bytes.", extra={"limit": _MAX_BODY_BYTES}
+            )
+        pieces.append(piece)
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"".join(pieces), "more_body": False}
+
+    return Request(request.scope, receive)
 
 
 async def signed_in_response(request: Request, session: NewSession, *, next_path: str) -> Response:

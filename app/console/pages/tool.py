@@ -1,5 +1,6 @@
 """`/console/tools/{name}`: one tool: try it, its definition, what changed, its calls, and who may call it."""
 
+import json
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +14,7 @@ from app.console.notices import Notice
 from app.console.page import PAGE_HEADERS, Page, PageRouter
 from app.console.pages.sign_in import require_recent
 from app.console.schema_form import Submission, build
+from app.console.schema_form.controls import json_text
 from app.console.snippets import snippets
 from app.console.tool_inputs import input_rows
 from app.console.tool_rows import effect_of, state_badges
@@ -162,7 +164,7 @@ def _trial(
         form = build(schema, submission.value, errors, submission, gettext=page.gettext)
     text = trial.text
     if text is None:
-        text = orjson.dumps(submission.value, option=orjson.OPT_INDENT_2).decode()
+        text = json_text(submission.value)
     settings = page.services.settings
     base_url = settings.public_base_url or str(page.request.base_url).rstrip("/")
     linked = linked_arguments(submission.value, schema)
@@ -173,7 +175,7 @@ def _trial(
         "form": form,
         "text": text,
         "json_errors": [*submission.errors, *errors] if trial.as_json else [],
-        "arguments": orjson.dumps(submission.value).decode(),
+        "arguments": json.dumps(submission.value, separators=(",", ":")),
         "result": result,
         "confirming": confirming,
         "request_shown": None if preview is None else _shown_request(preview),

@@ -36,7 +36,7 @@ async def show_toolset(page: Page) -> Response:
     """Show the members of a toolset, what they cost a model, who uses it, and how to connect."""
     name = page.parameter("name")
     found = await _found(page, name)
-    if "x-fragment" in page.request.headers:
+    if page.request.headers.get("x-fragment") == "results":
         return page.render("toolset.html", toolset=found, hits=found, **_nothing_but_hits())
     toolset = await page.api.get(path_of("toolsets", name))
     definition = toolset["definition"] or {}

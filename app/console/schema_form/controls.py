@@ -27,6 +27,7 @@ _LONG_TEXTS: Final = frozenset(
      "markdown", "html", "source", "code", "sql", "instructions"}
 )  # fmt: skip
 MAX_NAME: Final = 500
+_MAX_NESTING: Final = 200
 
 
 Gettext = Callable[[str], str]
@@ -65,7 +66,7 @@ def json_text(value: Any) -> str:
 def read_json(text: str) -> Any:
     """Return the value of JSON text; raise Unreadable. NaN, infinite numbers and repeated names are none."""
     try:
-        return json.loads(
+        found = json.loads(
             text, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_object
         )
     except RecursionError:
@@ -77,6 +78,24 @@ def read_json(text: str) -> Any:
         ) from None  # fmt: skip
     except ValueError as error:
         raise Unreadable(_("This is not JSON: %(reason)s."), reason=error) from None
+    if _is_deep(found):
+        raise Unreadable(_("The JSON is nested too deeply."))
+    return found
+
+
+def _is_deep(value: Any) -> bool:
+    """Return whether a value is nested deeper than what writes JSON can follow."""
+    level = [value]
+    for _level in range(_MAX_NESTING):
+        level = [
+            member
+            for one in level
+            if isinstance(one, dict | list)
+            for member in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def read_scalar(shape: Shape, text: str) -> Any:

@@ -37,6 +37,7 @@ _PREFIXES: Final = (*_BUTTONS, "file:", "has:", "is:", "as:", "branch:", "item:"
 _INDEX: Final = re.compile(r"[0-9]{1,6}", re.ASCII)
 _ROW: Final = re.compile(r"(.*)/~row([0-9]{1,6})", re.DOTALL | re.ASCII)
 _MAX_CONTROLS: Final = 20_000
+_MAX_LEVELS: Final = 8 * MAX_DEPTH
 _ABSENT: Final = object()
 
 
@@ -75,6 +76,9 @@ class _Parser:
         for count, (name, value) in enumerate(items):
             if count >= _MAX_CONTROLS:
                 break
+            if name.count("/") > _MAX_LEVELS:
+                # Such a field is in no form; the names of all above it would take memory without limit.
+                continue
             self._given.setdefault(name, []).append(value)
             self._note(name)
 

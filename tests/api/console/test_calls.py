@@ -23,6 +23,8 @@ from tests.stored import clear, store_provider, store_tool
 HIDDEN = "a\u200bb\u202ec"
 SCRIPT = "<script>alert(1)</script>"
 
+ABSENT = "019a0000-0000-7000-8000-000000000000"
+
 
 async def echo(request):
     return web.json_response({"said": await request.text(), "html": SCRIPT, "hidden": HIDDEN})
@@ -113,7 +115,7 @@ async def connected(world, number=1):
 
 
 @pytest.mark.parametrize(
-    "path", ["/console/calls", "/console/calls.csv", "/console/calls/stream", f"/console/calls/{uuid7()}"]
+    "path", ["/console/calls", "/console/calls.csv", "/console/calls/stream", f"/console/calls/{ABSENT}"]
 )
 async def test_pages_of_calls_need_the_scope_of_the_api_and_name_it(world, path):
     client = await world.client("tools:read")
@@ -141,7 +143,7 @@ async def test_calls_are_those_that_the_key_may_see(world):
     assert (await client.get(f"/console/calls/{shown.id}")).status_code == 200
 
 
-@pytest.mark.parametrize("call_id", ["x", "%2e%2e%2f", "1", "%00", str(uuid7()), "a" * 3_000])
+@pytest.mark.parametrize("call_id", ["x", "%2e%2e%2f", "1", "%00", ABSENT, "a" * 3_000])
 async def test_call_that_there_is_not_is_not_found(world, call_id):
     client = await world.client("calls:read")
     response = await client.get(f"/console/calls/{call_id}", follow_redirects=False)
