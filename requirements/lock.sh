@@ -19,4 +19,6 @@ compile server.txt --extra otlp --extra protocols -c requirements/dev.txt pyproj
 compile semantic.txt --extra semantic -c requirements/dev.txt pyproject.toml
 compile build.txt -c requirements/dev.txt requirements/build.in
 # The client library has an environment of its own, with all its extras: .venvs/client-python.
-compile ../packages/python/requirements.txt --extra all --extra test -c requirements/dev.txt packages/python/pyproject.toml requirements/build.in
+# With the extras of what it names: with hashes, pip takes `google-auth[requests]` of a dependency for another requirement than a
+# locked `google-auth`, and fails once there is a newer version.
+compile ../packages/python/requirements.txt --no-strip-extras --extra all --extra test -c requirements/dev.txt packages/python/pyproject.toml requirements/build.in
