@@ -66,6 +66,8 @@ export interface components {
             decided_at: string | null;
             /** @description Id of the key that decided. */
             decided_by: string | null;
+            /** @description What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call. */
+            decisions?: string[] | null;
             /** @description When it was executed, failed, was rejected or expired. */
             ended_at: string | null;
             /** @description When it expires, unless it is decided before. */
@@ -96,6 +98,8 @@ export interface components {
             decided_at: string | null;
             /** @description Id of the key that decided. */
             decided_by: string | null;
+            /** @description What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call. */
+            decisions?: string[] | null;
             /** @description When it was executed, failed, was rejected or expired. */
             ended_at: string | null;
             /** @description When it expires, unless it is decided before. */
@@ -387,6 +391,7 @@ export interface components {
                 [key: string]: unknown;
             };
             call_url: string;
+            cost: components["schemas"]["ToolCost"];
             created_at: string;
             /** @description Created with `POST /tools`, not imported. */
             custom: boolean;
@@ -400,6 +405,8 @@ export interface components {
             };
             /** @description Further words by which search finds it. */
             keywords?: string[];
+            /** @description Whether its provider has no credential that its calls need; null where that is not known yet. */
+            missing_credential?: boolean | null;
             /** @description Canonical name, `provider.tool`. */
             name: string;
             /** @description When the gateway set `publish_output_schema` to false because responses deviated from the schema; null where it did not, or where the schema was published again. */
@@ -421,8 +428,12 @@ export interface components {
             }[][];
             /** @description The steps by which a large tool was reduced for models. */
             slimmed: string[];
+            /** @description With `source=true`: what the source says of it, else null. */
+            source?: components["schemas"]["ToolSource"] | null;
             tags: string[];
             updated_at: string;
+            /** @description In a list with `usage=true`, else null. */
+            usage?: components["schemas"]["ToolUsageView"] | null;
             /** @description Its ETag is this number in quotes. */
             version: number;
         };
@@ -630,6 +641,12 @@ export interface components {
             /** @description Its ETag is this number in quotes. */
             version: number;
         };
+        /** @description What the source of a tool says, where people may have said otherwise. */
+        ToolSource: {
+            description: string;
+            keywords: string[];
+            tags: string[];
+        };
         /** @description A tool as an item of a list. */
         ToolSummary: {
             /** @description The name that agents see: the alias in at most 45 characters. */
@@ -641,6 +658,7 @@ export interface components {
             /** @description Whether an executor is connected that executes it; null for tools that no executor executes. */
             available?: boolean | null;
             call_url: string;
+            cost: components["schemas"]["ToolCost"];
             /** @description Created with `POST /tools`, not imported. */
             custom: boolean;
             deprecated: boolean;
@@ -649,6 +667,8 @@ export interface components {
             enabled: boolean;
             /** @description Further words by which search finds it. */
             keywords?: string[];
+            /** @description Whether its provider has no credential that its calls need; null where that is not known yet. */
+            missing_credential?: boolean | null;
             /** @description Canonical name, `provider.tool`. */
             name: string;
             provider: string;
@@ -660,8 +680,20 @@ export interface components {
             response_options?: components["schemas"]["ResponseOptionsInput"] | null;
             tags: string[];
             updated_at: string;
+            /** @description In a list with `usage=true`, else null. */
+            usage?: components["schemas"]["ToolUsageView"] | null;
             /** @description Its ETag is this number in quotes. */
             version: number;
+        };
+        /** @description The calls of a tool in the last 7 days, by all keys. */
+        ToolUsageView: {
+            calls: number;
+            /** @description Calls with an outcome other than ok, invalid-response, cancelled and replayed. */
+            errors: number;
+            /** @description When the last of the calls that are still recorded began; null where there is none. */
+            last_called_at: string | null;
+            /** @description The 95th percentile of the durations; null where unknown. */
+            p95_ms: number | null;
         };
         /** @description Whether calls reach their upstreams. */
         UpstreamModeInput: {
@@ -742,7 +774,9 @@ export type ToolsetProblem = components['schemas']['ToolsetProblem'];
 export type ToolsetSummary = components['schemas']['ToolsetSummary'];
 export type ToolsetTool = components['schemas']['ToolsetTool'];
 export type ToolsetView = components['schemas']['ToolsetView'];
+export type ToolSource = components['schemas']['ToolSource'];
 export type ToolSummary = components['schemas']['ToolSummary'];
+export type ToolUsageView = components['schemas']['ToolUsageView'];
 export type UpstreamModeInput = components['schemas']['UpstreamModeInput'];
 export type VisibleView = components['schemas']['VisibleView'];
 export type WaitingForApproval = components['schemas']['WaitingForApproval'];

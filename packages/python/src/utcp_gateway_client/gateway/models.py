@@ -404,92 +404,6 @@ class ToolCost(BaseModel):
     """
 
 
-class ToolDetails(BaseModel):
-    """
-    A tool with its schemas and its call template (without secrets).
-    """
-    model_config = ConfigDict(
-        extra='allow',
-    )
-    name: str
-    """
-    Canonical name, `provider.tool`.
-    """
-    alias: str
-    """
-    The name for clients that allow no dot in names.
-    """
-    agent_name: str
-    """
-    The name that agents see: the alias in at most 45 characters.
-    """
-    provider: str
-    description: str
-    tags: list[str]
-    keywords: list[str] | None = None
-    """
-    Further words by which search finds it.
-    """
-    enabled: bool
-    """
-    Whether it can be called; also false where its provider is disabled.
-    """
-    available: bool | None = None
-    """
-    Whether an executor is connected that executes it; null for tools that no executor executes.
-    """
-    deprecated: bool
-    requires_approval: bool
-    """
-    Whether each call waits until another key has approved it (202).
-    """
-    annotations: ToolAnnotations
-    """
-    What its method of HTTP tells, and what an operator has set.
-    """
-    publish_output_schema: bool
-    """
-    Whether agents see the schema of its responses, which are compared with it then.
-    """
-    response_options: ResponseOptionsInput | None = None
-    """
-    Whether all pages of a list are read, and operations are polled.
-    """
-    custom: bool
-    """
-    Created with `POST /tools`, not imported.
-    """
-    version: int
-    """
-    Its ETag is this number in quotes.
-    """
-    call_url: str
-    updated_at: datetime
-    inputs: dict[str, Any]
-    """
-    JSON Schema of the arguments object.
-    """
-    outputs: dict[str, Any]
-    """
-    JSON Schema of the response, `{}` where unknown.
-    """
-    slimmed: list[str]
-    """
-    The steps by which a large tool was reduced for models.
-    """
-    call_template: dict[str, Any]
-    security: list[list[dict[str, Any]]]
-    """
-    Credential slots that it needs: any one alternative, with all of its slots.
-    """
-    average_response_size: int | None
-    output_schema_withdrawn_at: datetime | None = None
-    """
-    When the gateway set `publish_output_schema` to false because responses deviated from the schema; null where it did not, or where the schema was published again.
-    """
-    created_at: datetime
-
-
 class ToolEffects(BaseModel):
     """
     What a call of a tool may do.
@@ -564,67 +478,38 @@ class ToolLoss(BaseModel):
     """
 
 
-class ToolSummary(BaseModel):
+class ToolSource(BaseModel):
     """
-    A tool as an item of a list.
+    What the source of a tool says, where people may have said otherwise.
     """
     model_config = ConfigDict(
         extra='allow',
     )
-    name: str
-    """
-    Canonical name, `provider.tool`.
-    """
-    alias: str
-    """
-    The name for clients that allow no dot in names.
-    """
-    agent_name: str
-    """
-    The name that agents see: the alias in at most 45 characters.
-    """
-    provider: str
     description: str
     tags: list[str]
-    keywords: list[str] | None = None
+    keywords: list[str]
+
+
+class ToolUsageView(BaseModel):
     """
-    Further words by which search finds it.
+    The calls of a tool in the last 7 days, by all keys.
     """
-    enabled: bool
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    calls: int
+    errors: int
     """
-    Whether it can be called; also false where its provider is disabled.
+    Calls with an outcome other than ok, invalid-response, cancelled and replayed.
     """
-    available: bool | None = None
+    p95_ms: float | None
     """
-    Whether an executor is connected that executes it; null for tools that no executor executes.
+    The 95th percentile of the durations; null where unknown.
     """
-    deprecated: bool
-    requires_approval: bool
+    last_called_at: datetime | None
     """
-    Whether each call waits until another key has approved it (202).
+    When the last of the calls that are still recorded began; null where there is none.
     """
-    annotations: ToolAnnotations
-    """
-    What its method of HTTP tells, and what an operator has set.
-    """
-    publish_output_schema: bool
-    """
-    Whether agents see the schema of its responses, which are compared with it then.
-    """
-    response_options: ResponseOptionsInput | None = None
-    """
-    Whether all pages of a list are read, and operations are polled.
-    """
-    custom: bool
-    """
-    Created with `POST /tools`, not imported.
-    """
-    version: int
-    """
-    Its ETag is this number in quotes.
-    """
-    call_url: str
-    updated_at: datetime
 
 
 class ToolsetAddresses(BaseModel):
@@ -852,6 +737,10 @@ class ApprovalSummary(BaseModel):
     The record of the call that was made, `GET /calls/{call_id}`.
     """
     failure: ApprovalFailure | None
+    decisions: list[str] | None = None
+    """
+    What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call.
+    """
 
 
 class ApprovalView(BaseModel):
@@ -902,6 +791,10 @@ class ApprovalView(BaseModel):
     The record of the call that was made, `GET /calls/{call_id}`.
     """
     failure: ApprovalFailure | None
+    decisions: list[str] | None = None
+    """
+    What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call.
+    """
     arguments: dict[str, Any] | None
     """
     Of a call: its arguments, with secrets as `***`; null for other kinds.
@@ -1022,6 +915,105 @@ class MeView(BaseModel):
     visible: VisibleView
 
 
+class ToolDetails(BaseModel):
+    """
+    A tool with its schemas and its call template (without secrets).
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    name: str
+    """
+    Canonical name, `provider.tool`.
+    """
+    alias: str
+    """
+    The name for clients that allow no dot in names.
+    """
+    agent_name: str
+    """
+    The name that agents see: the alias in at most 45 characters.
+    """
+    provider: str
+    description: str
+    tags: list[str]
+    keywords: list[str] | None = None
+    """
+    Further words by which search finds it.
+    """
+    enabled: bool
+    """
+    Whether it can be called; also false where its provider is disabled.
+    """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
+    deprecated: bool
+    requires_approval: bool
+    """
+    Whether each call waits until another key has approved it (202).
+    """
+    annotations: ToolAnnotations
+    """
+    What its method of HTTP tells, and what an operator has set.
+    """
+    publish_output_schema: bool
+    """
+    Whether agents see the schema of its responses, which are compared with it then.
+    """
+    response_options: ResponseOptionsInput | None = None
+    """
+    Whether all pages of a list are read, and operations are polled.
+    """
+    custom: bool
+    """
+    Created with `POST /tools`, not imported.
+    """
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    call_url: str
+    cost: ToolCost
+    missing_credential: bool | None = None
+    """
+    Whether its provider has no credential that its calls need; null where that is not known yet.
+    """
+    updated_at: datetime
+    usage: ToolUsageView | None = None
+    """
+    In a list with `usage=true`, else null.
+    """
+    inputs: dict[str, Any]
+    """
+    JSON Schema of the arguments object.
+    """
+    outputs: dict[str, Any]
+    """
+    JSON Schema of the response, `{}` where unknown.
+    """
+    slimmed: list[str]
+    """
+    The steps by which a large tool was reduced for models.
+    """
+    call_template: dict[str, Any]
+    security: list[list[dict[str, Any]]]
+    """
+    Credential slots that it needs: any one alternative, with all of its slots.
+    """
+    average_response_size: int | None
+    output_schema_withdrawn_at: datetime | None = None
+    """
+    When the gateway set `publish_output_schema` to false because responses deviated from the schema; null where it did not, or where the schema was published again.
+    """
+    source: ToolSource | None = None
+    """
+    With `source=true`: what the source says of it, else null.
+    """
+    created_at: datetime
+
+
 class ToolExportReport(BaseModel):
     """
     What the dialect cannot say about one tool.
@@ -1096,25 +1088,75 @@ class ToolHit(BaseModel):
     call_url: str
 
 
-class ToolPage(BaseModel):
+class ToolSummary(BaseModel):
     """
-    A page of tools.
+    A tool as an item of a list.
     """
     model_config = ConfigDict(
         extra='allow',
     )
-    items: list[ToolSummary]
-    next_cursor: str | None
+    name: str
     """
-    The `cursor` of the next page; null on the last page.
+    Canonical name, `provider.tool`.
     """
-    total: int | None
+    alias: str
     """
-    The number of items on all pages together; null where there are more than 10,000, or where they were not counted.
+    The name for clients that allow no dot in names.
     """
-    total_at_least: int | None
+    agent_name: str
     """
-    10,000 where there are more items than that, else null.
+    The name that agents see: the alias in at most 45 characters.
+    """
+    provider: str
+    description: str
+    tags: list[str]
+    keywords: list[str] | None = None
+    """
+    Further words by which search finds it.
+    """
+    enabled: bool
+    """
+    Whether it can be called; also false where its provider is disabled.
+    """
+    available: bool | None = None
+    """
+    Whether an executor is connected that executes it; null for tools that no executor executes.
+    """
+    deprecated: bool
+    requires_approval: bool
+    """
+    Whether each call waits until another key has approved it (202).
+    """
+    annotations: ToolAnnotations
+    """
+    What its method of HTTP tells, and what an operator has set.
+    """
+    publish_output_schema: bool
+    """
+    Whether agents see the schema of its responses, which are compared with it then.
+    """
+    response_options: ResponseOptionsInput | None = None
+    """
+    Whether all pages of a list are read, and operations are polled.
+    """
+    custom: bool
+    """
+    Created with `POST /tools`, not imported.
+    """
+    version: int
+    """
+    Its ETag is this number in quotes.
+    """
+    call_url: str
+    cost: ToolCost
+    missing_credential: bool | None = None
+    """
+    Whether its provider has no credential that its calls need; null where that is not known yet.
+    """
+    updated_at: datetime
+    usage: ToolUsageView | None = None
+    """
+    In a list with `usage=true`, else null.
     """
 
 
@@ -1264,4 +1306,26 @@ class ToolExport(BaseModel):
     prompt: str | None = None
     """
     With `json-prompt`: the text for the model.
+    """
+
+
+class ToolPage(BaseModel):
+    """
+    A page of tools.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    items: list[ToolSummary]
+    next_cursor: str | None
+    """
+    The `cursor` of the next page; null on the last page.
+    """
+    total: int | None
+    """
+    The number of items on all pages together; null where there are more than 10,000, or where they were not counted.
+    """
+    total_at_least: int | None
+    """
+    10,000 where there are more items than that, else null.
     """
