@@ -13,7 +13,7 @@ from starlette.datastructures import FormData
 from app.console.api_schemas import api_components, is_secret, without_null
 from app.console.page import Page
 from app.console.schema_form import FormView, Submission, build, parse
-from app.console.schema_form.fields import Field, ObjectField
+from app.console.schema_form.fields import ArrayField, Field, ObjectField
 
 Json = dict[str, Any]
 
@@ -34,9 +34,9 @@ class SlotForm:
     """Whether the kind is chosen in the form, because the source does not say one."""
 
     @property
-    def has_errors(self) -> bool:
-        """Whether a field that is folded away has an error."""
-        return any(_errors(one) for one in self.more)
+    def is_open(self) -> bool:
+        """Whether the folded fields are shown: one has an error, or a list of them has items."""
+        return any(_errors(one) or (isinstance(one, ArrayField) and one.items) for one in self.more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem
+from app.console.api_client import ApiProblem, path_of
 from app.console.call_selection import whole_intervals
 from app.console.charts import Chart, Period, Sparkline, bar_chart, sparkline
 from app.console.page import Page, PageRouter
@@ -265,7 +265,7 @@ async def _missing_credentials(page: Page) -> list[Attention]:
         Attention(
             page.gettext("%(name)s needs a credential") % {"name": one["value"]},
             page.gettext("Calls that were rejected for it: %(count)s") % {"count": one["totals"]["calls"]},
-            page.url("/console/calls", {"provider": one["value"], "outcome": "credential-missing"}),
+            page.url(path_of("console", "providers", one["value"], "credentials")),
         )
         for one in found["series"]
         if one["value"]
