@@ -414,5 +414,6 @@ def test_every_list_of_the_contract_is_a_page():
         "listCredentials",
         "listProblemTypes",
         "listScopes",
+        "getSettings",
         "updateTools",
     }

@@ -147,6 +147,10 @@ OTHER_MEANINGS = {
     ("database/dsn.py", "postgres"): "the scheme of a DSN",
     ("plugins/configuration.py", "postgres"): "the scheme of a DSN",
     ("embedded/postgres.py", "postgres"): "the name of a folder",
+    ("console/provider_draft.py", "graphql"): "a kind of source that a form offers",
+    ("console/provider_draft.py", "grpc"): "a kind of source that a form offers",
+    ("console/provider_draft.py", "mcp"): "a kind of source that a form offers",
+    ("console/connect_snippets.py", "http"): "a transport in the configuration of MCP clients",
     ("cli/server.py", "ubp"): "a member of the state of requests",
     ("main.py", "ubp"): "a member of the state of requests",
 }

@@ -11,15 +11,6 @@ SETTING: Final[dict[str, Any]] = {
     "is_default": False,
     "description": "When a call is recorded in PostgreSQL.",
 }
-SECRET: Final[dict[str, Any]] = {
-    "name": "DATABASE_URL",
-    "value": None,
-    "default": None,
-    "is_secret": True,
-    "is_set": True,
-    "is_default": False,
-    "description": "PostgreSQL 15 or later; several hosts allowed. Unset: embedded servers are started.",
-}
 DETAILS: Final[dict[str, Any]] = {
     "build": {"version": "0.2.0", "python": "3.11.7", "platform": "Linux-6.1-x86_64-with-glibc2.36"},
     "process": {"pid": 17, "started_at": "2026-11-24T09:00:00Z", "workers": 4},

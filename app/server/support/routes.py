@@ -13,7 +13,7 @@ from app.schemas import problem_responses
 from app.security.principal import Principal
 from app.server.support.details import DetailsView, read_details
 from app.server.support.effective_settings import SettingList, SettingView, effective_settings
-from app.server.support.examples import BUNDLE, DETAILS, SECRET, SETTING, response_with
+from app.server.support.examples import BUNDLE, DETAILS, SETTING, response_with
 from app.telemetry.redaction import mask_shapes
 
 router = APIRouter(tags=["operation"])
@@ -37,7 +37,7 @@ class SupportBundle(BaseModel):
     "/settings",
     operation_id="getSettings",
     summary="Get the effective settings",
-    responses=problem_responses() | response_with({"items": [SECRET, SETTING]}),
+    responses=problem_responses() | response_with({"items": [SETTING]}),
 )
 async def get_settings(principal: IsAdmin, services: UsesServices) -> SettingList:
     """Return all settings as they are in effect. Of a secret, only whether it is set; of a URL, neither user

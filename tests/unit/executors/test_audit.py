@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from app.access.events import list_events
+from app.access.events import EventFilters, list_events
 from app.command_routing import ExecutorConnection
 from app.database import Database
 from app.executors.audit import OBJECT_TYPE, ConnectionAudit, ExecutorAudit
@@ -29,7 +29,7 @@ def connection(executor, key_id="key-1"):
 async def stored(database, executor):
     """Return the actions of the events of an executor with how often each is repeated, the oldest first."""
     async with database.read_session() as session:
-        page = await list_events(session, object_type=OBJECT_TYPE, object_name=executor)
+        page = await list_events(session, filters=EventFilters(object_type=OBJECT_TYPE, object_name=executor))
     return [(row.action, row.actor, row.detail.get("repeated")) for row in reversed(page.rows)]
 
 
