@@ -36,7 +36,9 @@ async def test_search_as_typed_is_one_request_after_the_last_key(populated: Any,
     await page.keyboard.type(TYPED, delay=KEY_MILLISECONDS)
     await expect(page.get_by_role("link", name="library.searchBooks").first).to_be_visible()
     await page.wait_for_timeout(500)
-    sent = [urlsplit(request.url) for request in opened.observed.requests[before:]]
+    # Chromium takes the icon from its cache again when the address changes.
+    urls = (request.url for request in opened.observed.requests[before:])
+    sent = [urlsplit(url) for url in urls if not url.endswith("/icon.svg")]
     assert [parse_qs(one.query).get("q") for one in sent if one.path == "/console/tools"] == [[TYPED]]
     assert len(sent) == 1
     # The state has an address, and typing has not filled the history.

@@ -1,5 +1,6 @@
 """The page of a tool in Chromium: its arguments are typed, checked, sent, and what comes back is shown."""
 
+import asyncio
 import json
 import re
 
@@ -53,7 +54,12 @@ async def test_form_is_called_and_the_url_shows_it_again(open_tool):
     await page.reload()
     await expect(page.get_by_label("q", exact=True)).to_have_value("sea-wolf")
     await expect(page.get_by_label("adventure")).to_be_checked()
-    await expect(page.get_by_role("heading", name="Last call")).to_be_visible()
+    last_call = page.get_by_role("heading", name="Last call")
+    # The record is written soon after the call.
+    async with asyncio.timeout(30):
+        while not await last_call.is_visible():
+            await asyncio.sleep(0.2)
+            await page.reload()
     await page.get_by_role("link", name="Record of the call").click()
     await expect(page.get_by_role("heading", level=1)).to_have_text("library.searchBooks")
 
