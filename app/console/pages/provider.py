@@ -57,10 +57,29 @@ async def _overview(page: Page, *, status: int = 200, **context: Any) -> Respons
         await page.api.get("/tools", {"provider": name, "limit": _TOOLS}) if page.may("GET /tools") else None
     )
     provider = await page.api.get(path_of("providers", name))
-    given = {"check": None, "problem": None, "missing": missing_slots(provider), **context}
+    given = {
+        "check": None,
+        "problem": None,
+        "missing": missing_slots(provider),
+        "may_approve": await _may_approve(page, provider),
+        **context,
+    }
     return await render_provider(
         page, "provider.html", "overview", status=status, provider=provider, tools=tools, **given
     )
+
+
+async def _may_approve(page: Page, provider: Mapping[str, Any]) -> bool:
+    """Return whether the key may approve the pending changes of a provider: as the API says of each approval,
+    where the key may read them; a key may not approve what it has requested.
+    """
+    if not provider["pending"] or not page.may("POST /providers/{name}/approve"):
+        return False
+    if not page.may("GET /approvals"):
+        return True
+    found = await page.api.get("/approvals", {"provider": provider["name"], "state": "pending", "limit": 50})
+    changes = [one for one in found["items"] if one["kind"] != "call"]
+    return not changes or all("approve" in one["decisions"] for one in changes)
 
 
 @router.get("/console/providers/{name}/report")
