@@ -49,7 +49,11 @@ def first_tools(gateway: RunningGateway, number: int) -> list[str]:
     found = []
     for _ in range(number):
         with gateway.client() as client:
-            items = client.get("/tools/search", params={"q": "switch lamp"}).json()["items"]
+            items: list[dict[str, str]] = []
+            # The worker that did not register the tools reads them a moment later.
+            deadline = time.monotonic() + 30
+            while not items and time.monotonic() < deadline:
+                items = client.get("/tools/search", params={"q": "switch lamp"}).json()["items"]
             found.append(items[0]["name"])
     return found
 
