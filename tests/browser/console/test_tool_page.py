@@ -143,6 +143,8 @@ async def test_confirmation_works_without_script_and_a_reload_calls_only_once(op
     shown = await page.locator(".result-head .badge").first.inner_text()
     await page.reload()
     await expect(page.locator(".result-head .badge").first).to_have_text(shown)
+    # Records are written soon after their calls.
+    await asyncio.sleep(3)
     with populated.client() as client:
         found = client.get("/calls", params={"tool": tool["name"], "limit": 5, "total": True}).json()
     fresh = [one for one in found["items"][: found["total"] - before] if one["outcome"] != "replayed"]
