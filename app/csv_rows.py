@@ -1,11 +1,12 @@
-"""Comma-separated values (RFC 4180) that spreadsheets can open."""
+"""Comma-separated values (RFC 4180) that spreadsheets can open, also as the body of a response."""
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import orjson
+from starlette.responses import StreamingResponse
 
 CSV_MEDIA_TYPE: Final = "text/csv; charset=utf-8; header=present"
 # A spreadsheet takes a cell that begins with one of these for a formula (CWE-1236).
@@ -24,6 +25,22 @@ def csv_cell(value: Any) -> str:
         return orjson.dumps(value).decode()
     text = str(value)
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_STARTS) else text
+
+
+async def csv_response(lines: AsyncIterator[bytes], filename: str) -> StreamingResponse:
+    """Return pieces of lines as a download of this name.
+
+    The first piece is read now, so that an error of the database has its own status: raise what that raises.
+    """
+    first = await anext(lines)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield first
+        async for piece in lines:
+            yield piece
+
+    headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}
+    return StreamingResponse(content(), media_type=CSV_MEDIA_TYPE, headers=headers)
 
 
 def csv_text(rows: Iterable[Iterable[Any]]) -> bytes:

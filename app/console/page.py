@@ -34,7 +34,7 @@ from app.console.operations import Operations
 from app.console.pending_approvals import pending_approvals
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
-from app.errors import GatewayError, Unauthenticated, UnsupportedMediaType
+from app.errors import Unauthenticated, UnsupportedMediaType
 from app.security.principal import Principal
 from app.services import Services
 from app.sessions import Session
@@ -335,8 +335,3 @@ def check_charset(request: Request) -> None:
 def root_of(request: Request) -> str:
     """Return the path before every path of the gateway: ROOT_PATH, or ""."""
     return str(request.scope.get("root_path", "")).rstrip("/")
-
-
-def problem_of(error: GatewayError) -> dict[str, Any]:
-    """Return the problem details of an error of our own."""
-    return error.as_problem()

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from app.access.authorise import requires
 from app.access.events import NEWEST_EVENTS, list_events
-from app.csv_rows import CSV_MEDIA_TYPE, csv_cell, csv_text
+from app.csv_rows import csv_cell, csv_response, csv_text
 from app.database import Database
 from app.dependencies import UsesDatabase, UsesPageLinks
 from app.keys.schemas import EventCsvQuery, EventPage, EventQuery, EventView
@@ -82,16 +82,7 @@ async def export_audit_events(
     line ends in CRLF and the connection was closed properly.
     """
     lines = _lines(database, query, principal)
-    # The first page is read now, so that an error of the database has its own status.
-    first = await anext(lines)
-
-    async def content() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in lines:
-            yield piece
-
-    headers = {"Content-Disposition": 'attachment; filename="events.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(content(), media_type=CSV_MEDIA_TYPE, headers=headers)
+    return await csv_response(lines, "events.csv")
 
 
 async def _lines(database: Database, query: EventCsvQuery, principal: Principal) -> AsyncIterator[bytes]:

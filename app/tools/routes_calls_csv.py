@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from app.access import requires
 from app.access.repository import key_names
 from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
-from app.csv_rows import CSV_MEDIA_TYPE, csv_cell, csv_text
+from app.csv_rows import csv_cell, csv_response, csv_text
 from app.database import Database
 from app.dependencies import UsesDatabase
 from app.schemas import problem_responses
@@ -54,16 +54,7 @@ async def export_calls(
     `cursor`.
     """
     lines = _lines(database, query, query.filters(visible_calls(principal)), principal)
-    # The first page is read now, so that an error of the database has its own status.
-    first = await anext(lines)
-
-    async def content() -> AsyncIterator[bytes]:
-        yield first
-        async for piece in lines:
-            yield piece
-
-    headers = {"Content-Disposition": 'attachment; filename="calls.csv"', "Cache-Control": "no-store"}
-    return StreamingResponse(content(), media_type=CSV_MEDIA_TYPE, headers=headers)
+    return await csv_response(lines, "calls.csv")
 
 
 async def _lines(
