@@ -1,12 +1,11 @@
 """`utcp-gateway settings` and `support-bundle`: what the gateway is configured with, and how it does."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.errors import InputError
 from app.cli.session import SessionContext
+from app.cli.transfer import write_download
 
 
 def settings(
@@ -34,17 +33,7 @@ def support_bundle(
     """Write settings, state and metrics as one JSON document without secrets, for somebody who helps."""
     session = ctx.obj
     content = session.gateway.get("/support-bundle").body
-    if file == "-":
-        session.output.raw(content + b"\n")
-        return
-    try:
-        Path(file).write_bytes(content)
-    except OSError as error:
-        raise InputError(f"{file} cannot be written: {error.strerror}.") from None
-    if session.output.is_structured:
-        session.output.document({"written": file, "bytes": len(content)})
-        return
-    session.output.note(f"Wrote {file} ({len(content):,} bytes).")
+    write_download(session, content, file)
 
 
 def _row(setting: dict[str, Any]) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ import typer
 from app.cli.errors import InputError
 from app.cli.imports import send_import
 from app.cli.reports import finish_import
-from app.cli.session import SessionContext
+from app.cli.session import ClientSession, SessionContext
 from app.cli.values import read_bytes
 
 
@@ -20,6 +20,24 @@ def export(
     """Write the definitions of all providers and tools as JSON; secrets are not in it."""
     session = ctx.obj
     content = session.gateway.get("/export").body
+    write_download(session, content, file)
+
+
+def import_(
+    ctx: SessionContext,
+    *,
+    file: Annotated[str, typer.Argument(help="What `export` wrote; '-' for standard input.")],
+) -> None:
+    """Import what `export` wrote. Importing it again changes nothing; credentials have to be set again."""
+    result = send_import(ctx.obj, "/import", content=read_bytes(file), activity=f"Importing {file}")
+    finish_import(ctx.obj, result)
+
+
+def write_download(session: ClientSession, content: bytes, file: str) -> None:
+    """Write content to a file and say so, or to standard output for `-`, with a line end at its end.
+
+    Raise InputError where the file cannot be written.
+    """
     if file == "-":
         session.output.raw(content if content.endswith(b"\n") else content + b"\n")
         return
@@ -31,13 +49,3 @@ def export(
         session.output.document({"written": file, "bytes": len(content)})
         return
     session.output.note(f"Wrote {file} ({len(content):,} bytes).")
-
-
-def import_(
-    ctx: SessionContext,
-    *,
-    file: Annotated[str, typer.Argument(help="What `export` wrote; '-' for standard input.")],
-) -> None:
-    """Import what `export` wrote. Importing it again changes nothing; credentials have to be set again."""
-    result = send_import(ctx.obj, "/import", content=read_bytes(file), activity=f"Importing {file}")
-    finish_import(ctx.obj, result)
