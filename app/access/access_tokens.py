@@ -21,13 +21,16 @@ from joserfc import jws
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwt import JWTClaimsRegistry, decode
 
-from app.access.challenges import resource_path
+from app import exact_json
+from app.access.challenges import resource_paths
 from app.access.issuer_keys import IssuerKeys
 from app.errors import Unauthenticated
 from app.models import TENANT
 from app.security.principal import Principal, TokenIdentity
 from app.settings import Settings
 
+TOKEN_ID_PREFIX: Final = "oauth:"
+"""The beginning of the id of a principal that has an access token; ids of API keys have no colon."""
 MAX_TOKEN_LENGTH: Final = 8_192
 """Characters of an access token; longer ones are rejected unread."""
 
@@ -69,15 +72,17 @@ class AccessTokens:
         Raise TokenExpired for one that has expired, Unauthenticated for any other text, and Unavailable
         without the issuer's keys.
         """
-        resource = self._settings.base_url + resource_path(path, self._settings)
-        material = f"{resource}\n{text}".encode("utf-8", "surrogatepass")
+        paths = resource_paths(path, self._settings)
+        resources = [self._settings.base_url + one for one in paths]
+        # Of the resources of two addresses, either all or none are the same.
+        material = f"{resources[-1]}\n{text}".encode("utf-8", "surrogatepass")
         fingerprint = blake2b(material, key=self._fingerprint_key).digest()
         known = self._verified.get(fingerprint)
         now = time.time()
         if known is not None and now < known.until:
             self._verified.move_to_end(fingerprint)
             return known.principal
-        claims = await self._claims(text, resource)
+        claims = await self._claims(text, resources)
         found = self._principal(claims)
         until = min(claims["exp"] + self._settings.oauth_leeway, now + self._settings.key_cache_seconds)
         self._verified[fingerprint] = _Verified(found, until)
@@ -90,7 +95,7 @@ class AccessTokens:
         """Stop reading the issuer's keys."""
         await self._keys.aclose()
 
-    async def _claims(self, text: str, resource: str) -> dict[str, Any]:
+    async def _claims(self, text: str, resources: list[str]) -> dict[str, Any]:
         """Return the claims of a valid token; raise as `verify` does."""
         header = _header(text)
         algorithm = header.get("alg")
@@ -111,9 +116,9 @@ class AccessTokens:
             claims = decode(text, key, algorithms=[algorithm], registry=registry).claims
         except (JoseError, ValueError, TypeError, KeyError, RecursionError):
             raise Unauthenticated(f"{_NOT_VALID} No key of its issuer has signed it.") from None
-        return self._checked(claims, resource)
+        return self._checked(claims, resources)
 
-    def _checked(self, claims: dict[str, Any], resource: str) -> dict[str, Any]:
+    def _checked(self, claims: dict[str, Any], resources: list[str]) -> dict[str, Any]:
         """Return the claims of a token with a right signature; raise Unauthenticated for wrong claims."""
         expiry = claims.get("exp")
         if isinstance(expiry, bool) or not isinstance(expiry, int | float):
@@ -121,7 +126,7 @@ class AccessTokens:
         registry = JWTClaimsRegistry(
             leeway=int(self._settings.oauth_leeway),
             iss={"essential": True, "value": self._settings.oauth_issuer or ""},
-            aud={"essential": True, "value": resource},
+            aud={"essential": True, "values": resources},
             exp={"essential": True},
         )
         try:
@@ -168,8 +173,8 @@ def principal_id(identity: TokenIdentity) -> str:
     text = f"{identity.issuer}\n{identity.subject}".encode()
     if identity.client is not None:
         # As JSON, so that no subject with a line end has the id of another subject with a client.
-        text = orjson.dumps([identity.issuer, identity.subject, identity.client])
-    return f"oauth:{blake2b(text, digest_size=12).hexdigest()}"
+        text = exact_json.dumps([identity.issuer, identity.subject, identity.client])
+    return f"{TOKEN_ID_PREFIX}{blake2b(text, digest_size=12).hexdigest()}"
 
 
 _REASONS: Final[Mapping[str, str]] = {

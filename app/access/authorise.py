@@ -1,6 +1,7 @@
 """Authorisation: every route declares the scope that it needs, and no request passes without a verified key.
 
     Depends(requires("tools:read"))           a route of FastAPI
+    Depends(requires("a", recent=True))       the same; a session of the console also needs its key once more
     Depends(requires_any("a", "b"))           the same, for keys with any of these scopes
     Depends(anonymous_if("utcp_anonymous"))   the same, public for reading where that setting is true
     Depends(requires_key)                     a route for any valid key, whatever its scopes
@@ -11,7 +12,7 @@
 A route that declares none of these fails the test that visits all routes (`declared_scope`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from typing import Any, Final, Literal, Protocol, cast
 
 from fastapi.openapi.models import HTTPBearer
@@ -22,7 +23,7 @@ from starlette.routing import BaseRoute
 from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens, TokenExpired
 from app.access.challenges import request_path
 from app.access.verifier import KeyVerifier
-from app.errors import Unauthenticated, scopes_missing
+from app.errors import Forbidden, Unauthenticated, scopes_missing
 from app.models import TENANT
 from app.security.principal import Principal
 from app.security.scopes import Scope
@@ -36,8 +37,17 @@ SESSION_PRINCIPAL: Final = "session_principal"
 """The member of a request's state that has the `PrincipalSource` of a session, in requests that the console
 makes within the process. A client cannot set it: the server makes the state of each request.
 """
-PrincipalSource = Callable[[], Awaitable[Principal]]
-"""Returns the principal of a session as its key is now; raises Unauthenticated where it has ended."""
+
+
+class PrincipalSource(Protocol):
+    """Returns the principal of a session as its key is now."""
+
+    def __call__(self, *, recent: bool = False) -> Awaitable[Principal]:
+        """Return the principal; raise Unauthenticated where the session has ended, and, with `recent`,
+        Forbidden where its key was presented long ago.
+        """
+
+
 ANONYMOUS = Principal(
     key_id="anonymous",
     name="anonymous",
@@ -62,17 +72,28 @@ class AccessServices(Protocol):
         """The verifier of access tokens; None where no issuer is configured."""
 
 
-async def authorise(connection: HTTPConnection, scope: Scope | None, *alternatives: Scope) -> Principal:
+async def authorise(
+    connection: HTTPConnection, scope: Scope | None, *alternatives: Scope, recent: bool = False
+) -> Principal:
     """Return the principal of a request's API key; it is also stored as `state.principal`. Without a scope,
-    any valid key is enough.
+    any valid key is enough. With `recent`, a session must have presented its key a short time ago.
 
     Raise Unauthenticated without a valid key, Forbidden when the key has neither the scope nor one of the
-    alternatives, and Unavailable when the key cannot be verified.
+    alternatives, or was presented long ago, and Unavailable when the key cannot be verified.
     """
     text = presented_key(connection.scope["headers"])
     if text is None:
-        return _permitted(await _session_principal(connection), connection, scope, alternatives)
+        principal = await _session_principal(connection, recent=recent)
+        return _permitted(principal, connection, scope, alternatives)
     return await _authenticate(connection, text, scope, alternatives)
+
+
+async def require_recent(connection: HTTPConnection) -> None:
+    """Raise Forbidden for a session that has presented its key long ago: for a request that only its content
+    makes one that `recent` is for.
+    """
+    if SESSION_PRINCIPAL in connection.scope.get("state", {}):
+        await _session_principal(connection, recent=True)
 
 
 def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
@@ -112,14 +133,14 @@ async def _authenticate(
     return _permitted(principal, connection, scope, alternatives)
 
 
-async def _session_principal(connection: HTTPConnection) -> Principal:
+async def _session_principal(connection: HTTPConnection, *, recent: bool) -> Principal:
     """Return the principal of the session for which the console makes the request; raise Unauthenticated
-    without one.
+    without one, and Forbidden where its key must be presented again.
     """
     source: PrincipalSource | None = connection.scope.get("state", {}).get(SESSION_PRINCIPAL)
     if source is None:
         raise Unauthenticated("The request has no API key. " + _HOW_TO_SEND)
-    return await source()
+    return await source(recent=recent)
 
 
 def _permitted(
@@ -159,11 +180,17 @@ class Requires(SecurityBase):
     where any valid key is enough.
 
     `setting` names a setting of type bool that admits requests without a key. A key with one of the
-    `alternatives` in place of `scope` is admitted, too.
+    `alternatives` in place of `scope` is admitted, too. `recent` is declared by routes that show secrets,
+    widen rights or delete: a session of the console reaches them only with a key presented a short time ago.
     """
 
     def __init__(
-        self, scope: Scope | None, *, setting: str | None = None, alternatives: tuple[Scope, ...] = ()
+        self,
+        scope: Scope | None,
+        *,
+        setting: str | None = None,
+        alternatives: tuple[Scope, ...] = (),
+        recent: bool = False,
     ) -> None:
         # Only Bearer is described: a generated client that sent both headers would be rejected.
         self.model = HTTPBearer(description=_HOW_TO_SEND)
@@ -171,6 +198,7 @@ class Requires(SecurityBase):
         self.scope = scope
         self.setting = setting
         self.alternatives = alternatives
+        self.recent = recent
 
     async def __call__(self, connection: HTTPConnection) -> Principal:
         """Return the principal, or `ANONYMOUS`; raise what `authorise` raises."""
@@ -179,7 +207,7 @@ class Requires(SecurityBase):
             if text is None and SESSION_PRINCIPAL not in connection.scope["state"]:
                 connection.state.principal = ANONYMOUS
                 return ANONYMOUS
-        return await authorise(connection, self.scope, *self.alternatives)
+        return await authorise(connection, self.scope, *self.alternatives, recent=self.recent)
 
 
 class PublicRoute:
@@ -196,16 +224,16 @@ requires_key = Requires(None)
 """The dependency of a route for any valid key."""
 
 
-def requires(scope: Scope) -> Requires:
-    """Return the dependency of a route that needs this scope."""
-    return Requires(scope)
+def requires(scope: Scope, *, recent: bool = False) -> Requires:
+    """Return the dependency of a route that needs this scope; `recent` as in `Requires`."""
+    return Requires(scope, recent=recent)
 
 
-def requires_any(scope: Scope, *alternatives: Scope) -> Requires:
+def requires_any(scope: Scope, *alternatives: Scope, recent: bool = False) -> Requires:
     """Return the dependency of a route that needs one of these scopes; what the key may do there depends on
-    which.
+    which. `recent` is as in `Requires`.
     """
-    return Requires(scope, alternatives=alternatives)
+    return Requires(scope, alternatives=alternatives, recent=recent)
 
 
 def anonymous_if(setting: str, scope: Scope = "tools:read") -> Requires:
@@ -250,6 +278,15 @@ def alternative_scopes(route: BaseRoute) -> tuple[Scope, ...]:
     return requirement.alternatives if isinstance(requirement, Requires) else ()
 
 
+def declared_recent(route: BaseRoute) -> bool:
+    """Return whether a route needs a key presented a short time ago, where a session asks."""
+    on_endpoint = getattr(getattr(route, "endpoint", None), "recent", None)
+    if isinstance(on_endpoint, bool):
+        return on_endpoint
+    requirement = _requirement(getattr(route, "dependant", None))
+    return isinstance(requirement, Requires) and requirement.recent
+
+
 def _requirement(dependant: Any) -> Requires | PublicRoute | None:
     """Return the first dependency that declares a scope."""
     if dependant is None:
@@ -267,3 +304,16 @@ def iter_routes(routes: Iterable[BaseRoute]) -> Iterator[BaseRoute]:
             yield route
         else:
             yield from iter_routes(included)
+
+
+async def require_same_rights(connection: HTTPConnection, scope: Scope, principal: Principal) -> None:
+    """Authorise a request again whose response is still being written for `principal`. Raise what `authorise`
+    raises, and Forbidden where the key has other restrictions by now.
+    """
+    renewed = await authorise(connection, scope)
+    if _restrictions(renewed) != _restrictions(principal):
+        raise Forbidden("The restrictions of the API key have changed.", hint="Send the request again.")
+
+
+def _restrictions(principal: Principal) -> tuple[frozenset[str] | None, ...]:
+    return principal.own_providers, principal.tags, principal.toolsets

@@ -11,23 +11,50 @@ from app.settings.oauth import TOKEN_SCOPES
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 """Where RFC 9728 has the metadata of a resource; the path of the resource follows."""
 
+MCP_PATHS: Final = ("/mcp", "/mcp/all", "/mcp/search")
+"""The addresses of the registry as an MCP server. Each is also served with a slash at its end."""
 _TOOLSET_SEGMENTS: Final = 3
 
 
-def resource_path(path: str, settings: Settings) -> str:
-    """Return the path of the resource that an address belongs to, below the gateway's URL; "" is the gateway.
+def resource_paths(path: str, settings: Settings) -> tuple[str, ...]:
+    """Return the paths below the gateway's URL of the resource that an address belongs to.
 
-    `path` is that of a request, without ROOT_PATH.
+    `path` is that of a request, without ROOT_PATH. A token for any of them is one for the resource; the first
+    is "" for the gateway itself.
     """
-    if settings.oauth_resources == "gateway":
-        return ""
+    addresses = _addresses(path)
+    if settings.oauth_resources == "gateway" or not addresses:
+        return ("", "/", *addresses)
+    return addresses
+
+
+def resource_path(path: str, settings: Settings) -> str:
+    """Return the path below the gateway's URL of the resource whose metadata a client at an address reads.
+
+    An address of MCP is a resource under exactly the path that was asked (RFC 9728 section 3.3).
+    """
+    paths = resource_paths(path, settings)
+    asked = _quoted(path)
+    return asked if paths[0] and asked in paths else paths[0]
+
+
+def _addresses(path: str) -> tuple[str, ...]:
+    """Return the addresses of the MCP server that a path belongs to, none where it belongs to no server."""
     if path == "/mcp" or path.startswith("/mcp/"):
-        return "/mcp"
+        return _with_slashes(*MCP_PATHS)
     segments = path.split("/")
     if len(segments) > _TOOLSET_SEGMENTS and segments[1] == "toolsets" and segments[2]:
-        # Quoted for headers; the names of toolsets are the same.
-        return f"/toolsets/{quote(segments[2], safe='')}/mcp"
-    return ""
+        return _with_slashes(f"/toolsets/{_quoted(segments[2])}/mcp")
+    return ()
+
+
+def _with_slashes(*paths: str) -> tuple[str, ...]:
+    return tuple(path + end for path in paths for end in ("", "/"))
+
+
+def _quoted(path: str) -> str:
+    """Return a path as a header can have it; the names of toolsets are the same."""
+    return quote(path, safe="/")
 
 
 def request_path(scope: Mapping[str, Any]) -> str:

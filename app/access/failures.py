@@ -12,17 +12,19 @@ from app.client_address import address_group
 from app.security.gcra import MICROSECONDS, Bucket, admit
 from app.security.rate_limit import RateLimit
 
-_CAPACITY: Final = 10_000
+CAPACITY: Final = 10_000
 
 
 class KeyFailureLimiter:
     """The failures of each address group (`client_address`); there is no limit where `limit` is None.
 
-    The state of at most 10,000 groups is stored; beyond that, the group whose failure is oldest is dropped.
+    The state of at most `capacity` groups is stored; beyond that, the group whose failure is oldest is
+    dropped.
     """
 
-    def __init__(self, limit: RateLimit | None) -> None:
+    def __init__(self, limit: RateLimit | None, *, capacity: int = CAPACITY) -> None:
         self._limit = limit
+        self._capacity = capacity
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
 
     def __len__(self) -> int:
@@ -56,7 +58,7 @@ class KeyFailureLimiter:
         bucket = self._buckets.get(group)
         if bucket is None:
             bucket = self._buckets[group] = Bucket("", self._limit, kind="address")
-            while len(self._buckets) > _CAPACITY:
+            while len(self._buckets) > self._capacity:
                 self._buckets.popitem(last=False)
         else:
             self._buckets.move_to_end(group)

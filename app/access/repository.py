@@ -4,7 +4,7 @@ text is stored.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from app.catalog.feed import record_change
 from app.models import TENANT, Key, now
 from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
 from app.security.keys import MintedKey, digest, mint
-from app.security.principal import REPAIR_MODES, Grant, Principal
+from app.security.principal import REPAIR_MODES, SCHEMA_FORMS, Grant, Principal
 from app.security.rate_limit import RateLimit
 from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
@@ -60,6 +60,7 @@ def grant_of(row: Key) -> Grant:
         toolsets=None if row.toolsets is None else frozenset(row.toolsets),
         argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
         upstream=UpstreamMode.from_stored(row.upstream),
+        schemas=SCHEMA_FORMS.get(row.schemas or ""),
     )
 
 
@@ -293,14 +294,15 @@ async def list_keys(
     return await read_page(session, query, ordering=_ORDER, page=page)
 
 
-async def record_last_used(session: AsyncSession, used: dict[str, datetime]) -> None:
-    """Store when keys were last used (by key id, aware UTC), with one statement for all of them."""
+async def record_last_used(session: AsyncSession, used: Mapping[str, float]) -> None:
+    """Store when keys were last used (by key id, POSIX time), with one statement for all of them."""
     # Locked in the same order everywhere: two workers that update the same keys must not deadlock.
     keys = sorted(used)
     await session.execute(
         select(Key.id).where(Key.key_id.in_(keys)).order_by(Key.id).with_for_update()  # type: ignore[call-overload,attr-defined]
     )
-    await session.execute(_SET_LAST_USED, {"ids": keys, "moments": [used[key] for key in keys]})
+    moments = [datetime.fromtimestamp(used[key], UTC) for key in keys]
+    await session.execute(_SET_LAST_USED, {"ids": keys, "moments": moments})
 
 
 def _visible(principal: Principal) -> Select[Key]:
@@ -352,6 +354,7 @@ def _stored_rights(grant: Grant) -> dict[str, Any]:
         "rate_limit": None if grant.rate_limit is None else grant.rate_limit.to_stored(),
         "argument_repair": grant.argument_repair,
         "upstream": None if grant.upstream is None else grant.upstream.to_stored(),
+        "schemas": grant.schemas,
     }
 
 
@@ -369,6 +372,7 @@ def _event_detail(row: Key) -> dict[str, Any]:
         "rate_limit": row.rate_limit,
         "argument_repair": row.argument_repair,
         "upstream": row.upstream,
+        "schemas": row.schemas,
     }
 
 

@@ -42,7 +42,7 @@ from app.database import Database, DatabasePoolExhausted
 from app.errors import Overloaded, Unauthenticated, Unavailable
 from app.models import Key
 from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
-from app.security.principal import REPAIR_MODES, Principal
+from app.security.principal import REPAIR_MODES, SCHEMA_FORMS, Principal
 from app.security.rate_limit import RateLimit
 from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
@@ -112,7 +112,8 @@ class KeyVerifier:
 
     `default_rate_limit` applies to keys without a rate limit of their own, `failure_limit` to the invalid
     keys that one client address may send; None is no limit. In `feed`, new keys of other workers are searched
-    for before an unknown key is rejected because of that limit.
+    for before an unknown key is rejected because of that limit. The ids of keys are read `id_page_size` at a
+    time.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class KeyVerifier:
         default_rate_limit: RateLimit | None = None,
         failure_limit: RateLimit | None = None,
         feed: ChangeFeed | None = None,
+        id_page_size: int = _ID_PAGE_SIZE,
     ) -> None:
         self._database = database
         self._vault = vault
@@ -138,6 +140,7 @@ class KeyVerifier:
         self._all_reads: set[asyncio.Task[_CachedKey | None]] = set()
         self._lookups = KeyLookups(database)
         self._ids = KeyIds()
+        self._id_page_size = id_page_size
         self._loading: list[asyncio.Task[None]] = []
         self._delayed = 0
         self._expected: dict[str, asyncio.Event] = {}
@@ -223,6 +226,21 @@ class KeyVerifier:
             return None
         self._used[key_id] = moment
         return known.principal
+
+    async def renew(self, principal: Principal) -> Principal:
+        """Return what the key of a principal may do now, for what goes on after its request. An access token
+        says the same until it expires.
+
+        Raise Unauthenticated for a key that was revoked or has expired, and what `principal_by_id` raises.
+        """
+        if principal.token is not None:
+            if principal.expires_at is not None and principal.expires_at <= datetime.now(UTC):
+                raise Unauthenticated("The access token has expired.")
+            return principal
+        renewed = await self.principal_by_id(principal.key_id)
+        if renewed is None:
+            raise Unauthenticated("The API key was revoked or has expired.")
+        return renewed
 
     async def _verify_uncached(self, text: str, key_id: str, host: str) -> Principal:
         is_counted, known = await self._find(key_id, host)
@@ -315,19 +333,7 @@ class KeyVerifier:
 
     async def flush(self) -> None:
         """Store when keys were last used; after an error, the times are stored by the next flush."""
-        used, self._used = self._used, {}
-        if not used:
-            return
-        written = False
-        try:
-            async with self._database.transaction() as session:
-                await record_last_used(
-                    session, {key: datetime.fromtimestamp(at, UTC) for key, at in used.items()}
-                )
-            written = True
-        finally:
-            if not written:
-                self._used = used | self._used
+        await self._database.store_noted(self._used, record_last_used)
 
     def _matches(self, known: _CachedKey, text: str) -> bool:
         fingerprint = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
@@ -494,10 +500,10 @@ class KeyVerifier:
         after = None
         while True:
             async with self._database.read_session() as session:
-                page = await list_key_ids(session, after=after, limit=_ID_PAGE_SIZE)
+                page = await list_key_ids(session, after=after, limit=self._id_page_size)
             for _, key_id in page:
                 self._ids.add(key_id)
-            if len(page) < _ID_PAGE_SIZE:
+            if len(page) < self._id_page_size:
                 break
             after = page[-1][0]
         self._ids.is_complete = True
@@ -532,6 +538,7 @@ def principal_of(row: Key, default_rate_limit: RateLimit | None) -> Principal:
         rate_limit_id=row.rate_limit_id or "",
         argument_repair=REPAIR_MODES.get(row.argument_repair or ""),
         upstream=UpstreamMode.from_stored(row.upstream),
+        schemas=SCHEMA_FORMS.get(row.schemas or ""),
     )
     return principal.limited_to_toolsets(row.toolsets)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 import orjson
 from pydantic import Field, field_validator, model_validator
 
+from app import exact_json
 from app.errors import InvalidInput
 from app.json_schema.validator import OutputValidator
 from app.schemas import ACCEPT_INTEGRAL_FLOAT, JsonPointer, Number, ShortText, StrictModel
@@ -84,7 +85,7 @@ class JsonSchemaAssertion(_AssertionModel):
     @classmethod
     def _usable(cls, schema: dict[str, Any]) -> dict[str, Any]:
         try:
-            if len(orjson.dumps(schema)) > MAX_SCHEMA_BYTES:
+            if len(exact_json.dumps_strictly(schema)) > MAX_SCHEMA_BYTES:
                 raise ValueError(f"must have at most {MAX_SCHEMA_BYTES} bytes of JSON")
             OutputValidator(schema)
         except (InvalidInput, orjson.JSONEncodeError):

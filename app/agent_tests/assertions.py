@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.agent_tests import assertion_models as models
 from app.agent_tests.assertion_models import Assertion, compiled_pattern
 from app.json_schema.validator import OutputValidator
@@ -99,7 +100,7 @@ def _json_pointer(one: models.JsonPointerAssertion, run: AssertedRun) -> _Checke
     if not values:
         return False, _NO_JSON
     found = [_at(value, one.pointer) for value in values]
-    if any(value is not _MISSING and json_equal(value, one.equals) for value in found):
+    if any(value is not _MISSING and exact_json.equal(value, one.equals) for value in found):
         return True, f"{_place(one.pointer)} is {_shown(one.equals)}."
     actual = next((value for value in found if value is not _MISSING), _MISSING)
     if actual is _MISSING:
@@ -112,6 +113,9 @@ def _json_schema(one: models.JsonSchemaAssertion, run: AssertedRun) -> _Checked:
     if not values:
         return False, _NO_JSON
     validator = OutputValidator(one.schema_)
+    values = [value for value in values if validator.can_validate(value)]
+    if not values:
+        return False, "The JSON of the response has too many values to be validated with the schema."
     found = [validator.violations(value, max_pointers=_MAX_POINTERS) for value in values]
     if any(not each.count for each in found):
         return True, "The JSON of the response is valid for the schema."
@@ -129,7 +133,7 @@ def _tool_called(one: models.ToolCalledAssertion, run: AssertedRun) -> _Checked:
             return False, f"No call of {one.tool} {'failed' if one.is_error else 'succeeded'}."
     if one.arguments is None:
         return True, f"{one.tool} was called."
-    matches = json_equal if one.match == "equals" else is_subset
+    matches = exact_json.equal if one.match == "equals" else is_subset
     if any(matches(one.arguments, call.arguments) for call in calls):
         return True, f"{one.tool} was called with {_shown(one.arguments)}."
     given = "; ".join(_shown(call.shown, limit=200) for call in calls[:3])
@@ -189,17 +193,6 @@ _CHECKS: Final[Mapping[type, Callable[[Any, AssertedRun], _Checked]]] = {
 }
 
 
-def json_equal(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(json_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(json_equal, one, other))
-    return bool(one == other)
-
-
 def is_subset(expected: Any, actual: Any) -> bool:
     """Return whether a JSON value has what is expected: objects may have further members, lists may not have
     further items.
@@ -208,7 +201,7 @@ def is_subset(expected: Any, actual: Any) -> bool:
         return all(name in actual and is_subset(value, actual[name]) for name, value in expected.items())
     if isinstance(expected, list) and isinstance(actual, list):
         return len(expected) == len(actual) and all(map(is_subset, expected, actual))
-    return json_equal(expected, actual)
+    return exact_json.equal(expected, actual)
 
 
 def _json_values(text: str) -> list[Any]:
@@ -262,7 +255,7 @@ def _quoted(text: str) -> str:
 
 def _shown(value: Any, *, limit: int = 500, mask: Callable[[str], str] = str) -> str:
     try:
-        return preview(mask(orjson.dumps(value, default=str).decode()), limit=limit)
+        return preview(mask(exact_json.dumps(value, default=str).decode()), limit=limit)
     except orjson.JSONEncodeError:
         return "a value that is no JSON"
 

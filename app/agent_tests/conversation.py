@@ -214,7 +214,7 @@ class _Conversation:
             context.services,
             BatchOptions(
                 ROUTE,
-                self._offered.budget,
+                lambda _: self._offered.budget,
                 deadline=context.deadline,
                 cdn_loop=context.cdn_loop,
                 trace_headers=context.trace_headers,

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from app.agent_tests.definition import PlannedCase
 from app.errors import NotFound, not_found
 from app.model_calls.model import DEFAULT_MAX_BYTES
-from app.search import Filters, SearchIndex
+from app.search import SearchIndex
 from app.security.principal import Principal
 from app.suggestions import closest
 from app.tool_results import ResultBudget
 from app.toolsets import (
     AgentTool,
+    AmbiguousTool,
     CallTarget,
     CollectionOptions,
     FoundTools,
@@ -35,9 +36,14 @@ class OfferedTools:
     principal: Principal
     warnings: Sequence[str] = ()
     _tools: Mapping[str, AgentTool] = field(default_factory=dict, repr=False)
-    _owners: Mapping[str, ToolCollection] = field(default_factory=dict, repr=False)
+    _targets: Mapping[str, CallTarget] = field(default_factory=dict, repr=False)
     _names: Mapping[str, str] = field(default_factory=dict, repr=False)
     _search: SearchIndex | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all tools."""
+        return frozenset(self._tools)
 
     @property
     def toolset(self) -> str | None:
@@ -45,14 +51,19 @@ class OfferedTools:
         return None
 
     @property
+    def is_registry(self) -> bool:
+        """False: toolsets may have changed them."""
+        return False
+
+    @property
     def options(self) -> CollectionOptions:
-        """The defaults; those of a toolset are found by `owner`."""
+        """The defaults; those of a toolset are found by `target`."""
         return CollectionOptions()
 
     @property
     def budget(self) -> ResultBudget:
         """The smallest budget of a result that one of the toolsets has."""
-        found = [owner.options for owner in self._owners.values()]
+        found = [target.through.options for target in self._targets.values()]
         sizes = [one.max_bytes for one in found if one.max_bytes is not None]
         tokens = [one.max_tokens for one in found if one.max_tokens is not None]
         return ResultBudget(min([*sizes, DEFAULT_MAX_BYTES]), min(tokens, default=None))
@@ -69,40 +80,25 @@ class OfferedTools:
         """Return a tool by one of its names; raise NotFound with the nearest names."""
         return self._tools[self._known(name)]
 
-    async def find(
-        self,
-        texts: Sequence[str],
-        *,
-        filters: Filters | None = None,
-        limit: int = 10,
-        advise: bool = False,
-        explain: bool = False,
-    ) -> FoundTools:
+    async def find(self, wanted: ToolSearch) -> FoundTools:
         """Return the best matches among the offered tools, best first; raise Unavailable."""
         if self._search is None:
             return FoundTools()
         return await find_members(
             self._search,
-            ToolSearch(texts, filters, limit, advise, explain),
+            wanted,
             {name: self._tools[known] for name, known in self._names.items()},
-            # Only what may be called is offered, some of it at the addresses of toolsets alone.
+            # Only what may be called is offered, some of it through toolsets alone.
             principal=replace(self.principal, providers=None, tags=None),
         )
 
-    async def search(
-        self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
-    ) -> Sequence[AgentTool]:
-        """Return the tools of `find`."""
-        return (await self.find(texts, filters=filters, limit=limit)).tools
-
     def target(self, name: str) -> CallTarget:
         """Return what a call by this name executes; raise NotFound."""
-        known = self._known(name)
-        return self._owners[known].target(known)
+        return self._targets[self._known(name)]
 
-    def owner(self, name: str) -> ToolCollection:
-        """Return the collection that a tool comes from; raise NotFound."""
-        return self._owners[self._known(name)]
+    def resolve(self, tool: AgentTool) -> CallTarget:
+        """Return what a call of an offered tool executes."""
+        return self._targets[tool.name]
 
     def names_of(self, name: str) -> frozenset[str]:
         """Return all names of the tool of this name; none where there is no such tool."""
@@ -141,13 +137,13 @@ async def offered_tools(
     """
     warnings: list[str] = []
     tools: dict[str, AgentTool] = {}
-    owners: dict[str, ToolCollection] = {}
+    targets: dict[str, CallTarget] = {}
 
-    def add(tool: AgentTool, owner: ToolCollection, source: str) -> None:
-        present = tools.get(tool.name)
+    def add(tool: AgentTool, collection: ToolCollection, source: str) -> None:
+        present, target = tools.get(tool.name), collection.resolve(tool)
         if present is None:
-            tools[tool.name], owners[tool.name] = tool, owner
-        elif present.tool != tool.tool or owners[tool.name].toolset != owner.toolset:
+            tools[tool.name], targets[tool.name] = tool, target
+        elif present.tool != tool.tool or targets[tool.name].through.toolset != target.through.toolset:
             warnings.append(
                 f"The tool {tool.name} of {source} was left out: another one has the same name here."
             )
@@ -161,13 +157,15 @@ async def offered_tools(
                 continue
             for tool in await collection.tools():
                 add(tool, collection, name)
-    registry = collections.registry(principal)
+    view = await collections.open_view(principal)
     for name in dict.fromkeys(case.tools):
         try:
-            add(await registry.get(name), registry, "the registry")
+            add(await view.get(name), view, "the registry")
+        except AmbiguousTool as error:
+            warnings.append(f"Tool '{name}' was skipped: {error.detail}")
         except NotFound:
             warnings.append(f"Tool '{name}' not found: it was skipped.")
     known = {tool.alias: name for name, tool in tools.items()}
     known |= {tool.tool: name for name, tool in tools.items()}
     known |= {name: name for name in tools}
-    return OfferedTools(principal, tuple(warnings), tools, owners, known, collections.index)
+    return OfferedTools(principal, tuple(warnings), tools, targets, known, collections.index)

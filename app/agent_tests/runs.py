@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,7 +20,7 @@ import structlog
 from sqlalchemy import delete, update
 from sqlmodel import col
 
-from app.access.repository import find_key, is_expired
+from app import exact_json
 from app.agent_tests.conversation import RunContext, run_case
 from app.agent_tests.definition import AgentTestRequest, PlannedCase, planned_cases
 from app.agent_tests.exchange import ModelExchange
@@ -28,21 +29,26 @@ from app.agent_tests.offered_tools import OfferedTools, offered_tools
 from app.agent_tests.results import ResultMasking, ResultWriter, TestResult, TestRun
 from app.errors import (
     FieldError,
+    Forbidden,
     GatewayError,
     InvalidInput,
     NotFound,
     Overloaded,
     Stopping,
     TooLarge,
+    Unauthenticated,
     Unavailable,
     scopes_missing,
 )
 from app.models import AgentTestRow, now
+from app.security.lasting_rights import run_while_permitted, when_changed
 from app.security.principal import Principal
 from app.services import Services
 from app.telemetry.unexpected import log_unexpected_error
 from app.uuid7 import uuid7
 
+SCOPE: Final = "agent-tests:run"
+"""The scope that a key needs to run agent tests."""
 HEARTBEAT_SECONDS: Final = 2.0
 HEARTBEAT_TIMEOUT_SECONDS: Final = 60.0
 _BUSY_RETRY_AFTER: Final = 10
@@ -76,7 +82,9 @@ class _RunningTest:
     writer: ResultWriter
     cases: list[_Case]
     total: int
-    key_id: str
+    principal: Principal
+    position: int
+    """That of the change feed when the test began."""
     done: int = 0
     is_cancelled: bool = False
     is_ending: bool = False
@@ -119,14 +127,16 @@ class AgentTestRuns:
                 f"{settings.agent_test_max_runs} are allowed.",
                 extra={"limit": settings.agent_test_max_runs},
             )
-        if any(case.plugins or case.toolsets or case.tools for case, _ in planned):
-            _require_tool_calls(principal)
+        gives_tools = any(case.plugins or case.toolsets or case.tools for case, _ in planned)
+        _require_test_rights(principal, gives_tools=gives_tools)
         if len(self._running) >= settings.agent_test_max_running:
             raise Overloaded(
                 f"This worker runs {len(self._running)} agent tests already.", retry_after=_BUSY_RETRY_AFTER
             )
         test_id = uuid7()
-        test = _RunningTest(self._writer(request, planned), [], total, principal.key_id)
+        test = _RunningTest(
+            self._writer(request, planned), [], total, principal, self._services.feed.position
+        )
         # Before anything is awaited, so that the limit holds.
         self._running[test_id] = test
         try:
@@ -247,7 +257,16 @@ class AgentTestRuns:
         heartbeat = asyncio.create_task(self._beat(test_id, test))
         state, problem = "done", None
         try:
-            await self._run_all(test, headers)
+            services = self._services
+            check = when_changed(
+                partial(services.keys.renew, test.principal),
+                lambda: services.feed.position,
+                partial(self._check_rights, test),
+                began_with=(test.principal, test.position),
+            )
+            await run_while_permitted(self._run_all(test, headers), check)
+        except (Unauthenticated, Forbidden) as error:
+            state, problem = "cancelled", error.as_problem()
         except asyncio.CancelledError:
             state = "cancelled" if test.is_cancelled else "failed"
             if not test.is_cancelled:
@@ -264,6 +283,17 @@ class AgentTestRuns:
                 await self._finish(test_id, state, test.done, content=content, problem=problem)
         finally:
             self._running.pop(test_id, None)
+
+    async def _check_rights(self, test: _RunningTest, principal: Principal) -> None:
+        """Raise Forbidden where the key of a test may no longer run it, or may no longer call a tool that its
+        models were given.
+        """
+        _require_test_rights(principal, gives_tools=any(one.offered.names for one in test.cases))
+        for case in test.cases:
+            offered = await offered_tools(case.case, self._services.collections, principal)
+            lost = case.offered.names - offered.names
+            if lost:
+                raise Forbidden(f"The API key may no longer call the tool {min(lost)}, which the test gives.")
 
     async def _run_all(self, test: _RunningTest, headers: TestHeaders) -> None:
         services = self._services
@@ -310,11 +340,8 @@ class AgentTestRuns:
                         .returning(col(AgentTestRow.cancel_requested))
                     )
                     cancel_requested = found.scalar_one_or_none()
-                    # None for an access token, and a key of the settings.
-                    key = await find_key(session, test.key_id)
-                # Another worker has marked a test as failed whose heartbeats were late.
-                has_ended = key is not None and (key.revoked_at is not None or is_expired(key))
-                if cancel_requested is not False or has_ended:
+                # None: another worker has marked a test as failed whose heartbeats were late.
+                if cancel_requested is not False:
                     _cancel(test)
                     return
 
@@ -359,8 +386,11 @@ def _interrupt(test: _RunningTest) -> None:
         test.task.cancel()
 
 
-def _require_tool_calls(principal: Principal) -> None:
-    if not principal.has_scope("tools:call"):
+def _require_test_rights(principal: Principal, *, gives_tools: bool) -> None:
+    """Raise Forbidden where the key may not run agent tests, or may not call the tools that they give."""
+    if not principal.has_scope(SCOPE):
+        raise scopes_missing(f"The API key lacks the scope `{SCOPE}`.", [SCOPE])
+    if gives_tools and not principal.has_scope("tools:call"):
         raise scopes_missing(
             "The test gives tools to its models, and the API key lacks the scope `tools:call`.",
             ["tools:call"],
@@ -375,7 +405,7 @@ def _content(test: _RunningTest) -> bytes:
             ended = [run for run in runs if run is not None]
             if ended:
                 results.append(test.writer.result(case.case, target, ended, case.offered.warnings))
-    return orjson.dumps(
+    return exact_json.dumps(
         [result.model_dump(mode="json", by_alias=True, exclude_none=True) for result in results]
     )
 

@@ -51,7 +51,9 @@ class AgentTestRun(BaseModel):
     results: list[TestResult] | None = Field(
         None, description="Of each case with each model; absent while it runs."
     )
-    problem: dict[str, Any] | None = Field(None, description="Why it failed (RFC 9457).")
+    problem: dict[str, Any] | None = Field(
+        None, description="Why it failed, or why the gateway has cancelled it (RFC 9457)."
+    )
     created_at: datetime
     finished_at: datetime | None = None
 

@@ -23,9 +23,10 @@ from app.approvals.kinds import ApprovalState, Decision
 from app.approvals.records import approval_json, decide, record_approval_event
 from app.approvals.token_requesters import stored_principal
 from app.background import TaskSet
-from app.calls import CallOutcome, CallRequest, CallServices, execute
+from app.calls import CallOutcome, CallRequest, CallServices, describe, execute
 from app.calls.approvals import ApprovedCall
-from app.calls.presets import preset_values, without_presets
+from app.calls.presets import preset_values, with_presets, without_presets
+from app.calls.shown_arguments import Shown, show_request
 from app.database import Database
 from app.errors import (
     ApprovalOutdated,
@@ -44,6 +45,8 @@ from app.security.upstream_mode import UpstreamMode, effective_mode
 _log = structlog.get_logger(__name__)
 
 INTERFACE: Final = "/approvals/{id}/approve"
+REQUEST: Final = "/request"
+"""The JSON pointer of the request in what describes a waiting call."""
 _STOP_SECONDS: Final = 30.0
 # The errors of a call that was not sent, because it is no longer permitted or possible.
 _OUTDATED: Final = (ApprovalOutdated, Forbidden, InvalidArguments, NotFound, Unauthenticated)
@@ -146,14 +149,39 @@ class CallApprovalHandler:
         self.store.counts["call", made.state] += 1
         return ended or row, made.error
 
+    async def describe(self, row: Approval) -> Shown:
+        """See `ApprovalHandler`: made from the stored arguments, with secrets as `***`, and listed."""
+        try:
+            request = await self._request(row)
+            arguments = with_presets(request.arguments, request.presets)
+            described = await describe(request, self.calls)
+            described.pop("requires_approval", None)
+            plan = await self.calls.catalog.plan(row.subject_name)
+            if request.approved is not None:
+                request.approved.check(plan)
+        except _OUTDATED as error:
+            raise ApprovalOutdated(f"The call would not be made: {error.detail}") from None
+        return await asyncio.to_thread(
+            show_request, described, arguments, plan.inputs, self.store.masker, at=REQUEST
+        )
+
     async def _make(self, row: Approval) -> _Made:
+        outcome = await execute(await self._request(row), self.calls)
+        if outcome.result is None:
+            error = outcome.error
+            return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
+        return await self._read(outcome)
+
+    async def _request(self, row: Approval) -> CallRequest:
+        """Return the request of a stored call; raise where it may not be made any more."""
         stored = self.store.open_request(row)
         principal = await self._requester(row, stored)
         await self._check_toolset(row, stored, principal)
         upstream = await self._toolset_mode(stored)
         _check_mode(stored, effective_mode(principal.upstream, upstream))
         presets = preset_values(stored["arguments"], stored.get("presets") or ())
-        request = CallRequest(
+        digest = stored.get("description_digest")
+        return CallRequest(
             principal,
             row.subject_name,
             INTERFACE,
@@ -165,13 +193,8 @@ class CallApprovalHandler:
             arguments=without_presets(stored["arguments"], presets),
             idempotency_key=stored["idempotency_key"],
             cdn_loop=stored["cdn_loop"].encode("latin-1"),
-            approved=ApprovedCall(row.fingerprint or b""),
+            approved=ApprovedCall(row.fingerprint or b"", None if digest is None else bytes.fromhex(digest)),
         )
-        outcome = await execute(request, self.calls)
-        if outcome.result is None:
-            error = outcome.error
-            return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
-        return await self._read(outcome)
 
     async def _requester(self, row: Approval, stored: dict[str, Any]) -> Principal:
         """Return the principal of the key that requested a call, as the key is now; for a key that is limited
@@ -252,8 +275,16 @@ class CallApprovalHandler:
         if streamed:
             outcome.add_result(body)
             await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
-        head = {"upstream_status": result.status, "media_type": result.media_type}
-        return _Made("executed", orjson.dumps(head) + b"\n" + body, outcome.call_id)
+        head = {
+            "upstream_status": result.status,
+            "media_type": result.media_type,
+            "headers": result.headers,
+            "masked": result.is_masked,
+            "content_blocks": result.has_content_blocks,
+        }
+        if outcome.evidence is not None:
+            head["evidence"] = outcome.evidence.to_json()
+        return _Made("executed", exact_json.dumps(head) + b"\n" + body, outcome.call_id)
 
 
 def _check_mode(stored: dict[str, Any], mode: UpstreamMode | None) -> None:
@@ -280,12 +311,12 @@ def public_failure(error: GatewayError) -> dict[str, Any]:
 def _failed(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
     call_id = None if outcome is None else outcome.call_id
     try:
-        problem = orjson.dumps({"problem": error.as_problem(call_id=call_id)})
+        problem = exact_json.dumps({"problem": error.as_problem(call_id=call_id)})
     except TypeError:
-        problem = orjson.dumps({"problem": error.as_problem(call_id=call_id, without_extra=True)})
+        problem = exact_json.dumps({"problem": error.as_problem(call_id=call_id, without_extra=True)})
     return _Made("failed", problem + b"\n", call_id, error)
 
 
 def _serialisable(public: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(orjson.dumps(public))
+    found: dict[str, Any] = orjson.loads(exact_json.dumps(public))
     return found

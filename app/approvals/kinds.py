@@ -6,6 +6,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app.calls.shown_arguments import Shown
 from app.models import Approval
 from app.security.principal import Principal
 from app.security.scopes import Scope
@@ -47,6 +48,11 @@ class ApprovalHandler(Protocol):
 
         Raise Conflict where somebody else has decided meanwhile, and ApprovalOutdated where nothing was done
         because it can no longer be done as it was requested.
+        """
+
+    async def describe(self, approval: Approval) -> Shown:
+        """Return the request that would be sent if a pending approval were approved now, made from what is
+        stored; raise NotFound where nothing is sent, and ApprovalOutdated where it can no longer be done.
         """
 
     async def discard(self, session: AsyncSession, approval: Approval) -> None:

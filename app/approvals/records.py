@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, upd
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app import exact_json
 from app.access.events import record_event
 from app.approvals.kinds import CHANGE_KINDS, ApprovalKind, ApprovalState, Decision, decidable_kinds
 from app.catalog.tools import principal_filter, provider_filter, tool_select
@@ -54,12 +55,20 @@ async def add_changes(
         provider_id=provider.id,
         requested_by=actor,
         expires_at=now() + timedelta(seconds=seconds),
-        detail={"operations": operations[:MAX_OPERATIONS], "count": len(operations)},
+        detail=_detail_of(operations),
     )
     session.add(row)
     await session.flush()
     await record_approval_event(session, row, "requested", actor=actor)
     return row
+
+
+def _detail_of(operations: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what an approval of changes shows, and how many bytes of JSON it does not show."""
+    detail: dict[str, Any] = {"operations": operations[:MAX_OPERATIONS], "count": len(operations)}
+    if len(operations) > MAX_OPERATIONS:
+        detail["hidden_bytes"] = len(exact_json.dumps(operations[MAX_OPERATIONS:]))
+    return detail
 
 
 async def record_approval_event(session: AsyncSession, row: Approval, action: str, *, actor: str) -> None:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-import orjson
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col, select
 
-from app.approvals.call_store import CallApprovalStore
+from app import exact_json
+from app.approvals.call_store import CallApprovalStore, ShownCall
 from app.approvals.kinds import (
     DECIDING_SCOPES,
     ApprovalCounts,
@@ -30,6 +30,8 @@ from app.approvals.records import (
     record_approval_event,
 )
 from app.background import LoopMessages, cancel_tasks, run_periodically
+from app.calls.approvals import RequestedCall
+from app.calls.shown_arguments import Shown
 from app.database import Database
 from app.errors import Conflict, NotFound, OwnApproval, scopes_missing
 from app.models import Approval, now
@@ -188,11 +190,25 @@ class ApprovalService:
                 found[row.id] = ("reject",)
         return [found.get(row.id, ()) for row in rows]
 
-    def arguments(self, row: Approval, *, principal: Principal) -> dict[str, Any] | None:
-        """Return the arguments of the call of an approval, with secrets masked; None for other kinds. Who
-        only requested it does not see those that a toolset has set.
+    def shown_call(self, row: Approval, *, principal: Principal) -> ShownCall | None:
+        """Return the arguments of the call of an approval as they are shown; None for other kinds. Who only
+        requested it does not see those that a toolset has set.
         """
         return self._store.open_arguments(row, with_presets=principal.has_scope("approvals:decide"))
+
+    async def describe_request(self, approval_id: UUID, *, principal: Principal) -> Shown:
+        """Return the request that would be sent if a call were approved now, with secrets as `***`, and
+        listed.
+
+        Raise NotFound, also where nothing would be sent; Forbidden without the scope for its kind; Conflict
+        where it is not pending; and ApprovalOutdated where approving it would fail.
+        """
+        row = await self.get(approval_id, principal=principal)
+        _require_scope(row, principal)
+        if row.state != "pending" or row.expires_at <= now():
+            raise already_decided(row)
+        kind: ApprovalKind = row.kind  # type: ignore[assignment]
+        return await self._handlers[kind].describe(row)
 
     async def pending_changes(self, provider: str, *, principal: Principal) -> Approval:
         """Return the approval of a provider's pending changes; raise Conflict where none are pending."""
@@ -241,11 +257,10 @@ class ApprovalService:
                 hint="Wait until `state` of GET /approvals/{id} is executed or failed.",
                 extra={"state": row.state},
             )
-        stored = self._store.open_result(row)
+        stored = self._store.open_outcome(row)
         if stored is None:
             raise NotFound(f"There is no stored result: the approval is {row.state}.")
-        head, _, body = stored.partition(b"\n")
-        members = orjson.loads(head)
+        members, body = stored
         return ApprovedResult(
             call_id=row.call_id,
             upstream_status=members.get("upstream_status"),
@@ -253,6 +268,15 @@ class ApprovalService:
             body=body,
             problem=members.get("problem"),
         )
+
+    async def read_call(self, approval_id: UUID, *, principal: Principal) -> RequestedCall:
+        """Return the call of an approval, with how it ended, for the key that requested it; raise NotFound
+        for any other key.
+        """
+        row = await self.get(approval_id, principal=principal)
+        if row.kind != "call" or row.requested_by != principal.key_id:
+            raise NotFound("Only the key that requested a call gets its result.")
+        return await asyncio.to_thread(self._store.requested_call, row)
 
     async def sweep(self) -> None:
         """Let approvals expire, delete what is not retained any more, and count those that are pending.
@@ -264,7 +288,7 @@ class ApprovalService:
                 expired = [row[0] for row in await session.execute(_EXPIRE)]
                 await self._end(session, expired, "expired")
             async with self._database.transaction() as session:
-                failure = orjson.dumps(_INTERRUPTED).decode()
+                failure = exact_json.dumps(_INTERRUPTED).decode()
                 interrupted = [row[0] for row in await session.execute(_INTERRUPT, {"failure": failure})]
                 await self._end(session, interrupted, "failed")
             if max(len(expired), len(interrupted)) < _BATCH:
@@ -292,11 +316,7 @@ class ApprovalService:
         row = await self.get(approval_id, principal=principal)
         is_own = row.requested_by == principal.key_id
         if not (is_own and may_be_own):
-            kind: ApprovalKind = row.kind  # type: ignore[assignment]
-            scope = DECIDING_SCOPES[kind]
-            if not principal.has_scope(scope):
-                detail = f"The API key lacks the scope `{scope}`, which decides about the kind {kind}."
-                raise scopes_missing(detail, [scope])
+            _require_scope(row, principal)
             if is_own:
                 raise OwnApproval("This key has requested it: another key has to approve it.")
             if not may_be_own and await self._keys_behind({row.requested_by}, principal):
@@ -315,3 +335,12 @@ class ApprovalService:
         values = {"key": principal.key_id, "others": sorted(others), "tenant": principal.tenant_id}
         async with self._database.read_session() as session:
             return frozenset((await session.execute(_KEYS_BEHIND, values)).scalars())
+
+
+def _require_scope(row: Approval, principal: Principal) -> None:
+    """Raise Forbidden where the scopes of a key do not let it decide about an approval."""
+    kind: ApprovalKind = row.kind  # type: ignore[assignment]
+    scope = DECIDING_SCOPES[kind]
+    if not principal.has_scope(scope):
+        detail = f"The API key lacks the scope `{scope}`, which decides about the kind {kind}."
+        raise scopes_missing(detail, [scope])

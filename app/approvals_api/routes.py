@@ -1,16 +1,20 @@
 """`/approvals`: list, read, approve and reject what waits for the decision of another key."""
 
-from typing import Annotated, Any
+import asyncio
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Response
+from pydantic import BaseModel
 
+from app import exact_json
 from app.access import requires, requires_any
 from app.approvals.kinds import Decision
 from app.approvals_api.schemas import (
     ApprovalDecision,
     ApprovalPage,
     ApprovalQuery,
+    ApprovalRequest,
     ApprovalResult,
     ApprovalSummary,
     ApprovalView,
@@ -19,14 +23,20 @@ from app.dependencies import UsesPageLinks, UsesServices
 from app.models import Approval
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.security.scopes import Scope
 from app.services import Services
 
 router = APIRouter(tags=["approvals"])
 
-UsesApprovals = Annotated[
-    Principal,
-    Depends(requires_any("approvals:decide", "credentials:write", "providers:write", "tools:call")),
-]
+_SCOPES: Final[tuple[Scope, ...]] = (
+    "approvals:decide",
+    "credentials:write",
+    "providers:write",
+    "tools:call",
+)
+UsesApprovals = Annotated[Principal, Depends(requires_any(*_SCOPES))]
+Approves = Annotated[Principal, Depends(requires_any(*_SCOPES, recent=True))]
+DecidesCalls = Annotated[Principal, Depends(requires("approvals:decide"))]
 CallsTools = Annotated[Principal, Depends(requires("tools:call"))]
 ApprovalPath = Annotated[UUID, Path(alias="id", description="Id of an approval.")]
 _NO_STORE: dict[int | str, dict[str, Any]] = {
@@ -67,31 +77,51 @@ async def list_approvals(
     "/approvals/{id}",
     operation_id="getApproval",
     summary="Get an approval",
+    response_model=ApprovalView,
     responses=problem_responses(404),
 )
 async def get_approval(
     approval_id: ApprovalPath,
     principal: UsesApprovals,
     services: UsesServices,
-) -> ApprovalView:
-    """Return an approval with what it is about: the arguments of the call, with secrets masked, or the
-    changes of the provider.
+) -> Response:
+    """Return an approval with what it is about: the arguments of the call or the changes of the provider, and
+    the list of what of it is hidden.
     """
     return await _view(await services.approvals.get(approval_id, principal=principal), principal, services)
+
+
+@router.get(
+    "/approvals/{id}/request",
+    operation_id="getApprovalRequest",
+    summary="Get the request of a waiting call",
+    response_model=ApprovalRequest,
+    responses=problem_responses(404, 409) | _NO_STORE,
+)
+async def get_approval_request(
+    approval_id: ApprovalPath, principal: DecidesCalls, services: UsesServices
+) -> Response:
+    """Return the upstream request that would be sent if a call were approved now, made from the stored
+    arguments. Nothing is sent. 409 where it is not pending any more, or where approving it would fail.
+    """
+    shown = await services.approvals.describe_request(approval_id, principal=principal)
+    view = ApprovalRequest.of(shown)
+    return _respond(view, {"request": shown.value}, {"Cache-Control": "no-store"})
 
 
 @router.post(
     "/approvals/{id}/approve",
     operation_id="approveApproval",
     summary="Approve a call or changes",
+    response_model=ApprovalView,
     responses=problem_responses(400, 404, 409, 413, 415),
 )
 async def approve_approval(
     approval_id: ApprovalPath,
-    principal: UsesApprovals,
+    principal: Approves,
     services: UsesServices,
     body: ApprovalDecision | None = None,
-) -> ApprovalView:
+) -> Response:
     """Approve, and do what was requested: make the call, at most once, or apply the changes exactly as
     they are shown. The response has the state afterwards.
 
@@ -109,6 +139,7 @@ async def approve_approval(
     "/approvals/{id}/reject",
     operation_id="rejectApproval",
     summary="Reject a call or changes",
+    response_model=ApprovalView,
     responses=problem_responses(400, 404, 409, 413, 415),
 )
 async def reject_approval(
@@ -116,7 +147,7 @@ async def reject_approval(
     principal: UsesApprovals,
     services: UsesServices,
     body: ApprovalDecision | None = None,
-) -> ApprovalView:
+) -> Response:
     """Reject: what was requested is not done, and its arguments are deleted. The key that requested it may
     reject it, too. 409 where it is not pending any more.
     """
@@ -145,7 +176,14 @@ async def get_approval_result(
     return ApprovalResult.of(await services.approvals.result(approval_id, principal=principal))
 
 
-async def _view(row: Approval, principal: Principal, services: Services) -> ApprovalView:
+async def _view(row: Approval, principal: Principal, services: Services) -> Response:
     (decisions,) = await services.approvals.decisions([row], principal=principal)
-    arguments = services.approvals.arguments(row, principal=principal)
-    return ApprovalView.with_detail(row, decisions, arguments)
+    call = await asyncio.to_thread(services.approvals.shown_call, row, principal=principal)
+    view = ApprovalView.with_detail(row, decisions, call)
+    return _respond(view, {"arguments": view.arguments})
+
+
+def _respond(view: BaseModel, exact: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
+    """Return a response with a view, in which the `exact` members have their digits and all their levels."""
+    body = exact_json.dumps({**view.model_dump(mode="json", exclude=set(exact)), **exact})
+    return Response(body, media_type="application/json", headers=headers)

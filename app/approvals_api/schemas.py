@@ -3,6 +3,7 @@
 import base64
 import contextlib
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -10,13 +11,16 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, Field
 
+from app.approvals.call_store import ShownCall
 from app.approvals.kinds import ApprovalDecisionName, ApprovalKind, ApprovalState
 from app.approvals.records import approval_json
 from app.approvals.service import ApprovedResult
-from app.models import Approval
+from app.calls.shown_arguments import HiddenPart, HiddenReason, Shown
+from app.models import Approval, ApprovalRequirementRow
 from app.outbound.charsets import charset_of, decode_text
 from app.outbound.framing import is_json
 from app.pagination import PageQuery
+from app.registration.approval_requirements import operation_text
 from app.resource_names import PROVIDER_NAME
 from app.schemas import PageModel, StrictModel, Text, TokenHolder
 
@@ -36,6 +40,20 @@ class ApprovalFailure(BaseModel):
     title: str
     status: int
     detail: str
+
+
+class HiddenValue(BaseModel):
+    """A value that is not shown as it is sent."""
+
+    pointer: str = Field(
+        description="JSON pointer to it, from the resource that has `hidden`.", examples=["/arguments/pin"]
+    )
+    reason: HiddenReason = Field(
+        description="`declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. "
+        "`known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell "
+        "whether it is a secret. `earlier-release`: hidden by a release that did not list what it hid."
+    )
+    bytes: int = Field(description="The size of the whole value as JSON, in bytes.", examples=[12])
 
 
 class ApprovalSummary(BaseModel):
@@ -72,6 +90,11 @@ class ApprovalSummary(BaseModel):
         description="What the key of this request may decide about it now; empty where it is not pending. "
         "Absent in the response to a call.",
     )
+    hidden: list[HiddenValue] | None = Field(
+        None,
+        description="All that is not shown of what would be done: the rest is shown exactly as it would be "
+        "sent or applied. Null in lists, and where it is not known.",
+    )
 
     @classmethod
     def of(cls, row: Approval, decisions: Sequence[ApprovalDecisionName]) -> "ApprovalSummary":
@@ -83,12 +106,12 @@ class ApprovalView(ApprovalSummary):
     """An approval with what it is about."""
 
     arguments: dict[str, Any] | None = Field(
-        description="Of a call: its arguments, with secrets as `***`; null for other kinds."
+        description="Of a call: its arguments as they are sent, but for what `hidden` lists, which is "
+        "`***`; null for other kinds."
     )
     operations: list[dict[str, Any]] | None = Field(
         description="Of a provider: the first 1,000 of its pending changes, as in `pending` of the "
-        "provider; null "
-        "for calls."
+        "provider, which has all; null for calls."
     )
     operation_count: int | None = Field(description="Of a provider: the number of its pending changes.")
 
@@ -97,18 +120,35 @@ class ApprovalView(ApprovalSummary):
         cls,
         row: Approval,
         decisions: Sequence[ApprovalDecisionName],
-        arguments: dict[str, Any] | None,
+        call: ShownCall | None,
     ) -> "ApprovalView":
-        """Return a stored approval with the arguments of its call, in which secrets are masked."""
+        """Return a stored approval with the arguments of its call as they are shown."""
+        hidden = _hidden_changes(row) if call is None else call.hidden
         return cls.model_validate(
             {
                 **approval_json(row),
                 "decisions": decisions,
-                "arguments": arguments,
+                "hidden": None if hidden is None else [asdict(part) for part in hidden],
+                "arguments": None if call is None else call.arguments,
                 "operations": row.detail.get("operations"),
                 "operation_count": row.detail.get("count"),
             }
         )
+
+
+class ApprovalRequest(BaseModel):
+    """The request that would be sent if a call were approved now."""
+
+    request: dict[str, Any] | None = Field(
+        description="The upstream request as `?dry_run=true` of a call describes it: its credentials, and "
+        "what `hidden` lists, are `***`; null where it is hidden as a whole."
+    )
+    hidden: list[HiddenValue] = Field(description="All of the call's arguments that the request hides.")
+
+    @classmethod
+    def of(cls, shown: Shown) -> "ApprovalRequest":
+        """Return a request as it is shown."""
+        return cls.model_validate({"request": shown.value, "hidden": [asdict(one) for one in shown.hidden]})
 
 
 class ApprovalPage(PageModel[ApprovalSummary]):
@@ -127,6 +167,61 @@ class ApprovalQuery(PageQuery):
     )
     provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
         None, description="Only approvals of this provider and its tools.", examples=["library"]
+    )
+
+
+class ApprovalRequirementView(BaseModel):
+    """An operation whose calls require approval, whatever tool makes them."""
+
+    id: UUID
+    operation: str = Field(
+        description="What the calls do, in one line.", examples=["POST https://bank.example/transfers/{}"]
+    )
+    protocol: str = Field(examples=["http"])
+    origin: str = Field(
+        description="Where the calls go; empty where variables decide that.",
+        examples=["https://bank.example"],
+    )
+    method: str = Field(description="The method of HTTP; empty for other protocols.", examples=["POST"])
+    path: str | None = Field(
+        description="The path of the HTTP requests: `{}` is any segment, `*` any path; null for other "
+        "protocols.",
+        examples=["/transfers/{}"],
+    )
+    operations: list[str] = Field(
+        description="The protocol's own names of what is done, e.g. a tool of MCP; empty where it has none. "
+        "Without HTTP and without names, it is everything at the origin."
+    )
+    tool: str = Field(
+        description="The tool for which approval was required; it need not exist any more.",
+        examples=["bank.transfer"],
+    )
+    provider: str = Field(examples=["bank"])
+    created_by: str = Field(
+        description="Id of the key that required approval, or whose change let the requirement be kept; "
+        "`upgrade` for one of before an upgrade."
+    )
+    created_at: datetime
+
+    @classmethod
+    def of(cls, row: ApprovalRequirementRow) -> "ApprovalRequirementView":
+        """Return a stored requirement."""
+        stored = row.model_dump(exclude={"tenant_id", "digest"})
+        return cls.model_validate({**stored, "operation": operation_text(row)})
+
+
+class ApprovalRequirementPage(PageModel[ApprovalRequirementView]):
+    """A page of requirements of approval."""
+
+
+class ApprovalRequirementQuery(PageQuery):
+    """Order and filters of the list. `q` searches the name of the tool, the origin and the path."""
+
+    sort: Literal["created_at", "-created_at"] = Field(
+        "-created_at", description="Order of the items; `-` for descending."
+    )
+    provider: Annotated[str, Field(pattern=PROVIDER_NAME)] | None = Field(
+        None, description="Only requirements of tools of this provider.", examples=["bank"]
     )
 
 
@@ -167,6 +262,14 @@ class ApprovalResult(BaseModel):
         elif result.body:
             members |= _content(result.body, result.media_type)
         return cls.model_validate(members)
+
+
+def _hidden_changes(row: Approval) -> tuple[HiddenPart, ...]:
+    """Return which changes of a provider its approval does not show."""
+    shown = len(row.detail.get("operations") or ())
+    if row.detail.get("count", 0) <= shown:
+        return ()
+    return (HiddenPart(f"/operations/{shown}", "too-large", row.detail.get("hidden_bytes", 0)),)
 
 
 def _content(body: bytes, media_type: str) -> dict[str, Any]:

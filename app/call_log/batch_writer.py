@@ -132,9 +132,8 @@ class BatchCallLog:
         while True:
             with contextlib.suppress(TimeoutError):
                 # While the database is unavailable, a full queue must not make this a busy loop.
-                await asyncio.wait_for(
-                    asyncio.sleep(5) if is_unavailable else self._wake.wait(), self._flush_seconds
-                )
+                async with asyncio.timeout(self._flush_seconds):
+                    await (asyncio.sleep(5) if is_unavailable else self._wake.wait())
             self._wake.clear()
             try:
                 stored = await self.flush()

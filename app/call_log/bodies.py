@@ -11,6 +11,7 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.call_log.entries import CallLogEntry
 from app.security.vault import Vault
 
@@ -69,7 +70,7 @@ class BodyRecorder:
 
     def _sealed(self, body: CapturedBody, entry: CallLogEntry, field: BodyField) -> bytes:
         context = _context(entry.tenant_id, entry.id, field)
-        return self._vault.seal(orjson.dumps(body), context=context)
+        return self._vault.seal(exact_json.dumps(body), context=context)
 
 
 class BodyBuffer:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import defer
 from sqlmodel import col
@@ -102,10 +102,13 @@ class EndedCalls:
         return (await session.scalars(query)).all()
 
     async def time_of(self, session: AsyncSession, record_id: UUID) -> datetime | None:
-        """Return when the end of a call was stored; None where that is not known."""
-        query = select(col(CallRecord.stored_at)).where(
-            col(CallRecord.tenant_id) == TENANT, col(CallRecord.id) == record_id
-        )
+        """Return when the end of a call was stored; None where that is not known.
+
+        A call that was unknown has been delivered before it ended: the time is that of its beginning.
+        """
+        was_unknown = col(CallRecord.replaced_outcome) == UNKNOWN
+        stored_at = case((was_unknown, col(CallRecord.at)), else_=col(CallRecord.stored_at))
+        query = select(stored_at).where(col(CallRecord.tenant_id) == TENANT, col(CallRecord.id) == record_id)
         return (await session.scalars(query)).first()
 
     def position(self, row: CallRecord) -> tuple[datetime, UUID]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-import orjson
 import structlog
 from sqlalchemy.exc import DBAPIError
 
+from app import exact_json
 from app.call_log.entries import RUNNING, CallLogEntry
 from app.call_log.retention import maintain_partitions
 from app.database import Database, is_unavailable
@@ -84,7 +84,7 @@ def records_json(entries: Iterable[CallLogEntry]) -> str:
         if entry.outcome != RUNNING or entry.id not in calls:
             calls[entry.id] = entry
     chosen = sorted(calls.values(), key=lambda entry: entry.id.int)
-    return orjson.dumps([_storable(entry) for entry in chosen], default=_as_text).decode()
+    return exact_json.dumps([_storable(entry) for entry in chosen], default=_as_text).decode()
 
 
 class CallStore:

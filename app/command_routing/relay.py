@@ -20,6 +20,7 @@ import orjson
 import structlog
 from redis.asyncio import Redis
 
+from app import exact_json
 from app.background import TaskSet, cancel_tasks
 from app.command_routing.counts import CommandCounts
 from app.command_routing.model import (
@@ -288,7 +289,7 @@ class WorkerRelay:
 
         Raise ResponseTooLarge for an entry of more than MAX_BYTES, and REDIS_ERRORS.
         """
-        line = orjson.dumps({**head, "kind": kind, "id": entry_id, "from": self.worker_id})
+        line = exact_json.dumps({**head, "kind": kind, "id": entry_id, "from": self.worker_id})
         text = line + b"\n" + (b"" if message is None else _encoded(message))
         if len(text) > MAX_BYTES:
             raise ResponseTooLarge(f"A message between workers has at most {MAX_BYTES >> 20} MiB.")
@@ -486,7 +487,7 @@ class WorkerRelay:
         """Renew the inbox and the description of this worker, and read those of others."""
         self._number += 1
         described = [_described(executor) for executor in self._local.described()]
-        own = orjson.dumps({"number": self._number, "executors": described})
+        own = exact_json.dumps({"number": self._number, "executors": described})
         inbox = self._inbox(self.worker_id)
         workers = f"{self._prefix}workers"
         async with self._client.pipeline(transaction=False) as pipe:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.pool import QueuePool
 
+from app import exact_json
 from app.database.dsn import asyncpg_dsn, check_dsn, sqlalchemy_url
 from app.database.probe import DatabaseProbe
 from app.database.schema import MigrationPlan, SchemaError, migrate, migration_plan, schema_state
@@ -45,6 +46,8 @@ __all__ = [
     "store_valid_rows",
 ]
 
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
@@ -59,7 +62,7 @@ _TOO_MANY_CONNECTIONS = "53300"
 def json_text(value: Any) -> str:
     """Return a jsonb value as JSON; orjson takes a tenth of the standard library's time."""
     try:
-        return orjson.dumps(value).decode()
+        return exact_json.dumps_strictly(value).decode()
     except TypeError:
         # Integers beyond 64 bits, and texts with lone surrogates, which PostgreSQL rejects.
         return json.dumps(value)
@@ -142,12 +145,13 @@ class Database:
     """The connection pool of a worker; `dsn` is a PostgreSQL URL. Sessions are opened by its methods only.
 
     They raise Unavailable within a second where PostgreSQL cannot be reached or does not respond. While it is
-    available, a connection of an exhausted pool is waited for up to 5 s, and then DatabasePoolExhausted is
-    raised.
+    available, a connection of an exhausted pool is waited for up to `pool_timeout` seconds, and then
+    DatabasePoolExhausted is raised.
     """
 
     dsn: str
     pool_size: int = 10
+    pool_timeout: float = 5
     engine: AsyncEngine = field(init=False)
     _sessions: async_sessionmaker[AsyncSession] = field(init=False)
     _autocommit_sessions: async_sessionmaker[AsyncSession] = field(init=False)
@@ -165,7 +169,7 @@ class Database:
             sqlalchemy_url(self.dsn),
             pool_size=self.pool_size,
             max_overflow=0,
-            pool_timeout=5,
+            pool_timeout=self.pool_timeout,
             hide_parameters=True,
             connect_args=connect,
             json_serializer=json_text,
@@ -230,6 +234,30 @@ class Database:
         async with self.read_session() as session:
             yield session
             await session.commit()
+
+    async def store_noted(
+        self,
+        noted: dict[_Key, _Value],
+        store: Callable[[AsyncSession, Mapping[_Key, _Value]], Awaitable[None]],
+    ) -> None:
+        """Store what was noted in memory by key, e.g. times of last use, in one transaction, and empty it.
+
+        After an error it has it again, for the next time, but for what has been noted anew meanwhile. Raises
+        what the transaction and `store` raise.
+        """
+        if not noted:
+            return
+        taken = dict(noted)
+        noted.clear()
+        stored = False
+        try:
+            async with self.transaction() as session:
+                await store(session, taken)
+            stored = True
+        finally:
+            if not stored:
+                for key, value in taken.items():
+                    noted.setdefault(key, value)
 
     def connection_counts(self) -> tuple[int, int]:
         """Return the numbers of connections in use and of idle ones."""

@@ -156,7 +156,7 @@ class CommitQueue(Generic[Item, Result]):
     has at most `max_batch` items and, beyond the first, `max_bytes` as measured by `size_of`. While
     `max_waiting` items wait, further ones with a time limit are rejected; `rejected` counts them since the
     start. `on_abandoned` is called with an item and its result where its task stopped waiting while it was
-    being committed.
+    being committed. `expected_seconds`: how long a commit is expected to take before the first has ended.
     """
 
     def __init__(
@@ -169,6 +169,7 @@ class CommitQueue(Generic[Item, Result]):
         max_bytes: int = 0,
         size_of: Callable[[Item], int] | None = None,
         on_abandoned: Callable[[Item, Result], None] | None = None,
+        expected_seconds: float = 0.0,
     ) -> None:
         self._commit = commit
         self._failed = failed
@@ -178,7 +179,7 @@ class CommitQueue(Generic[Item, Result]):
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._task: asyncio.Task[None] | None = None
         self._began = 0.0
-        self._average = 0.0
+        self._average = expected_seconds
         self._sent = 0
         self.rejected = 0
 

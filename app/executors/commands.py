@@ -1,7 +1,8 @@
 """Commands of agents: the tool that each one means, and its call by the one execution of calls."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from app.protocols.ubp.record import PROTOCOL as UBP
 from app.protocols.ubp.template import MAX_COMMAND_NAME
 from app.security.principal import Principal
 from app.services import Services
+from app.toolsets import AmbiguousTool, CallTarget
 from app.ubp.model import TRACE_CONTEXT, Command, CommandResult
 from app.ubp.values import value_of
 
@@ -64,7 +66,7 @@ class CommandCaller:
         services = self._services
         request = CallRequest(
             principal,
-            await self.tool_name(command.command_name, principal),
+            command.command_name,
             route,
             "ubp",
             arguments={} if command.arguments is None else value_of(command.arguments, at="/arguments"),
@@ -79,26 +81,45 @@ class CommandCaller:
             command=command,
             on_command_event=on_event,
         )
+        target = await self.find_target(command.command_name, principal)
+        # A name that means nothing is called as it is: the call fails, and is recorded, like any other.
+        if target is not None:
+            through = target.through
+            request.principal, request.tool, request.presets = through.principal, target.tool, target.presets
+            if not through.is_registry:
+                request.toolset, request.upstream = through.toolset or "", through.options.upstream
+                request.argument_repair = through.options.argument_repair
         outcome = await execute(request, services.calls)
         return await outcome_result(command, outcome, base_url=services.settings.base_url)
 
-    async def tool_name(self, name: str, principal: Principal) -> str:
-        """Return the name of the tool that a command means: that of a tool, or of an executor's command.
+    async def require_right(self, name: str, principal: Principal) -> None:
+        """Raise Forbidden or NotFound where a principal may not, or no longer, call what a command means."""
+        require_scope(principal, "tools:call")
+        if await self.find_target(name, principal) is None:
+            raise NotFound(f"There is no tool {name}.")
 
-        A name that is neither is returned as it is: its call fails, and is recorded, like any other. Raise
-        InvalidInput for a command that several executors have registered.
+    async def find_target(self, name: str, principal: Principal) -> CallTarget | None:
+        """Return what a command executes, whose name is that of a tool, or of an executor's command; None
+        where the principal may use neither.
+
+        Raise InvalidInput for a command that several executors have registered, and for a name of several
+        tools.
         """
-        with suppress(NotFound):
-            return (await self._services.collections.registry(principal).get(name)).tool
-        found = [
-            one for one in await self._registered(name, principal.tenant_id)
-            if principal.may_use(one.provider, one.tags)
-        ]  # fmt: skip
+        view = await self._services.collections.open_view(principal)
+        with suppress(NotFound), _reject_ambiguous_names():
+            return view.resolve(await view.get(name))
+        found: list[CallTarget] = []
+        for one in await self._registered(name, principal.tenant_id):
+            if not view.is_registry:
+                with suppress(NotFound), _reject_ambiguous_names():
+                    found.append(view.target(one.tool))
+            elif principal.may_use(one.provider, one.tags):
+                found.append(CallTarget(one.tool, {}, view))
         if len(found) > 1:
             names = ", ".join(one.tool for one in found[:_MAX_NAMED])
             detail = f"Several executors have registered {name}. Name one of these: {names}."
             raise InvalidInput(detail, errors=[FieldError("/command_name", detail)])
-        return found[0].tool if found else name
+        return found[0] if found else None
 
     async def _registered(self, command_name: str, tenant_id: UUID) -> tuple[_ExecutorTool, ...]:
         """Return the tools of executors whose command has this name; cached until the registry changes."""
@@ -121,6 +142,16 @@ class CommandCaller:
                 rows = (await session.execute(query)).all()
             found = self._names[key] = tuple(_ExecutorTool(*row) for row in rows)
         return found
+
+
+@contextmanager
+def _reject_ambiguous_names() -> Iterator[None]:
+    """Raise InvalidInput, which names the member of the command, for a name of several tools."""
+    try:
+        yield
+    except AmbiguousTool as error:
+        problem = FieldError("/command_name", error.detail)
+        raise InvalidInput(error.detail, errors=[problem], extra=error.extra) from None
 
 
 def _may_be_command(name: str) -> bool:

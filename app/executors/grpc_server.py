@@ -19,7 +19,15 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from app.access import authorise
 from app.client_address import UNKNOWN, address_group
 from app.command_routing import MessageNotSent
-from app.errors import BadRequest, Forbidden, GatewayError, RateLimited, Unauthenticated, Unavailable
+from app.errors import (
+    BadRequest,
+    Conflict,
+    Forbidden,
+    GatewayError,
+    RateLimited,
+    Unauthenticated,
+    Unavailable,
+)
 from app.executors.lifetime import Ended, end_of, until_ended
 from app.executors.server import ExecutorServer
 from app.executors.session import Session
@@ -210,13 +218,18 @@ class GrpcSender:
 async def _receive(context: grpc.aio.ServicerContext, session: Session) -> Ended:
     """Give each message to the session until the peer ends its side, and return so.
 
-    Raise BadRequest for a malformed message.
+    Raise BadRequest for a malformed message whose id cannot be read.
     """
     while True:
         data = await context.read()
         if data is grpc.aio.EOF:
             return Ended.BY_PEER
-        await session.receive(wire.decode_message(data))
+        try:
+            message = wire.decode_message(data)
+        except BadRequest as error:
+            await session.receive_malformed(wire.identify_message(data), error)
+        else:
+            await session.receive(message)
 
 
 async def _abort(context: grpc.aio.ServicerContext, error: GatewayError) -> NoReturn:
@@ -229,6 +242,7 @@ async def _abort(context: grpc.aio.ServicerContext, error: GatewayError) -> NoRe
 _CODES: Final = (
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (Forbidden, grpc.StatusCode.PERMISSION_DENIED),
+    (Conflict, grpc.StatusCode.FAILED_PRECONDITION),
     (RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Unavailable, grpc.StatusCode.UNAVAILABLE),
     (BadRequest, grpc.StatusCode.INVALID_ARGUMENT),

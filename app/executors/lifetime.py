@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
-from app.errors import BadRequest, Forbidden, GatewayError, Unauthenticated
+from app.errors import BadRequest, GatewayError
 from app.executors.server import ExecutorServer
 from app.executors.session import Session, Verify
-
-KEY_CHECK_SECONDS: Final = 2.0
-"""How often the key of a connection is verified: in memory; the change feed removes revoked keys."""
+from app.security.lasting_rights import wait_until_denied, when_changed
 
 
 class Ended(Enum):
@@ -34,11 +32,14 @@ async def until_ended(
     """Wait for the end of a connection, and return its reason.
 
     `receiving` gives messages to the session; it returns why there are no more, and raises a GatewayError for
-    a message that ends the connection. `stalled` returns where the peer does not read. An error of the
-    key is one of the reasons, too. While the gateway stops, open commands are completed first.
+    a message that ends the connection. `stalled` returns where the peer does not read. An error of the key,
+    and the loss of a right that the connection uses, are reasons, too. While the gateway stops, open commands
+    are completed first.
     """
+
+    check = when_changed(verify, lambda: server.services.feed.position, session.check_rights)
     received = asyncio.ensure_future(receiving)
-    key = asyncio.ensure_future(_until_key_ends(verify))
+    key = asyncio.ensure_future(wait_until_denied(check))
     stop = asyncio.ensure_future(_until_stopped(server, session))
     unread = None if stalled is None else asyncio.ensure_future(stalled)
     tasks = {received, key, stop} | (set() if unread is None else {unread})
@@ -77,19 +78,6 @@ def end_of(server: ExecutorServer, end: Ended | GatewayError | None) -> str:
     if end is None:
         end = Ended.STOPPING if server.draining.is_set() else Ended.LOST
     return end.value
-
-
-async def _until_key_ends(verify: Verify) -> GatewayError:
-    """Return the error of the API key once it is no longer valid: revoked, expired, or without its scopes."""
-    while True:
-        await asyncio.sleep(KEY_CHECK_SECONDS)
-        try:
-            await verify()
-        except (Unauthenticated, Forbidden) as error:
-            return error
-        except GatewayError:
-            # It could not be verified just now.
-            continue
 
 
 async def _until_stopped(server: ExecutorServer, session: Session) -> None:

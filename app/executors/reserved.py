@@ -9,12 +9,12 @@ all of the names.
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.command_routing import ExecutorConnection, MessageSender
 from app.command_routing.connection import MAX_COMMANDS
 from app.command_routing.model import CANCEL_COMMAND
@@ -32,7 +32,7 @@ from app.resource_names import PROVIDER_NAME
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.security.principal import Principal
 from app.services import Services
-from app.toolsets import AgentTool
+from app.toolsets import AgentTool, AmbiguousTool, ToolCollection, ToolSearch
 from app.ubp.definitions import DefinedTool, defined_tools, flat_definition, registration_payload
 from app.ubp.model import Command, CommandResult, Status
 from app.ubp.values import value_of
@@ -103,6 +103,14 @@ class ReservedCommands:
                 return await self._deregister(command, principal)
         names = f"{REGISTER}, {DEREGISTER}, {LIST}, {PING}, {CANCEL_COMMAND}"
         raise NotFound(f"There is no command {command.command_name}. Reserved are: {names}.")
+
+    async def check_rights(self, principal: Principal) -> None:
+        """Raise Forbidden where the peer is an executor that its key may no longer be, and Conflict where its
+        name is that of another provider.
+        """
+        if self.executor is not None:
+            require_scope(principal, CONNECT)
+            await require_executor_name(self._services.registration, self.executor.name, principal=principal)
 
     def release(self) -> None:
         """Send commands to the peer from now on: it has the response to its registration."""
@@ -290,25 +298,37 @@ class ReservedCommands:
                 f"Give q as a text or up to {MAX_QUERIES}, and limit from 1 to {_MAX_LISTED}.",
             )
             raise InvalidInput("The arguments are not valid.", errors=[problem])
-        found = await self._services.collections.registry(principal).search(texts, limit=limit)
-        flat = [flat_definition(tool.name, tool.description, tool.inputs) for tool in found]
+        view = await self._services.collections.open_view(principal)
+        found = await view.find(ToolSearch(texts, limit=limit))
+        flat = [flat_definition(tool.name, tool.description, tool.inputs) for tool in found.tools]
         losses = {
             one.definition["name"]: [loss.as_json() for loss in one.losses] for one in flat if one.losses
         }
         payload = registration_payload([one.definition for one in flat])
-        metadata = {LOSSES: orjson.dumps(losses).decode()} if losses else {}
+        metadata = {LOSSES: exact_json.dumps(losses).decode()} if losses else {}
         return CommandResult(command.command_id, Status.SUCCESS, payload, "", metadata)
 
     async def _known(self, tools: Sequence[DefinedTool], principal: Principal) -> list[AgentTool | None]:
         """Return the tool of the registry for each declared one, None where the peer may call none."""
-        collection = self._services.collections.registry(principal)
+        collection = await self._services.collections.open_view(principal)
         found: list[AgentTool | None] = []
         for tool in tools:
             try:
-                found.append(await collection.get(await self._caller.tool_name(tool.name, principal)))
-            except (NotFound, InvalidInput):
+                found.append(await collection.get(tool.name))
+            except AmbiguousTool:
                 found.append(None)
+            except NotFound:
+                found.append(await self._find_command(tool.name, collection, principal))
         return found
+
+    async def _find_command(
+        self, name: str, collection: ToolCollection, principal: Principal
+    ) -> AgentTool | None:
+        """Return the tool of an executor's command, None where the peer may call none of this name."""
+        with suppress(NotFound, InvalidInput):
+            target = await self._caller.find_target(name, principal)
+            return None if target is None else await collection.get(target.tool)
+        return None
 
 
 def _reasoner_response(

@@ -11,14 +11,24 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from app.background import TaskSet
 from app.calls import ClientDisconnected
 from app.command_routing import MessageSender
 from app.command_routing.counts import MessageRejection
 from app.command_routing.model import CANCEL_COMMAND
-from app.errors import Conflict, FieldError, GatewayError, InvalidInput, TooManyRequests, Unavailable
+from app.errors import (
+    BadRequest,
+    Conflict,
+    FieldError,
+    Forbidden,
+    GatewayError,
+    InvalidInput,
+    NotFound,
+    TooManyRequests,
+    Unavailable,
+)
 from app.executors.audit import ConnectionAudit
 from app.executors.progress import ProgressSender
 from app.executors.reserved import DEREGISTER, REGISTER, ReservedCommands, is_reserved
@@ -47,6 +57,14 @@ _POLL_SECONDS: Final = 0.05
 
 Verify: TypeAlias = Callable[[], Awaitable[Principal]]
 """Returns the principal of the connection's key as it is now; raises what `authorise` raises."""
+
+
+@dataclass(slots=True)
+class _OpenCall:
+    """A call of a tool that is being made; `error` is what ends it, once its key has lost the right to it."""
+
+    command_name: str
+    error: GatewayError | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +101,7 @@ class Session:
         self._reserved = ReservedCommands(server.services, server.caller, sender, audit)
         self._verify = verify
         self._tasks = TaskSet()
+        self._calls: dict[asyncio.Task[Any], _OpenCall] = {}
         self._answered: OrderedDict[str, _Answered] = OrderedDict()
         self._with_answers: OrderedDict[str, _Answered] = OrderedDict()
         self._answer_bytes = 0
@@ -115,6 +134,34 @@ class Session:
         self._rejected[reason] += 1
         if isinstance(message.payload, Command):
             await self._respond(message, self._failed(message.payload, error))
+
+    async def receive_malformed(self, identified: Message | None, error: BadRequest) -> None:
+        """Reject a malformed message, of which the ids could be read: a command is responded to, the command
+        of a response fails, an event is ignored. Raise the error where no id could be read.
+        """
+        if identified is None:
+            raise error
+        await self.reject(identified, error, "malformed")
+        payload, executor = identified.payload, self._reserved.executor
+        if isinstance(payload, CommandResult) and executor is not None:
+            first = error.errors[0] if error.errors else FieldError("", error.detail)
+            text = f"The response of the executor is malformed: {first.pointer} {first.detail}"
+            executor.receive(replace(identified, payload=replace(payload, error=text)))
+
+    async def check_rights(self, principal: Principal) -> None:
+        """Raise Forbidden or Conflict where the key may no longer do what the connection does without a
+        further command: be an executor. End the calls that the key may not make any more.
+        """
+        await self._reserved.check_rights(principal)
+        for task, call in list(self._calls.items()):
+            try:
+                await self._caller.require_right(call.command_name, principal)
+            except (Forbidden, NotFound) as error:
+                call.error = error
+                task.cancel()
+            except InvalidInput:
+                # The name means several tools by now, which is no loss of a right.
+                continue
 
     async def drain(self) -> None:
         """Take no new commands, neither from the peer nor for it, and wait until the open ones have ended."""
@@ -199,15 +246,37 @@ class Session:
             key = (
                 f"ubp:{len(client)}:{client}:{command.command_id}" if client and command.command_id else None
             )
-            return await self._caller.call(
-                command, principal, route=self._route, idempotency_key=key, on_event=progress.add
-            )
+            return await self._call(command, principal, key, progress)
         except asyncio.CancelledError:
             return _cancelled(command)
         except ClientDisconnected:
             return CommandResult(command.command_id, Status.CANCELLED, None, "The connection has ended.")
         except Exception as error:  # noqa: BLE001 - the peer gets an answer to each command.
             return self._failed(command, error)
+
+    async def _call(
+        self, command: Command, principal: Principal, idempotency_key: str | None, progress: ProgressSender
+    ) -> CommandResult:
+        """Return the response to a command for a tool; raise what ends it because a right is lost."""
+        task = asyncio.current_task()
+        open_call = _OpenCall(command.command_name)
+        if task is not None:
+            self._calls[task] = open_call
+        try:
+            return await self._caller.call(
+                command,
+                principal,
+                route=self._route,
+                idempotency_key=idempotency_key,
+                on_event=progress.add,
+            )
+        except asyncio.CancelledError:
+            if open_call.error is not None:
+                raise open_call.error from None
+            raise
+        finally:
+            if task is not None:
+                self._calls.pop(task, None)
 
     def _failed(self, command: Command, error: Exception) -> CommandResult:
         return error_result(command, error, base_url=self._base_url)

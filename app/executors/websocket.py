@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from app import exact_json
 from app.access import authorise
 from app.command_routing import MessageNotSent
 from app.errors import BadRequest, Forbidden, GatewayError, InvalidInput, UpgradeRequired
@@ -101,8 +101,8 @@ async def require_upgrade(request: Request) -> NoReturn:
 async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> Ended:
     """Give each message to the session until the peer disconnects; return why it has.
 
-    A command that is malformed is responded to where its id can be read. Raise BadRequest for a frame that
-    cannot be parsed, and InvalidInput for any other malformed message.
+    Where its id cannot be read, raise BadRequest for a frame that cannot be parsed, and InvalidInput for any
+    other malformed message.
     """
     while True:
         frame = await websocket.receive()
@@ -110,17 +110,12 @@ async def _receive(websocket: WebSocket, sender: _Sender, session: Session) -> E
             return _ENDS.get(frame["code"], Ended.LOST)
         data = frame.get("bytes")
         sender.is_binary = data is not None
-        if data is not None:
-            await session.receive(wire.decode_message(data))
-            continue
-        text = frame["text"].encode()
+        content = frame["text"].encode() if data is None else data
+        form = json_form if data is None else wire
         try:
-            message = json_form.decode_message(text)
-        except InvalidInput as error:
-            identified = json_form.identified_command(text)
-            if identified is None:
-                raise
-            await session.reject(identified, error, "malformed")
+            message = form.decode_message(content)
+        except BadRequest as error:
+            await session.receive_malformed(form.identify_message(content), error)
         else:
             await session.receive(message)
 
@@ -153,7 +148,7 @@ def _denial(error: GatewayError) -> Response:
     headers = dict(error.headers)
     if error.status == 401:
         headers.setdefault("WWW-Authenticate", "Bearer")
-    return Response(orjson.dumps(error.as_problem()), error.status, headers, "application/problem+json")
+    return Response(exact_json.dumps(error.as_problem()), error.status, headers, "application/problem+json")
 
 
 serve_websocket.scope = "tools:call"  # type: ignore[attr-defined]

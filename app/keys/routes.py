@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, Final
 
-import orjson
 from fastapi import APIRouter, Body, Depends, Path, Query, Request, Response
 
-from app.access.authorise import requires, requires_key
+from app import exact_json
+from app.access.authorise import Requires, requires
 from app.dependencies import UsesPageLinks, location_of
 from app.idempotent_operations import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
 from app.keys.dependencies import UsesKeys
@@ -27,7 +27,8 @@ _ETAG: Final[dict[str, Any]] = {
 _DEFAULT_ROTATION: Final = KeyRotation()
 
 ManagesKeys = Annotated[Principal, Depends(requires("keys:manage"))]
-AnyKey = Annotated[Principal, Depends(requires_key)]
+ChangesKeys = Annotated[Principal, Depends(requires("keys:manage", recent=True))]
+RotatesKeys = Annotated[Principal, Depends(Requires(None, recent=True))]
 KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key, as in `GET /keys`.")]
 
 
@@ -47,7 +48,7 @@ KeyIdPath = Annotated[str, Path(pattern=KEY_ID_PATTERN, description="Id of a key
     },
 )
 async def create_key(
-    request: Request, body: KeyCreate, principal: ManagesKeys, keys: UsesKeys, idempotency: UsesIdempotency
+    request: Request, body: KeyCreate, principal: ChangesKeys, keys: UsesKeys, idempotency: UsesIdempotency
 ) -> Response:
     """Create an API key. Its text is returned only in this response, which a retry with the same
     `Idempotency-Key` gets again for ten minutes.
@@ -103,7 +104,7 @@ async def get_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys, res
 async def update_key(
     key_id: KeyIdPath,
     patch: KeyPatch,
-    principal: ManagesKeys,
+    principal: ChangesKeys,
     keys: UsesKeys,
     response: Response,
     *,
@@ -138,7 +139,7 @@ async def update_key(
 async def rotate_key(
     request: Request,
     key_id: KeyIdPath,
-    principal: AnyKey,
+    principal: RotatesKeys,
     keys: UsesKeys,
     idempotency: UsesIdempotency,
     body: Annotated[KeyRotation, Body()] = _DEFAULT_ROTATION,
@@ -154,7 +155,7 @@ async def rotate_key(
     async def rotate() -> Response:
         return _created(request, *await keys.rotate(key_id, body, principal=principal))
 
-    content = orjson.dumps([key_id, body.model_dump(mode="json", exclude_unset=True)])
+    content = exact_json.dumps([key_id, body.model_dump(mode="json", exclude_unset=True)])
     return await idempotency.respond(_ROTATION, rotate, principal=principal, content=content)
 
 
@@ -165,7 +166,7 @@ async def rotate_key(
     status_code=204,
     responses=problem_responses(404, 409),
 )
-async def revoke_key(key_id: KeyIdPath, principal: ManagesKeys, keys: UsesKeys) -> None:
+async def revoke_key(key_id: KeyIdPath, principal: ChangesKeys, keys: UsesKeys) -> None:
     """Revoke a key irrevocably: at once on this worker, within seconds on all others. 409 for the request's
     own key. Its successor remains valid.
     """

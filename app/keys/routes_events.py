@@ -2,21 +2,23 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
-from app.access.authorise import requires
+from app.access.authorise import require_same_rights, requires
 from app.access.events import NEWEST_EVENTS, list_events
 from app.csv_rows import csv_cell, csv_response, csv_text
 from app.database import Database
-from app.dependencies import UsesDatabase, UsesPageLinks
+from app.dependencies import UsesDatabase, UsesPageLinks, UsesServices
 from app.keys.schemas import EventCsvQuery, EventPage, EventQuery, EventView
 from app.models import Event
 from app.pagination import Page
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.streaming.record_stream import current_position
 
 router = APIRouter(tags=["audit"])
 
@@ -46,23 +48,24 @@ ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 )
 async def list_audit_events(
     principal: ReadsCalls,
-    database: UsesDatabase,
+    services: UsesServices,
     links: UsesPageLinks,
     query: Annotated[EventQuery, Query()],
 ) -> EventPage:
     """List the audit events, newest first unless `sort` says otherwise.
 
-    A key restricted to providers or tags sees only its own events.
+    A key restricted to providers or tags sees only its own events. `GET /changes/stream` with `position` as
+    `Last-Event-ID` follows the list.
     """
     actor = _visible_actor(principal, query.actor)
-    if actor == _NOBODY:
-        links.set(None)
-        return EventPage.of(Page([], None, 0), [])
-    async with database.read_session() as session:
-        filters = query.filters(actor=actor, q=query.q)
-        page = await list_events(session, query.page(), tenant=principal.tenant_id, filters=filters)
+    page: Page[Event] = Page([], None, 0)
+    async with services.database.read_session() as session:
+        position = await current_position(session, services.event_feed.source)
+        if actor != _NOBODY:
+            filters = query.filters(actor=actor, q=query.q)
+            page = await list_events(session, query.page(), tenant=principal.tenant_id, filters=filters)
     links.set(page.next_cursor)
-    return EventPage.of(page, [EventView.from_row(row) for row in page.rows])
+    return EventPage.of(page, [EventView.from_row(row) for row in page.rows], position=position)
 
 
 @router.get(
@@ -73,7 +76,10 @@ async def list_audit_events(
     responses=problem_responses() | _CSV_RESPONSE,
 )
 async def export_audit_events(
-    principal: ReadsCalls, database: UsesDatabase, query: Annotated[EventCsvQuery, Query()]
+    request: Request,
+    principal: ReadsCalls,
+    database: UsesDatabase,
+    query: Annotated[EventCsvQuery, Query()],
 ) -> StreamingResponse:
     """Return the audit events that this key may see, newest first, as comma-separated values.
 
@@ -82,7 +88,8 @@ async def export_audit_events(
     line ends in CRLF and the connection was closed properly.
     """
     lines = _lines(database, query, principal)
-    return await csv_response(lines, "events.csv")
+    check = partial(require_same_rights, request, "calls:read", principal)
+    return await csv_response(lines, "events.csv", check=check)
 
 
 async def _lines(database: Database, query: EventCsvQuery, principal: Principal) -> AsyncIterator[bytes]:

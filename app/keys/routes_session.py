@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.requests import HTTPConnection
 
-from app.access.authorise import Requires, presented_key, public_route, requires_key
+from app.access.authorise import Requires, presented_key, public_route
 from app.dependencies import UsesServices, location_of
 from app.errors import Forbidden, Unauthenticated
 from app.keys.schemas_session import SessionCreated, SignInLink
@@ -38,7 +38,7 @@ class _SignIn(Requires):
 
 
 SigningIn = Annotated[Principal, Depends(_SignIn(None))]
-AnyKey = Annotated[Principal, Depends(requires_key)]
+MakesLinks = Annotated[Principal, Depends(Requires(None, recent=True))]
 
 
 @router.post(
@@ -104,7 +104,7 @@ async def delete_session(request: Request, response: Response, services: UsesSer
     responses=problem_responses(429),
 )
 async def create_sign_in_link(
-    request: Request, response: Response, principal: AnyKey, services: UsesServices
+    request: Request, response: Response, principal: MakesLinks, services: UsesServices
 ) -> SignInLink:
     """Create a link that signs a browser in to the web console with the rights of the API key of the request:
     once, within 60 seconds. Whoever has the link can use it.

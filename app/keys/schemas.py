@@ -19,14 +19,15 @@ from app.schemas import (
     ProviderName,
     RateLimitInput,
     Rfc3339DateTime,
+    StreamedPage,
     StrictModel,
     UpstreamModeInput,
 )
 from app.security.keys import KEY_ID_PATTERN
-from app.security.principal import Grant, RepairMode
+from app.security.principal import Grant, RepairMode, SchemaForm
 from app.security.scopes import Scope
 from app.security.upstream_mode import UpstreamMode
-from app.toolsets.definition import ToolsetName
+from app.toolsets.definition import SCHEMAS, ToolsetName
 
 # One line of printable text; the pattern says so in the OpenAPI document as well.
 _LINE = r"^[^\u0000-\u001F\u007F]+$"
@@ -58,6 +59,7 @@ UPSTREAM: Final = (
     "Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a "
     "toolset says otherwise. The calls of a key that replays or mocks never do, by any address."
 )
+KEY_SCHEMAS: Final = f"{SCHEMAS} null: as the toolset says, else `portable`."
 MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
 
@@ -83,7 +85,7 @@ class KeyCreate(StrictModel):
     )
     toolsets: Toolsets | None = Field(
         None,
-        description="Limits the key to these toolsets: it sees and calls tools by their addresses only, of "
+        description="Limits the key to these toolsets: it sees and calls tools through them alone, of "
         "those that the other restrictions permit. A name of which there is no toolset is a warning.",
         examples=[["support"]],
     )
@@ -95,6 +97,7 @@ class KeyCreate(StrictModel):
     )
     argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
+    schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
     def description(self) -> KeyDescription:
         """Return what the key is told apart by."""
@@ -111,6 +114,7 @@ class KeyCreate(StrictModel):
             rate_limit=None if self.rate_limit is None else self.rate_limit.to_rate_limit(),
             argument_repair=self.argument_repair,
             upstream=_mode(self.upstream),
+            schemas=self.schemas,
         )
 
 
@@ -138,7 +142,7 @@ class KeyPatch(StrictModel):
     )
     toolsets: Toolsets | None = Field(
         None,
-        description="Limits the key to these toolsets, by whose addresses alone it sees and calls tools; "
+        description="Limits the key to these toolsets, through which alone it sees and calls tools; "
         "null: no such limit.",
     )
     expires_at: Rfc3339DateTime | None = Field(
@@ -149,6 +153,7 @@ class KeyPatch(StrictModel):
     )
     argument_repair: RepairMode | None = Field(None, description=ARGUMENT_REPAIR)
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
+    schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
 
     def changed_description(self, description: KeyDescription) -> KeyDescription:
         """Return a description with the changes."""
@@ -167,8 +172,9 @@ class KeyPatch(StrictModel):
             changed["expires_at"] = _in_utc(self.expires_at)
         if "rate_limit" in self._given:
             changed["rate_limit"] = None if self.rate_limit is None else self.rate_limit.to_rate_limit()
-        if "argument_repair" in self._given:
-            changed["argument_repair"] = self.argument_repair
+        for name in ("argument_repair", "schemas"):
+            if name in self._given:
+                changed[name] = getattr(self, name)
         if "upstream" in self._given:
             changed["upstream"] = _mode(self.upstream)
         return replace(grant, **changed)
@@ -233,7 +239,7 @@ class KeyView(BaseModel):
     providers: list[str] | None
     tags: list[str] | None
     toolsets: list[str] | None = Field(
-        description="The toolsets by whose addresses alone it uses tools; null: no such limit."
+        description="The toolsets through which alone it uses tools; null: no such limit."
     )
     rate_limit: RateLimitView | None = Field(
         description="Its own rate limit; null where the gateway's default applies."
@@ -242,6 +248,7 @@ class KeyView(BaseModel):
         None, description="Its repair of arguments; null where the toolset or the interface decides."
     )
     upstream: UpstreamModeInput | None = Field(None, description=UPSTREAM)
+    schemas: SchemaForm | None = Field(None, description=KEY_SCHEMAS)
     state: KeyState
     created_at: datetime
     expires_at: datetime | None
@@ -310,7 +317,7 @@ class EventView(BaseModel):
         return cls.model_validate({name: getattr(row, name) for name in cls.model_fields})
 
 
-class EventPage(PageModel[EventView]):
+class EventPage(StreamedPage[EventView]):
     """A page of events."""
 
 
@@ -355,7 +362,7 @@ class EventCsvQuery(EventSelection):
 def _view_fields(row: Key, warnings: Sequence[KeyWarning]) -> dict[str, Any]:
     described = (
         "name", "owner", "purpose", "scopes", "providers", "tags", "toolsets", "rate_limit",
-        "argument_repair", "upstream",
+        "argument_repair", "upstream", "schemas",
     )  # fmt: skip
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")
     fields = (*described, *times, "rotated_from", "successor_id")

@@ -108,6 +108,7 @@ def described_token(principal: Principal) -> dict[str, Any]:
         "toolsets": None if principal.toolsets is None else sorted(principal.toolsets),
         "rate_limit": None,
         "argument_repair": None,
+        "schemas": None,
         "state": "active",
         "created_at": principal.issued_at,
         "expires_at": principal.expires_at,

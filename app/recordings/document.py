@@ -15,9 +15,13 @@ import orjson
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from app import exact_json
+from app.calls.following import PAGES_HEADER
 from app.calls.recordings import RecordedError, RecordedResponse
+from app.calls.response_checks import VIOLATIONS_HEADER
 from app.errors import UpstreamError
 from app.outbound.framing import StreamEvent
+from app.protocols.base import MASKED_HEADER
+from app.protocols.shared.response_headers import select_passed_headers
 from app.recordings.options import RecordingOptions
 from app.schemas import Rfc3339DateTime, StrictModel, Text, ToolName
 from app.text import storable_text
@@ -31,6 +35,8 @@ _MAX_MEDIA_TYPE: Final = 300
 _MAX_DETAIL: Final = 20_000
 _NUL: Final = "\x00"
 _FRAMING: Final = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding", "upgrade"})
+# What the gateway says of a response before it is recorded.
+_GATEWAY_HEADERS: Final = frozenset(one.lower() for one in (MASKED_HEADER, PAGES_HEADER, VIOLATIONS_HEADER))
 _SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
@@ -39,6 +45,12 @@ def _header(pair: list[str]) -> list[str]:
     if HEADER_NAME.fullmatch(name) is None or name.lower() in _FRAMING or _SENDABLE.fullmatch(value) is None:
         raise ValueError("must be the name of a header that is not about framing, and its value")
     return pair
+
+
+def _media_type(value: str) -> str:
+    if _SENDABLE.fullmatch(value) is None:
+        raise ValueError("must be the value of a header")
+    return value
 
 
 HeaderPair = Annotated[
@@ -86,7 +98,9 @@ class ResponseDocument(StrictModel):
 
     model_config = ConfigDict(serialize_by_alias=True, extra="forbid", hide_input_in_errors=True)
     status: Annotated[int, Field(ge=0, le=599)] = Field(0, description="0 where there was no response.")
-    media_type: Annotated[str, Field(max_length=300)] = ""
+    media_type: Annotated[
+        str, Field(max_length=300, pattern=r"^[^\r\n\x00]*$"), AfterValidator(_media_type)
+    ] = ""
     headers: list[HeaderPair] = Field(default_factory=list, max_length=100)
     value: Any = Field(None, alias="json", description="The body, where it is compact JSON.")
     text: str | None = None
@@ -120,7 +134,7 @@ class InteractionDocument(StrictModel):
     @classmethod
     def _is_plain_json(cls, value: Any) -> Any:
         try:
-            orjson.dumps(value)
+            exact_json.dumps_strictly(value)
         except TypeError:
             raise ValueError(
                 "must have no lone surrogates, no integers beyond 64 bits, and few levels"
@@ -182,7 +196,7 @@ def arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def response_members(response: RecordedResponse) -> dict[str, Any]:
     """Return a response in the form of a document; members without a value are left out."""
     made: dict[str, Any] = {"status": response.status}
-    if response.media_type:
+    if response.media_type and _SENDABLE.fullmatch(response.media_type):
         made["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
     if response.headers:
         made["headers"] = _header_members(response.headers)
@@ -199,13 +213,17 @@ def response_members(response: RecordedResponse) -> dict[str, Any]:
 
 
 def response_of(members: Mapping[str, Any]) -> RecordedResponse:
-    """Return the response of a valid `response` of a document."""
+    """Return the response of a valid `response` of a document, with the headers that a live one would pass
+    on: a document may be from anywhere.
+    """
     events = members.get("events")
     error = members.get("error")
+    media_type = members.get("media_type", "")
     return RecordedResponse(
         status=members.get("status", 0),
-        media_type=members.get("media_type", ""),
-        headers=tuple((name, value) for name, value in members.get("headers") or ()),
+        # What was stored before this was checked.
+        media_type=media_type if _SENDABLE.fullmatch(media_type) else "",
+        headers=_headers_of(members),
         body=None if events is not None or error is not None else _body_of(members),
         events=None if events is None else tuple(_event_of(one) for one in events),
         error=None if error is None else _error_of(error),
@@ -221,11 +239,16 @@ def _header_members(headers: tuple[tuple[str, str], ...]) -> list[list[str]]:
     return fitting[:_MAX_HEADERS]
 
 
+def _headers_of(members: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    given = ((name, value) for name, value in members.get("headers") or ())
+    return tuple(select_passed_headers(given, besides=_GATEWAY_HEADERS))
+
+
 def _body_members(body: bytes) -> dict[str, Any]:
     if _is_plain(body):
         try:
             value = orjson.loads(body)
-            if orjson.dumps(value) == body:
+            if exact_json.dumps(value) == body:
                 return {"json": value}
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             pass
@@ -238,7 +261,7 @@ def _body_of(members: Mapping[str, Any]) -> bytes:
         return str(members["text"]).encode()
     if members.get("base64") is not None:
         return base64.b64decode(members["base64"])
-    return orjson.dumps(members.get("json"))
+    return exact_json.dumps(members.get("json"))
 
 
 def _is_plain(text: bytes) -> bool:
@@ -296,7 +319,7 @@ def _error_members(error: RecordedError) -> dict[str, Any]:
 def _storable(value: Any) -> Any:
     """Return the body of an error as JSON can have it: with numbers as a double has them."""
     try:
-        return orjson.loads(orjson.dumps(exact_json.without_decimals(value)))
+        return orjson.loads(exact_json.dumps(exact_json.without_decimals(value)))
     except (TypeError, ValueError):
         return str(value)
 
@@ -308,7 +331,7 @@ def _error_of(members: Mapping[str, Any]) -> RecordedError:
         members.get("request_sent", True),
         members.get("upstream_status"),
         members.get("upstream_body"),
-        tuple((name, value) for name, value in members.get("headers") or ()),
+        _headers_of(members),
     )
 
 

@@ -50,7 +50,7 @@ def definition_digest(plan: Plan) -> str:
     It has no secret, no address and no id, and is the same in each gateway.
     """
     parts = [plan.adapter.method(plan.target), plan.inputs, plan.outputs]
-    text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    text = exact_json.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return hashlib.sha256(text).hexdigest()
 
 

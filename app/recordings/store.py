@@ -226,7 +226,7 @@ class RecordingStore:
             exact_json.dumps(arguments), context=sealing_context(row, "arguments")
         )
         row.sealed_response = self.vault.seal(
-            orjson.dumps(response_members(stored)), context=sealing_context(row, "response")
+            exact_json.dumps(response_members(stored)), context=sealing_context(row, "response")
         )
 
     async def sweep(self) -> None:

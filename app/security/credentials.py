@@ -5,9 +5,10 @@ The public members are a JSON object in plain text, the secret ones a sealed JSO
     kind     public                                                        sealed
     api_key  {"location": "header"|"query"|"cookie", "name"}               {"value"}
     basic    {}                                                            {"username", "password"}
-    bearer   {}                                                            {"token"}
+    bearer   {"scheme"}, where it is not `Bearer`                          {"token"}
     oauth2   {"token_url", "scope", "audience", "resource",                {"client_id", "client_secret"}
-              "token_endpoint_auth_method"}
+              "token_endpoint_auth_method"}, or "metadata_url" in place
+             of "token_url",
              and the members of `utcp.oauth2_grant.OAuth2Grant`            ("refresh_token", "private_key")
     static   {}                                                            {"headers", "query", "basic"}
     aws_sigv4
@@ -29,6 +30,7 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.security.vault import SealBroken, Vault
 
 CredentialKind = Literal[
@@ -73,6 +75,7 @@ class SealedVariable:
     A secret variable of the environment is not sealed: its `value` is in the memory of the process.
 
     `provider_id` is None for a variable of the whole tenant. The version increases with each write.
+    `allowed_origins` are the only ones to which it is sent, None where there is no such limit.
     """
 
     id: UUID
@@ -83,6 +86,7 @@ class SealedVariable:
     sealed: bytes | None = field(repr=False)
     version: int
     provider_id: UUID | None
+    allowed_origins: tuple[str, ...] | None = None
     _context: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -132,7 +136,7 @@ def seal_credential(
     credential: SealedCredential, *, vault: Vault, fields: Mapping[str, Any]
 ) -> SealedCredential:
     """Return a copy of the credential (which has `sealed=b""`) with these secret fields sealed."""
-    blob = vault.seal(orjson.dumps(dict(fields)), context=credential.context())
+    blob = vault.seal(exact_json.dumps(dict(fields)), context=credential.context())
     return replace(credential, sealed=blob)
 
 

@@ -13,6 +13,9 @@ from app.security.upstream_mode import UpstreamMode
 RepairMode = Literal["off", "safe", "on"]
 """Which repairs arguments get: none; all, but only of types for tools that are not read-only; or all."""
 
+SchemaForm = Literal["portable", "full"]
+"""How agents see schemas: as all released clients read them, or as they are, with `$defs`."""
+SCHEMA_FORMS: Final[Mapping[str, SchemaForm]] = {"portable": "portable", "full": "full"}
 REPAIR_MODES: Final[Mapping[str, RepairMode]] = {"off": "off", "safe": "safe", "on": "on"}
 
 
@@ -32,11 +35,13 @@ class Grant:
     rate_limit: RateLimit | None = None
     """How often tools may be called; None is the gateway's default."""
     toolsets: frozenset[str] | None = None
-    """Names of the toolsets by whose addresses alone tools may be used."""
+    """Names of the toolsets through which alone tools may be used."""
     argument_repair: RepairMode | None = None
     """How arguments of calls are repaired, which is no right: None is the default of toolset or interface."""
     upstream: UpstreamMode | None = None
     """Whether calls reach their upstreams, are recorded, replayed or mocked; None: live."""
+    schemas: SchemaForm | None = None
+    """How schemas are shown, which is no right: None is the default of the toolset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,8 @@ class Principal:
     rotation shares its limit.
     """
     toolsets: frozenset[str] | None = None
-    """The toolsets by whose addresses alone the key uses tools. Then `providers` is empty, so that it sees
-    and calls nothing by any other address; `within_toolset` returns the principal for those addresses.
+    """The toolsets through which alone the key uses tools. Then `providers` is empty, so that it sees and
+    calls nothing past them; `within_toolset` returns the principal for the calls through one of them.
     """
     toolset_providers: frozenset[str] | None = None
     """The restriction of the key to providers at the addresses of its toolsets."""
@@ -81,8 +86,10 @@ class Principal:
     """How arguments of its calls are repaired; None: as the toolset or the interface says."""
     upstream: UpstreamMode | None = None
     """The upstream mode of its calls; None: live, or that of the toolset."""
+    schemas: SchemaForm | None = None
+    """How it sees the schemas of tools; None: as the toolset says."""
     toolset: str | None = None
-    """The toolset by whose address a key that is limited to toolsets makes its request."""
+    """The toolset through which a key that is limited to toolsets makes its request."""
     token: TokenIdentity | None = None
     """For whom the access token of the request was issued; None for an API key."""
     issued_at: datetime | None = None
@@ -92,6 +99,13 @@ class Principal:
     def rate_limit_owner(self) -> str:
         """The id under which calls count against `rate_limit`."""
         return self.rate_limit_id or self.key_id
+
+    @property
+    def lineage(self) -> str:
+        """What a key has in common with those that succeed it by rotation: the id of the first of them; of an
+        access token its own id, since other clients of its subject are others.
+        """
+        return self.key_id if self.token is not None else self.rate_limit_owner
 
     @property
     def own_providers(self) -> frozenset[str] | None:
@@ -135,6 +149,13 @@ class Principal:
         if name not in self.toolsets:
             return None
         return replace(self, toolsets=None, providers=self.toolset_providers, toolset=name)
+
+    def across_toolsets(self) -> "Principal":
+        """Return the principal for searches among the tools of all toolsets of the key.
+
+        The caller makes sure that only members of these are found.
+        """
+        return replace(self, toolsets=None, providers=self.own_providers)
 
     def covers_restrictions(self, grant: Grant) -> bool:
         """Return whether the grant is within this principal's own restrictions to providers, tags and

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 
 import orjson
 
+from app import exact_json
 from app.errors import FieldError, GatewayError, UpstreamError
 from app.security.masking import MASK, MIN_SECRET, secret_forms
 
@@ -261,7 +262,7 @@ class ResponseMasker:
             masked_part = self.mask_part(plain)
             return found[0] if masked_part is plain else masked_part
         masked = self.mask_text(text)
-        return found[0] if masked is text else orjson.dumps(masked)
+        return found[0] if masked is text else exact_json.dumps(masked)
 
     def mask_part(self, body: bytes) -> bytes:
         """Return a part of a body masked: as `mask`, without the search for short secrets as a whole text."""

@@ -35,7 +35,7 @@ DESCRIPTIONS: Mapping[Scope, str] = {
     "executors:connect": "Connect an executor by UBP, and register the tools that it executes: it receives "
     "the arguments of their calls. Limit such a key to the provider of its executor.",
     "approvals:decide": "Approve and reject calls that other keys have requested, see their arguments "
-    "(secrets masked), and remove the requirement of approval from a tool.",
+    "(but for secrets), and remove the requirement of approval from a tool or an operation.",
     "recordings:read": "Read and export recordings: the arguments and responses of recorded calls, secrets "
     "masked, which may hold personal data.",
     "recordings:write": "Create, change, import and delete recordings, and begin runs of replays. Which keys "

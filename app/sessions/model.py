@@ -11,6 +11,8 @@ RECENT_SECONDS: Final = 300
 """For how long after the key was presented dangerous acts do not ask for it again."""
 LINK_SECONDS: Final = 60
 """How long a sign-in link is valid."""
+FIRST_LINK_SECONDS: Final = 600
+"""How long the link of a gateway's first start is valid: who sees it may have to open a browser first."""
 
 
 @dataclass(frozen=True, slots=True)

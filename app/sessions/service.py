@@ -23,7 +23,7 @@ from app.background import LoopMessages, cancel_tasks, run_periodically
 from app.catalog.feed import ChangeFeed, ChangeNotice, record_change
 from app.database import Database
 from app.errors import Forbidden, Unauthenticated, Unavailable
-from app.models import ConsoleSessionRow, SignInTokenRow, now
+from app.models import ConsoleSessionRow, now
 from app.security.principal import Principal
 from app.security.vault import Vault
 from app.sessions import store, texts
@@ -45,7 +45,7 @@ _SWEEPING: Final = LoopMessages(
     failed="ended sessions could not be deleted",
 )
 _DEFAULT_POLICY: Final = SessionPolicy()
-_LINK_NOT_VALID: Final = "The sign-in link is not valid: it was used, or is older than 60 seconds."
+_LINK_NOT_VALID: Final = "The sign-in link is not valid: it was used, or has expired."
 _TOO_MANY_LINKS: Final = (
     "The sign-in link is not valid, and too many invalid links or keys were sent from your address."
 )
@@ -127,27 +127,36 @@ class Sessions:
         Raise Unauthenticated for a token that is not valid, which counts as an invalid key does, and
         RateLimited.
         """
-        key_id = await self.redeem(token)
-        principal = None if key_id is None else await self._keys.principal_by_id(key_id)
-        if principal is None:
-            await self._failures.report(host)
-            error = Unauthenticated(_LINK_NOT_VALID)
-            error.hint = "Make another one with `utcp-gateway sign-in-link`, or sign in with an API key."
-            raise await self._keys.rejected_token(error, host=host, beyond_limit=_TOO_MANY_LINKS)
-        return await self.create(principal, method="link")
+        return await self.create(await self._verify_link(token, host), method="link")
 
-    async def confirm(self, text: str, key: str, *, host: str) -> None:
-        """Set that the key of a session was presented now, by the text of that key.
+    async def confirm_or_sign_in_by_link(self, text: str, token: str, *, host: str) -> NewSession | None:
+        """Use up the token of a sign-in link: where it is of the key of the session with this text, set that
+        this key was presented now, and return None; otherwise create a session.
 
-        Raise Unauthenticated where the session has ended, or `key` is not valid or that of another session;
-        and what `KeyVerifier.verify` raises.
+        Raise what `sign_in_by_link` raises.
+        """
+        session = await self.find(text)
+        principal = await self._verify_link(token, host)
+        if session is None or session.key_id != principal.key_id:
+            return await self.create(principal, method="link")
+        await self.reauthenticate(text)
+        return None
+
+    async def confirm(self, text: str, proof: str, *, host: str) -> None:
+        """Set that the key of a session was presented now: by the text of that key, or by a sign-in link that
+        was made with it (its URL or its token), which is used up.
+
+        Raise Unauthenticated where the session has ended, or `proof` is not valid or that of another key; and
+        what `KeyVerifier.verify` raises.
         """
         session = await self.find(text)
         if session is None:
             raise Unauthenticated("The session has ended: sign in again.")
-        principal = await self._verify(key, host)
+        token = texts.link_token(proof)
+        principal = await (self._verify(proof, host) if token is None else self._verify_link(token, host))
         if principal.key_id != session.key_id:
-            raise Unauthenticated("This is not the key with which the session was begun.")
+            what = "the key" if token is None else "a link of the key"
+            raise Unauthenticated(f"This is not {what} with which the session was begun.")
         await self.reauthenticate(text)
 
     async def report_failure(self, host: str) -> None:
@@ -265,17 +274,11 @@ class Sessions:
         Raise RateLimited for more than 30 of a key within a minute.
         """
         self._limit.require(key_id)
-        text = texts.mint("sign-in-link", vault=self._vault).reveal()
-        row = SignInTokenRow(
-            id=uuid7(),
-            tenant_id=tenant_id,
-            digest=texts.digest("sign-in-link", text, vault=self._vault) or b"",
-            key_id=key_id,
-            expires_at=self._clock() + timedelta(seconds=LINK_SECONDS),
-        )
+        expires_at = self._clock() + timedelta(seconds=LINK_SECONDS)
         async with self._database.transaction() as session:
-            session.add(row)
-        return text
+            return store.add_token(
+                session, self._vault, key_id=key_id, tenant_id=tenant_id, expires_at=expires_at
+            )
 
     async def redeem(self, text: str) -> str | None:
         """Use up the token of a sign-in link; return the id of its key, None for one that does not exist, was
@@ -305,16 +308,7 @@ class Sessions:
         """Store when sessions were last used, and the events of failed sign-ins; after an error, both are
         stored by the next flush.
         """
-        used, self._used = self._used, {}
-        if used:
-            written = False
-            try:
-                async with self._database.transaction() as session:
-                    await store.record_last_used(session, used)
-                written = True
-            finally:
-                if not written:
-                    self._used = used | self._used
+        await self._database.store_noted(self._used, store.record_last_used)
         await self._failures.flush()
 
     async def sweep(self) -> None:
@@ -329,6 +323,17 @@ class Sessions:
         except Unauthenticated:
             await self._failures.report(host)
             raise
+
+    async def _verify_link(self, token: str, host: str) -> Principal:
+        """Use up the token of a sign-in link, and return the principal of its key."""
+        key_id = await self.redeem(token)
+        principal = None if key_id is None else await self._keys.principal_by_id(key_id)
+        if principal is None:
+            await self._failures.report(host)
+            error = Unauthenticated(_LINK_NOT_VALID)
+            error.hint = "Make another one with `utcp-gateway sign-in-link`, or use an API key."
+            raise await self._keys.rejected_token(error, host=host, beyond_limit=_TOO_MANY_LINKS)
+        return principal
 
     def _digest(self, text: str) -> bytes | None:
         return texts.digest("session", text, vault=self._vault)

@@ -10,6 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.models import TENANT, ConsoleSessionRow, SignInTokenRow
+from app.security.vault import Vault
+from app.sessions import texts
+from app.uuid7 import uuid7
 
 _SET_LAST_USED: Final = text(
     "UPDATE console_sessions SET last_used_at = greatest(last_used_at, used.at)"
@@ -66,6 +69,18 @@ async def delete_oldest_of(session: AsyncSession, key_id: str, *, retained: int)
     """Delete the sessions of a key but for those `retained` that were used last; return their number."""
     values = {"tenant": TENANT, "key": key_id, "retained": retained}
     return len((await session.execute(_DELETE_OLDEST, values)).all())
+
+
+def add_token(
+    session: AsyncSession, vault: Vault, *, key_id: str, tenant_id: UUID, expires_at: datetime
+) -> str:
+    """Add a sign-in link of a key to the transaction, which is valid once, and return its token."""
+    token = texts.mint("sign-in-link", vault=vault).reveal()
+    digest = texts.digest("sign-in-link", token, vault=vault) or b""
+    session.add(
+        SignInTokenRow(id=uuid7(), tenant_id=tenant_id, digest=digest, key_id=key_id, expires_at=expires_at)
+    )
+    return token
 
 
 async def set_authenticated(session: AsyncSession, digest: bytes, at: datetime) -> UUID | None:

@@ -47,5 +47,13 @@ def digest(kind: TextKind, text: str, *, vault: Vault) -> bytes | None:
     return vault.digest(kind, random)
 
 
+def link_token(text: str) -> str | None:
+    """Return the token of a sign-in link, of which `text` is the URL or the token, not verified; None for any
+    other text.
+    """
+    token = text.rpartition("#")[2]
+    return token if token.startswith(_PREFIXES["sign-in-link"]) else None
+
+
 def _check(kind: TextKind, random: bytes, vault: Vault) -> bytes:
     return vault.digest(f"{kind}-check", random)[:_CHECK_BYTES]

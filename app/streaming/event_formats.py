@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from app import exact_json
 from app.outbound.framing import SSE_MEDIA_TYPE, StreamEvent
 
 _RESERVED: Final = "gateway-"
@@ -49,7 +50,7 @@ class ServerSentEvents:
             case "json":
                 return b"data: " + _one_line(event.data) + b"\n\n"
             case "text":
-                return b"event: gateway-text\ndata: " + orjson.dumps(event.data.decode()) + b"\n\n"
+                return b"event: gateway-text\ndata: " + exact_json.dumps(event.data.decode()) + b"\n\n"
             case "bytes":
                 return b"event: gateway-bytes\ndata: " + _as_base64(event.data, media_type) + b"\n\n"
         head = ""
@@ -66,11 +67,11 @@ class ServerSentEvents:
 
     def ended(self, facts: dict[str, Any]) -> bytes:
         """See `EventFormat`."""
-        return b"event: gateway-end\ndata: " + orjson.dumps(facts) + b"\n\n"
+        return b"event: gateway-end\ndata: " + exact_json.dumps(facts) + b"\n\n"
 
     def failed(self, problem: dict[str, Any]) -> bytes:
         """See `EventFormat`."""
-        return b"event: gateway-error\ndata: " + orjson.dumps(problem) + b"\n\n"
+        return b"event: gateway-error\ndata: " + exact_json.dumps(problem) + b"\n\n"
 
 
 class JsonLines:
@@ -88,7 +89,7 @@ class JsonLines:
                 line = _one_line(event.data)
                 return (b'{"$upstream":' + line + b"}\n") if _has_reserved_member(line) else line + b"\n"
             case "text":
-                return orjson.dumps(event.data.decode()) + b"\n"
+                return exact_json.dumps(event.data.decode()) + b"\n"
             case "bytes":
                 return _as_base64(event.data, media_type) + b"\n"
         facts: dict[str, Any] = {"event": event.name or "message"}
@@ -97,15 +98,15 @@ class JsonLines:
         if event.retry is not None:
             facts["retry"] = event.retry
         # Inserted unchanged, so that numbers of any size are preserved.
-        return orjson.dumps(facts)[:-1] + b',"data":' + _json_or_string(event.data) + b"}\n"
+        return exact_json.dumps(facts)[:-1] + b',"data":' + _json_or_string(event.data) + b"}\n"
 
     def ended(self, facts: dict[str, Any]) -> bytes:
         """See `EventFormat`."""
-        return orjson.dumps({"$gateway": {"end": facts}}) + b"\n"
+        return exact_json.dumps({"$gateway": {"end": facts}}) + b"\n"
 
     def failed(self, problem: dict[str, Any]) -> bytes:
         """See `EventFormat`."""
-        return orjson.dumps({"$gateway": {"error": problem}}) + b"\n"
+        return exact_json.dumps({"$gateway": {"error": problem}}) + b"\n"
 
 
 class ValueLines:
@@ -124,7 +125,7 @@ class ValueLines:
             case "json":
                 return _one_line(event.data) + b"\n"
             case "text":
-                return orjson.dumps(event.data.decode()) + b"\n"
+                return exact_json.dumps(event.data.decode()) + b"\n"
             case "bytes":
                 return _as_base64(event.data, media_type) + b"\n"
         return _json_or_string(event.data) + b"\n"
@@ -149,7 +150,7 @@ def _json_or_string(data: bytes) -> bytes:
     try:
         orjson.loads(data)
     except orjson.JSONDecodeError:
-        return orjson.dumps(data.decode())
+        return exact_json.dumps(data.decode())
     return _one_line(data)
 
 
@@ -165,7 +166,7 @@ def _one_line(json: bytes) -> bytes:
 
 def _as_base64(data: bytes, media_type: str) -> bytes:
     media = media_type.partition(";")[0].strip().lower() or "application/octet-stream"
-    return orjson.dumps({"media_type": media, "base64": base64.b64encode(data).decode()})
+    return exact_json.dumps({"media_type": media, "base64": base64.b64encode(data).decode()})
 
 
 def _has_reserved_member(line: bytes) -> bool:

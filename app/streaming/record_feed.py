@@ -79,7 +79,8 @@ class RecordSubscription(Generic[Row]):
         Raise Overloaded where there were too many.
         """
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
         self._wake.clear()
         rows = list(self._waiting)
         self._waiting.clear()

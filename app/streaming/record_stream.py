@@ -1,6 +1,7 @@
 """The response of a stream of new records: server-sent events, from any record on, until one side ends it."""
 
 import asyncio
+import math
 from collections.abc import Hashable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from fastapi import Header
+from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -15,16 +17,16 @@ from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.errors import ClientTimeout, FieldError, GatewayError, InvalidInput, Overloaded, Stopping
+from app.security.lasting_rights import CHECK_SECONDS
 from app.streaming.connection import ResponseWriter, until_disconnected
 from app.streaming.event_formats import ServerSentEvents
 from app.streaming.event_writer import EventWriter
-from app.streaming.record_feed import PAGE_SIZE, RecordFeed
+from app.streaming.record_feed import PAGE_SIZE, RecordFeed, RecordSource
+from app.uuid7 import first_uuid7
 
 Row = TypeVar("Row")
 
 _MAX_REPLAYED: Final = 50_000
-# How often the API key is verified again.
-_VERIFY_SECONDS: Final = 1.0
 _FORMAT: Final = ServerSentEvents()
 _UUID_VERSION: Final = 7
 # In the year 9999: the timestamp of a UUIDv7 may be later than what a datetime can have.
@@ -32,7 +34,10 @@ _LAST_SECOND: Final = 253_402_000_000
 
 LastEventId = Annotated[
     UUID | None,
-    Header(description="The id of the last event that was received: the stream continues after it."),
+    Header(
+        description="The id of the last event that was received, or the `position` of a list: the stream "
+        "continues after it."
+    ),
 ]
 
 
@@ -68,10 +73,23 @@ def new_record_event(name: str, record_id: UUID, data: bytes) -> bytes:
     return f"event: {name}\nid: {record_id}\ndata: ".encode() + data + b"\n\n"
 
 
-async def resume_time(feed: RecordFeed[Any], last_event_id: UUID | None) -> datetime | None:
-    """Return the time from which a stream is resumed after the record `last_event_id`; None without one.
+async def current_position(session: AsyncSession, source: RecordSource[Any]) -> UUID:
+    """Return the position of a list that the session reads next: a stream that is resumed after it has every
+    record that the list does not have yet.
 
-    A record that no longer exists has the time of its id. Raise InvalidInput where the id has none.
+    It is the time before the list is read, in the form of an id, and no record: a list may be empty, and the
+    newest record that matches its filters may be days old. What becomes visible after the list was read has
+    at most `overlap` before this a time of its own, so the stream begins that much earlier.
+    """
+    return first_uuid7(await source.now(session))
+
+
+async def resume_time(feed: RecordFeed[Any], last_event_id: UUID | None) -> datetime | None:
+    """Return the time from which a stream is resumed after the record or position `last_event_id`; None
+    without one.
+
+    A position, and a record that no longer exists, have the time of their id. Raise InvalidInput where the
+    id has none.
     """
     if last_event_id is None:
         return None
@@ -86,7 +104,8 @@ async def resume_time(feed: RecordFeed[Any], last_event_id: UUID | None) -> date
 
 
 class RecordStream(Response, Generic[Row]):
-    """An ASGI response with each new record as an event, and heartbeats.
+    """An ASGI response with each new record as an event, and heartbeats. The first heartbeat says that from
+    now on no record is missed.
 
     With `since`, what was stored from then on comes first, except the record `last_event_id`; records of the
     last seconds before it may come again. An error, the end of the key's validity, a client that reads too
@@ -113,6 +132,7 @@ class RecordStream(Response, Generic[Row]):
         self._since = since
         self._last_event_id = last_event_id
         self._replayed: dict[Hashable, datetime] = {}
+        self._authorised_at = -math.inf
         self._task: asyncio.Task[Any] | None = None
         self._cause: GatewayError | None = None
 
@@ -131,7 +151,6 @@ class RecordStream(Response, Generic[Row]):
                 await send(
                     {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
                 )
-                writer.begin(_FORMAT.heartbeat)
                 await self._forward(writer)
         except BaseException as caught:  # noqa: BLE001 - sent and, if unexpected, raised again.
             await self._failed(caught, writer)
@@ -148,16 +167,22 @@ class RecordStream(Response, Generic[Row]):
 
     async def _forward(self, writer: EventWriter) -> None:
         if self._since is not None:
+            async with self._feed.database.read_session() as session:
+                began = await self._feed.source.now(session)
             await self._replay(writer)
+            # A slow client may read this for long; what became visible meanwhile may be older than the last
+            # record.
+            self._since = min(self._since, began)
         async with self._feed.subscribe() as subscription:
-            # At once, so that a client knows when it is connected.
+            # At once, so that a client knows when it is subscribed.
             await writer.write(_FORMAT.heartbeat)
+            writer.begin(_FORMAT.heartbeat)
             if self._since is not None:
-                # What was stored between the last query and the subscription.
+                # What became visible between the queries and the subscription.
                 await self._replay(writer)
             while True:
-                rows = await subscription.take(seconds=_VERIFY_SECONDS)
-                await self._view.authorise()
+                rows = await subscription.take(seconds=CHECK_SECONDS)
+                await self._authorise()
                 await self._write(rows, writer)
 
     async def _replay(self, writer: EventWriter) -> None:
@@ -169,7 +194,7 @@ class RecordStream(Response, Generic[Row]):
         while True:
             async with self._feed.database.read_session() as session:
                 page = await source.read(session, after=after, after_id=after_id, limit=PAGE_SIZE)
-            await self._view.authorise()
+            await self._authorise()
             await self._write([row for row in page if not self._is_last_event(row)], writer, remember=True)
             if page:
                 after, after_id = source.position(page[-1])
@@ -190,8 +215,17 @@ class RecordStream(Response, Generic[Row]):
         if remember:
             self._replayed |= {source.identity(row): source.position(row)[0] for row in new}
         for row in await self._view.select(new):
+            if self._streams.clock.loop.time() - self._authorised_at >= CHECK_SECONDS:
+                # The client reads slowly.
+                await self._authorise()
+                if not await self._view.select([row]):
+                    continue
             record_id = source.position(row)[1]
             await writer.write(new_record_event(self._view.name, record_id, self._view.data(row)))
+
+    async def _authorise(self) -> None:
+        await self._view.authorise()
+        self._authorised_at = self._streams.clock.loop.time()
 
     def _is_last_event(self, row: Row) -> bool:
         return self._feed.source.position(row)[1] == self._last_event_id

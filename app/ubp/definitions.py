@@ -11,6 +11,7 @@ from typing import Any, Final
 import orjson
 from google.protobuf.message import DecodeError
 
+from app import exact_json
 from app.errors import FieldError, InvalidInput
 from app.text import pointer
 from app.ubp.model import REGISTER_TOOLS, JsonPayload, Payload, WirePayload
@@ -248,7 +249,7 @@ def _is_enum_of_text(schema: Mapping[str, Any]) -> bool:
 
 
 def _json(value: Mapping[str, Any]) -> str:
-    return orjson.dumps(value).decode()
+    return exact_json.dumps(value).decode()
 
 
 def _invalid(at: str, detail: str) -> InvalidInput:

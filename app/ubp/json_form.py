@@ -13,7 +13,17 @@ import orjson
 from app.errors import BadRequest, FieldError, InvalidInput
 from app.exact_json import dumps, loads_exactly
 from app.text import json_error, pointer
-from app.ubp.model import Command, CommandResult, Event, JsonPayload, Message, Payload, Status
+from app.ubp.model import (
+    REPLY_TO,
+    Command,
+    CommandResult,
+    Event,
+    JsonPayload,
+    Message,
+    Payload,
+    Status,
+    identified_message,
+)
 from app.ubp.values import to_json
 
 MAX_METADATA: Final = 64
@@ -33,21 +43,29 @@ def decode_command(text: bytes) -> Command:
     return command_of(_parsed(text, "The command"))
 
 
-def identified_command(text: bytes) -> Message | None:
-    """Return the ids of a malformed message of JSON text, as a message with a command that has no more than
-    them; None where it has no command with a `command_id`.
+def identify_message(text: bytes) -> Message | None:
+    """Return the ids of a malformed message of JSON text, as a message with nothing but them.
+
+    None where there is no `command_id` of a command, a response or an event, and for what is no JSON.
     """
-    value = loads_exactly(text)
-    if not isinstance(value, Mapping):
+    try:
+        value = loads_exactly(text)
+    except (ValueError, RecursionError):
         return None
-    request = value.get("commandRequest", value.get("command_request"))
-    if not isinstance(request, Mapping):
-        return None
-    command_id = request.get("commandId", request.get("command_id"))
-    message_id = value.get("messageId", value.get("message_id", ""))
-    if not (isinstance(command_id, str) and command_id and isinstance(message_id, str)):
-        return None
-    return Message(message_id, Command(command_id, ""))
+    message_id = _get_member(value, "message_id")
+    reply_to = _get_member(_get_member(value, "metadata"), REPLY_TO)
+    for name in _READERS:
+        payload = _get_member(value, name)
+        named = _get_member(payload, "metadata") if name == "event" else payload
+        command_id = _get_member(named, "command_id")
+        if isinstance(command_id, str) and command_id:
+            return identified_message(
+                name,
+                command_id,
+                message_id=message_id if isinstance(message_id, str) else "",
+                reply_to=reply_to if isinstance(reply_to, str) else None,
+            )
+    return None
 
 
 def encode_message(message: Message) -> bytes:
@@ -147,6 +165,11 @@ def _parsed(text: bytes, subject: str) -> Any:
         return loads_exactly(text)
     except (ValueError, RecursionError) as error:
         raise BadRequest(json_error(subject, text, getattr(error, "pos", 0))) from None
+
+
+def _get_member(value: Any, name: str) -> Any:
+    """Return a member by either of its names; None where there is none."""
+    return value.get(name, value.get(_camel(name))) if isinstance(value, Mapping) else None
 
 
 def _camel(name: str) -> str:

@@ -108,3 +108,20 @@ class Message:
     def reply_to(self) -> str | None:
         """The `message_id` of the message that this one responds to, where it says so."""
         return self.metadata.get(REPLY_TO)
+
+
+def identified_message(
+    kind: str, command_id: str, *, message_id: str = "", reply_to: str | None = None
+) -> Message:
+    """Return a message that has nothing but ids, in place of a malformed one.
+
+    `kind` is the member of its payload: `command_request`, `command_response` or `event`.
+    """
+    payload: Command | CommandResult | Event
+    if kind == "command_request":
+        payload = Command(command_id, "")
+    elif kind == "command_response":
+        payload = CommandResult(command_id, Status.ERROR)
+    else:
+        payload = Event("", metadata={"command_id": command_id})
+    return Message(message_id, payload, {} if reply_to is None else {REPLY_TO: reply_to})

@@ -2,15 +2,36 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any, Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from app.errors import BadRequest, FieldError, InvalidInput
-from app.ubp.model import Command, CommandResult, Event, Message, Payload, Status, WirePayload
+from app.ubp.model import (
+    REPLY_TO,
+    Command,
+    CommandResult,
+    Event,
+    Message,
+    Payload,
+    Status,
+    WirePayload,
+    identified_message,
+)
 from app.ubp.v1 import core_pb2
 from app.ubp.values import to_wire
+
+_LENGTH_DELIMITED: Final = 2
+_PAYLOADS: Final = {
+    "command_request": core_pb2.CommandRequest,
+    "command_response": core_pb2.CommandResponse,
+    "event": core_pb2.Event,
+}
+_ENTRY: Final = core_pb2.Event.MetadataEntry
 
 
 def decode_message(data: bytes) -> Message:
@@ -23,6 +44,36 @@ def decode_message(data: bytes) -> Message:
     except (DecodeError, RecursionError):
         raise BadRequest("The message is no ubp.v1.UbpMessage.") from None
     return from_proto(found)
+
+
+def identify_message(data: bytes) -> Message | None:
+    """Return the ids of a malformed message, as a message with nothing but them; None where there is no
+    `command_id` of a command, a response or an event, and for bytes that are no fields at all.
+
+    The fields are read without their types: one text that is no UTF-8 makes a message unreadable otherwise.
+    """
+    try:
+        members = _read_fields(data, core_pb2.UbpMessage)
+        metadata = [_read_fields(entry, _ENTRY) for entry in members.get("metadata", ())]
+        reply_to = [one["value"][-1].decode() for one in metadata if one.get("key") == [REPLY_TO.encode()]]
+        message_id = members.get("message_id", [b""])[-1].decode()
+        for kind, of_kind in _PAYLOADS.items():
+            if kind not in members:
+                continue
+            payload = _read_fields(members[kind][-1], of_kind)
+            entries = (
+                [_read_fields(entry, _ENTRY) for entry in payload.get("metadata", ())]
+                if kind == "event"
+                else []
+            )
+            named = [one["value"] for one in entries if one.get("key") == [b"command_id"]]
+            command_id = (named[-1] if named else payload.get("command_id", [b""]))[-1].decode()
+            if command_id:
+                last = reply_to[-1] if reply_to else None
+                return identified_message(kind, command_id, message_id=message_id, reply_to=last)
+    except (DecodeError, UnicodeDecodeError, KeyError):
+        return None
+    return None
 
 
 def encode_message(message: Message) -> bytes:
@@ -72,6 +123,16 @@ def to_proto(message: Message) -> core_pb2.UbpMessage:
         found.event.event_name = payload.event_name
         _set(found.event.payload, payload.payload, "/event/payload")
         _update(found.event.metadata, payload.metadata)
+    return found
+
+
+def _read_fields(data: bytes, kind: Any) -> dict[str, list[bytes]]:
+    """Return the texts, bytes and messages in a serialised message, by the names of its fields."""
+    names = {field.number: field.name for field in kind.DESCRIPTOR.fields}
+    found: dict[str, list[bytes]] = {}
+    for field in UnknownFieldSet(Empty.FromString(data)):
+        if field.wire_type == _LENGTH_DELIMITED and field.field_number in names:
+            found.setdefault(names[field.field_number], []).append(field.data)
     return found
 
 
