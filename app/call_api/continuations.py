@@ -6,6 +6,7 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from app import exact_json
 from app.access import requires
 from app.dependencies import UsesServices
 from app.schemas import problem_responses
@@ -72,7 +73,7 @@ async def get_continuation(
     read = await read_continuation(
         handle, principal=principal, continuations=services.continuations, budget=query.budget()
     )
-    content = orjson.dumps(
+    content = exact_json.dumps(
         {
             "items": None if read.body is None else orjson.Fragment(read.body),
             "text": None if read.body is not None else read.content or read.text,

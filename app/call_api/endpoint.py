@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import orjson
 from starlette.requests import Request
 from starlette.routing import Route
 
@@ -36,12 +35,13 @@ from app.calls.streams import StreamRegistry
 from app.decoding.rule import parse_preferences
 from app.errors import Forbidden, GatewayError
 from app.protocols.base import Result
+from app.security.lasting_rights import RightCheck, when_changed
 from app.security.principal import Principal
 from app.services import Services
 from app.streaming.connection import Headers, until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
 from app.tool_results import ResultBudget
-from app.toolsets import CallTarget, ToolCollection
+from app.toolsets import CallTarget
 from app.utcp.render import INTERFACE_HEADER
 
 _JSON: Final = b"application/json"
@@ -61,7 +61,13 @@ Response = BytesResponse | StreamedResponse | EventStreamResponse
 async def call_tool(request: Request) -> Response:
     """Call a tool with the body as its arguments object; raises GatewayErrors with the id of the call."""
     principal = await authorise(request, "tools:call")
-    return await _call(request, CallTarget(request.scope["path_params"]["name"], {}), principal, CALL_ROUTE)
+    name = request.scope["path_params"]["name"]
+    if principal.toolsets is None:
+        # What `open_view` would give, without its cost for each call.
+        return await _call(request, CALL_ROUTE, principal, name)
+    services: Services = request.scope["state"]["services"]
+    view = await services.collections.open_view(principal)
+    return await _call_target(request, CALL_ROUTE, view.target(name))
 
 
 async def call_toolset_tool(request: Request) -> Response:
@@ -70,19 +76,18 @@ async def call_toolset_tool(request: Request) -> Response:
     services: Services = request.scope["state"]["services"]
     parameters = request.scope["path_params"]
     collection = await services.collections.toolset(parameters["name"], principal)
-    target = collection.target(parameters["tool"])
-    return await _call(request, target, collection.principal, TOOLSET_CALL_ROUTE, collection)
+    return await _call_target(request, TOOLSET_CALL_ROUTE, collection.target(parameters["tool"]))
+
+
+async def _call_target(request: Request, route: Route, target: CallTarget) -> Response:
+    return await _call(request, route, target.through.principal, target.tool, target)
 
 
 async def _call(
-    request: Request,
-    target: CallTarget,
-    principal: Principal,
-    route: Route,
-    collection: ToolCollection | None = None,
+    request: Request, route: Route, principal: Principal, tool: str, target: CallTarget | None = None
 ) -> Response:
-    """Call the target, of a collection other than the registry, with the arguments of the request, and return
-    the response.
+    """Call a tool with the arguments of the request, through the toolset of a target, and return the
+    response.
     """
     scope = request.scope
     # The mapping behind request.state, whose attributes cost ten times as much to get.
@@ -91,9 +96,8 @@ async def _call(
     accept = parse_accept(head.get(b"accept", b"*/*").decode("latin-1"))
     call = CallRequest(
         principal,
-        target.tool,
+        tool,
         route.path,
-        presets=target.presets,
         accepts_events=bool(accept.events),
         cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
         cdn_loop=head.get(b"cdn-loop", b""),
@@ -102,7 +106,7 @@ async def _call(
         disconnected=partial(until_disconnected, request.receive),
     )
     call.wants_envelope = accept.only_envelope
-    wanted = _set_options(call, head, collection, is_console=SESSION_PRINCIPAL in scope["state"])
+    wanted = _set_options(call, head, target, is_console=SESSION_PRINCIPAL in scope["state"])
     if scope["query_string"]:
         query = read_query(scope["query_string"])
         call.text_arguments = query.arguments
@@ -129,13 +133,29 @@ async def _call(
                 root_path=scope.get("root_path", ""),
             )
         else:
-            making = respond(result, accept=accept, outcome=outcome, streams=services.streams)
+            making = respond(
+                result,
+                accept=accept,
+                outcome=outcome,
+                streams=services.streams,
+                check=_right_check(request, call.toolset or None, tool),
+            )
         if result.stream is not None or result.events is not None:
             making = _watched(request, outcome, result, services.streams, making)
         response = await making
     except Exception as error:  # noqa: BLE001 - raised again, with the id of the call.
         return _raise_failure(request, outcome, error)
     return _with_rate_limits(response, outcome)
+
+
+def _right_check(request: Request, toolset: str | None, tool: str) -> RightCheck:
+    """Return a check that raises what `authorise` raises, and NotFound where the key may not call the tool
+    any more.
+    """
+    services: Services = request.scope["state"]["services"]
+
+    check = partial(services.collections.require_tool, toolset, tool)
+    return when_changed(partial(authorise, request, "tools:call"), lambda: services.feed.position, check)
 
 
 def _with_rate_limits(response: Response, outcome: CallOutcome) -> Response:
@@ -158,12 +178,13 @@ TOOLSET_CALL_ROUTE = Route(
 
 
 def _set_options(
-    call: CallRequest, head: Mapping[bytes, bytes], collection: ToolCollection | None, *, is_console: bool
+    call: CallRequest, head: Mapping[bytes, bytes], target: CallTarget | None, *, is_console: bool
 ) -> tuple[ResultBudget, str] | None:
     """Set what toolset and headers say of a call, and return what its client prefers for the result."""
-    if collection is not None:
-        call.toolset = collection.toolset or ""
-        call.argument_repair, call.upstream = collection.options.argument_repair, collection.options.upstream
+    if target is not None:
+        through, call.presets = target.through, target.presets
+        call.toolset = through.toolset or ""
+        call.argument_repair, call.upstream = through.options.argument_repair, through.options.upstream
     if RUN_HEADER in head:
         call.recording_run = parse_run(head[RUN_HEADER])
     if head.get(_INTERFACE) == b"utcp":
@@ -250,7 +271,7 @@ def _accepted(outcome: CallOutcome, approval: dict[str, Any], *, root_path: str)
     ]
     if outcome.rate_limit_state is not None:
         _add_rate_limits(headers, outcome.rate_limit_state)
-    return BytesResponse(orjson.dumps({"approval": approval}), headers, status_code=outcome.status)
+    return BytesResponse(exact_json.dumps({"approval": approval}), headers, status_code=outcome.status)
 
 
 def _unread() -> BytesResponse:

@@ -12,6 +12,7 @@ from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
 from app.errors import ClientTimeout, GatewayError, Stopping
 from app.protocols.base import Result
+from app.security.lasting_rights import RightCheck, run_while_permitted
 from app.streaming.connection import Headers, ResponseWriter, until_disconnected
 from app.streaming.event_formats import EventFormat
 from app.streaming.event_writer import EventWriter
@@ -30,12 +31,14 @@ class EventStreamResponse:
         *,
         event_format: EventFormat,
         streams: StreamRegistry,
+        check: RightCheck,
     ) -> None:
         self._result = result
         self.headers = headers
         self._outcome = outcome
         self._format = event_format
         self._streams = streams
+        self._check = check
         self._events = self._bytes = 0
         self._task: asyncio.Task[Any] | None = None
         self._cause: GatewayError | None = None
@@ -54,11 +57,9 @@ class EventStreamResponse:
                     {"type": "http.response.start", "status": self.status_code, "headers": self.headers}
                 )
                 writer.begin(self._format.heartbeat)
-                await self._forward(writer)
+                await run_while_permitted(self._send_all(writer, output), self._check)
         except BaseException as caught:  # noqa: BLE001 - sent, recorded and, if unexpected, raised again.
             await self._failed(output.attribute(caught, seconds=self._outcome.seconds()), writer)
-        else:
-            self._outcome.complete(upstream_status=self._result.status, response_bytes=output.sent)
         finally:
             streams.discard(self)
             writer.end()
@@ -69,6 +70,11 @@ class EventStreamResponse:
         self._cause = self._cause or cause
         if self._task is not None:
             self._task.cancel()
+
+    async def _send_all(self, writer: EventWriter, output: ResponseWriter) -> None:
+        """Forward the events, and record the call before anything else runs: its client may look for it."""
+        await self._forward(writer)
+        self._outcome.complete(upstream_status=self._result.status, response_bytes=output.sent)
 
     async def _forward(self, writer: EventWriter) -> None:
         if self._streams.stopping.is_set():

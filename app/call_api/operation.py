@@ -45,7 +45,8 @@ A 4xx of the upstream is passed on with its status; problems caused by the upstr
 `X-Error-Source: upstream`.
 A tool with `requires_approval` is not called: the arguments are validated and stored, and the response is 202
 with the approval, whose URL is in `Location`. Once another key has approved it, the call is made, and the
-result is at `GET /approvals/{id}/result`. The same `Idempotency-Key` gets the same approval.
+result is at `GET /approvals/{id}/result`. The same `Idempotency-Key` gets the same approval and, once the
+call was made, its result; 409 says that it was rejected, or that nobody has decided in time.
 Keys and providers may have rate limits: 429 with `Retry-After`. Where a provider allows caching,
 `Cache-Control: no-cache` requests a response that is not cached. Secrets that the gateway sent with the call
 are masked as `***` in the response (`X-Masked`)."""
@@ -204,7 +205,7 @@ class CallResponseHeaders(RateLimitHeaders[str]):
     repairs: str = Field(
         alias="X-Argument-Repairs",
         description="The arguments that were repaired before the call, as URI fragments, and how: `type`, "
-        "`list`, `json`, `name`, `enum`, `date` or `clamp`.",
+        "`list`, `json`, `name`, `enum`, `date`, `null` or `clamp`.",
         examples=['"#/limit";kind=type'],
     )
     continuation: str = Field(

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from app import exact_json
 from app.call_api.content_negotiation import AcceptedTypes
 from app.call_api.event_stream import EventStreamResponse
 from app.calls import CallOutcome, ClientDisconnected
@@ -24,6 +25,7 @@ from app.outbound.body_text import body_text
 from app.outbound.charsets import charset_of
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import Result
+from app.security.lasting_rights import RightCheck
 from app.streaming.connection import Headers, ResponseWriter, until_disconnected
 from app.streaming.event_formats import event_format
 from app.streaming.http_messages import BytesResponse
@@ -35,11 +37,10 @@ _MAX_VERIFIED: Final = 64 << 10
 _UTF8: Final = (None, "utf-8", "utf8", "us-ascii", "ascii")
 _INLINE_BYTES: Final = 256 << 10
 _JSON: Final = b"application/json"
-# The bytes are an upstream's: a browser must neither sniff their type nor run scripts in our origin.
+# The bytes are an upstream's: a browser must not run scripts in our origin (nor sniff: `app.cli.server`).
 _BROWSER_GUARDS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; sandbox"),
-    (b"x-content-type-options", b"nosniff"),
 )
 # For nginx: events must not be buffered in a proxy.
 _UNBUFFERED: Final = ((b"x-accel-buffering", b"no"),)
@@ -105,9 +106,14 @@ class StreamedResponse:
 
 
 async def respond(
-    result: Result, *, accept: AcceptedTypes, outcome: CallOutcome, streams: StreamRegistry
+    result: Result,
+    *,
+    accept: AcceptedTypes,
+    outcome: CallOutcome,
+    streams: StreamRegistry,
+    check: RightCheck,
 ) -> BytesResponse | StreamedResponse | EventStreamResponse:
-    """Return the response to a call that succeeded with `result`.
+    """Return the response to a call that succeeded with `result`. Events end once `check` denies.
 
     For a client that accepts only JSON, a body of at most 64 KiB is verified to be JSON; a longer one is
     passed on as it arrives, unverified.
@@ -124,7 +130,9 @@ async def respond(
             headers = [
                 *result_headers(result, outcome), (b"content-type", form.media_type.encode()), *_UNBUFFERED,
             ]  # fmt: skip
-            return EventStreamResponse(result, headers, outcome, event_format=form, streams=streams)
+            return EventStreamResponse(
+                result, headers, outcome, event_format=form, streams=streams, check=check
+            )
     if accept.only_json("application/octet-stream") and result.is_content_coded:
         media = "application/octet-stream"
         result.headers = [pair for pair in result.headers if pair[0] != "Content-Encoding"]
@@ -230,9 +238,9 @@ def _as_json(body: bytes, media: str, media_type: str) -> bytes:
     text = body_text(body, media_type) if not media or is_textual(media) else None
     if text is None:
         coded = base64.b64encode(body).decode()
-        return orjson.dumps({"media_type": media or "application/octet-stream", "base64": coded})
+        return exact_json.dumps({"media_type": media or "application/octet-stream", "base64": coded})
     if is_json(media):
         # Another encoding than UTF-8, or a byte order mark.
         with contextlib.suppress(orjson.JSONDecodeError):
-            return orjson.dumps(orjson.loads(text.removeprefix("\ufeff")))
-    return orjson.dumps(text)
+            return exact_json.dumps(orjson.loads(text.removeprefix("\ufeff")))
+    return exact_json.dumps(text)

@@ -1,5 +1,5 @@
-"""Which arguments of a call are secrets: whoever approves it does not see them, and neither does a client
-whose toolset sets them.
+"""Which arguments of a call are secrets: records of it do not have them, and a client does not see those that
+its toolset sets. Whoever approves the call sees more: `app.calls.shown_arguments`.
 
 by the tool's inputs   `writeOnly: true` or `format: password`             ***
 by name                authorization, *password, *secret, *token, ...      ***
@@ -46,7 +46,7 @@ def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> li
     while pending:
         value, masked = pending.pop()
         if masked == MASK and value != MASK:
-            found += _texts(value)
+            found += texts_of(value)
         elif isinstance(value, dict) and isinstance(masked, dict):
             pending += [(member, masked[name]) for name, member in value.items() if name in masked]
         elif isinstance(value, list) and isinstance(masked, list):
@@ -54,54 +54,28 @@ def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> li
     return found
 
 
-def _texts(value: Any) -> Iterator[str]:
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield the texts and numbers (as texts) in a JSON value; no names."""
     if isinstance(value, dict | list):
         for member in value.values() if isinstance(value, dict) else value:
-            yield from _texts(member)
+            yield from texts_of(member)
     elif value is not None and not isinstance(value, bool):
         yield str(value)
 
 
-class _Masking:
-    def __init__(self, root: Mapping[str, Any], masker: Masker, *, complete: bool = False) -> None:
-        self._complete = complete
+class SchemaWalk:
+    """Finds the schemas that apply to the parts of a value, of at most as many as are read for one call."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._masker = masker
         self._schemas_left = _MAX_SCHEMAS
 
-    def value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
-        found = list(self._flattened(schemas))
-        if self._schemas_left < 0 or any(map(_is_secret, found)):
-            return MASK
-        if isinstance(value, str):
-            return self._text(value)
-        if depth >= _MAX_DEPTH and isinstance(value, dict | list):
-            return MASK if self._complete else "..."
-        if isinstance(value, dict):
-            return {
-                self._text(name): self._member(name, member, found, depth=depth)
-                for name, member in value.items()
-            }
-        if isinstance(value, list):
-            items = _schemas(found, _OF_ITEMS)
-            return [
-                self.value(item, items + _positional(found, index), depth=depth + 1)
-                for index, item in enumerate(value)
-            ]
-        return value
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether more schemas would have to be read: what applies is not known any more."""
+        return self._schemas_left < 0
 
-    def _text(self, value: str) -> str:
-        if self._complete:
-            return mask_shapes(self._masker.mask(value))
-        text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
-        return redact_text(self._masker.mask(text))
-
-    def _member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
-        if is_secret_name(name) and not isinstance(member, bool):
-            return MASK
-        return self.value(member, list(_properties(name, schemas)), depth=depth + 1)
-
-    def _flattened(self, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    def flatten(self, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the schemas with all that they refer to and combine: each may say that a value is a
         secret.
         """
@@ -126,6 +100,16 @@ class _Masking:
             if target is not None:
                 pending.append(target)
 
+    @staticmethod
+    def schemas_of_member(schemas: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+        """Return the schemas of a member of an object to which flattened schemas apply."""
+        return list(_properties(name, schemas))
+
+    @staticmethod
+    def schemas_of_item(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
+        """Return the schemas of an item of a list to which flattened schemas apply."""
+        return _schemas(schemas, _OF_ITEMS) + _positional(schemas, index)
+
     def _target(self, reference: Any) -> Mapping[str, Any] | None:
         if not isinstance(reference, str):
             return None
@@ -136,7 +120,46 @@ class _Masking:
         return node if isinstance(node, Mapping) else None
 
 
-def _is_secret(schema: Mapping[str, Any]) -> bool:
+class _Masking(SchemaWalk):
+    def __init__(self, root: Mapping[str, Any], masker: Masker, *, complete: bool = False) -> None:
+        super().__init__(root)
+        self._complete = complete
+        self._masker = masker
+
+    def value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+        found = list(self.flatten(schemas))
+        if self.is_exhausted or any(map(is_secret_schema, found)):
+            return MASK
+        if isinstance(value, str):
+            return self._text(value)
+        if depth >= _MAX_DEPTH and isinstance(value, dict | list):
+            return MASK if self._complete else "..."
+        if isinstance(value, dict):
+            return {
+                self._text(name): self._member(name, member, found, depth=depth)
+                for name, member in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self.value(item, self.schemas_of_item(found, index), depth=depth + 1)
+                for index, item in enumerate(value)
+            ]
+        return value
+
+    def _text(self, value: str) -> str:
+        if self._complete:
+            return mask_shapes(self._masker.mask(value))
+        text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
+        return redact_text(self._masker.mask(text))
+
+    def _member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+        if is_secret_name(name) and not isinstance(member, bool):
+            return MASK
+        return self.value(member, self.schemas_of_member(schemas, name), depth=depth + 1)
+
+
+def is_secret_schema(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema declares its values to be secrets."""
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 

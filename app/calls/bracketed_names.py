@@ -6,12 +6,10 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
-TextTree: TypeAlias = "Sequence[str] | dict[str, TextTree]"
-"""The texts of one argument, or those of its members by key or index; the key "" has the items of a list."""
+from app.json_schema.text_values import ITEM, TextTree
 
-ITEM: Final = ""
 _KEYS: Final = re.compile(r"(?:\[[^\[\]]*\])+")
 _KEY: Final = re.compile(r"\[([^\[\]]*)\]")
 _MAX_DEPTH: Final = 32

@@ -140,7 +140,7 @@ def _fields(
         "output_file": output_name(contract, scan_id),
     }
     if isinstance(plan.adapter, GivesEvidence):
-        credentials = resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
+        credentials = resolver.preview(plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress)
         arguments = _shown_arguments(context)
         call = prepare_call(plan, arguments, credentials, call_id=call_id, deadline=0.0)
         fields |= plan.adapter.evidence(call)

@@ -20,7 +20,7 @@ import orjson
 from app import exact_json
 from app.call_log.bodies import BodyRecorder
 from app.call_log.entries import CallLog
-from app.calls.approvals import CallApprovals, NoCallApprovals, WaitingCall
+from app.calls.approvals import CallApprovals, EndedCall, NoCallApprovals, WaitingCall
 from app.calls.argument_masking import secret_values
 from app.calls.arguments import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext, CallOutcome
@@ -43,7 +43,6 @@ from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
 from app.deadlines import Deadline, TimerQueue
 from app.errors import (
-    ApprovalOutdated,
     CallLogUnavailable,
     CredentialMissing,
     DeadlineExceeded,
@@ -142,9 +141,7 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
             watch.begin()
             await _admit(context, services)
             if context.plan.requires_approval and request.approved is None:
-                outcome.approval = await services.approvals.request(_waiting(context))
-                context.wait_for_approval()
-                await recorder.wait_recorded()
+                await _request_approval(outcome, context, services)
             elif request.idempotency_key is not None:
                 outcome.result = await _perform_once(context, services, request.idempotency_key)
             else:
@@ -174,7 +171,8 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
 async def describe(request: CallRequest, services: CallServices) -> dict[str, Any]:
     """Return the exact upstream request that `execute` would send, secrets as `***`; nothing is sent.
 
-    For a tool that requires approval it has the member `requires_approval`.
+    For a tool that requires approval it has the member `requires_approval`. With `request.approved`, raise
+    ApprovalOutdated where the tool was changed since.
 
     No token is requested, and nothing is counted or recorded. Raises NotFound (unknown, invisible or
     disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and what `request.read`
@@ -184,6 +182,8 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     if request.read is not None:
         await request.read(request)
     plan = await _find_plan(request.tool, request.principal, services)
+    if request.approved is not None:
+        request.approved.check(plan)
     if request.text_arguments is not None:
         await _add_text_arguments(request, plan)
     if request.presets:
@@ -191,11 +191,15 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     try:
         plan.validate(request.arguments)
     except InvalidArguments as error:
-        repaired = repaired_arguments(plan, request.arguments, repair_mode(request))
+        # What is approved is never repaired: it would be another call.
+        mode = None if request.approved is not None else repair_mode(request)
+        repaired = None if mode is None else repaired_arguments(plan, request.arguments, mode)
         if repaired is None:
             raise _located(without_preset_hints(error, request.presets), request) from None
         request.arguments = repaired.value
-    credentials = services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
+    credentials = services.resolver.preview(
+        plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
+    )
     described = plan.adapter.describe(
         prepare_call(plan, request.arguments, credentials, call_id="", deadline=0.0)
     )
@@ -234,8 +238,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
         if request.approved is not None or not await _repair(context):
             raise _located(without_preset_hints(error, request.presets), request) from None
     if request.approved is not None:
-        if request.approved.fingerprint != plan.fingerprint:
-            raise ApprovalOutdated(f"The tool {plan.name} was changed after the call was requested.")
+        request.approved.check(plan)
         return
     if principal.rate_limit is not None or plan.rate_limit is not None:
         context.rate_limit_state = await services.rate_limiter.admit(
@@ -251,8 +254,6 @@ async def _repair(context: CallContext) -> bool:
     """Return whether arguments that were not valid could be repaired; if so, they are set and recorded."""
     request, recorder = context.request, context.recorder
     mode = repair_mode(request)
-    if mode == "off" and not context.plan.clamped:
-        return False
     if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
         repaired = await asyncio.to_thread(repaired_arguments, context.plan, request.arguments, mode)
     else:
@@ -280,6 +281,34 @@ def _waiting(context: CallContext) -> WaitingCall:
         context.upstream,
         request.recording_run,
     )
+
+
+async def _request_approval(outcome: CallOutcome, context: CallContext, services: CallServices) -> None:
+    """Have a call wait for approval, or set the outcome of the one that was requested with its idempotency
+    key, once that has ended.
+    """
+    requested = await services.approvals.request(_waiting(context))
+    if requested.ended is not None:
+        outcome.result = _replay_approved(requested.ended, context)
+    else:
+        outcome.approval = requested.approval
+        context.wait_for_approval()
+    await context.recorder.wait_recorded()
+
+
+def _replay_approved(ended: EndedCall, context: CallContext) -> Result:
+    """Return the result of a call that was requested with the same idempotency key, approved and made; raise
+    the error that it ended with.
+    """
+    if ended.call_id is not None:
+        context.recorder.call_id = ended.call_id
+        context.evidence = ended.evidence
+        error = ended.error
+        size = 0 if ended.result is None else len(ended.result.body or b"")
+        context.replay(200 if error is None else error.status, response_bytes=size)
+    if ended.result is None:
+        raise ended.error or GatewayError()
+    return ended.result
 
 
 def _explain(error: Exception, context: CallContext) -> None:

@@ -239,7 +239,9 @@ class CallExplainer:
 
     def _credentials(self, plan: Plan) -> Check:
         try:
-            sent = self.services.resolver.preview(plan.needs, plan.credentials, origin=plan.origin)
+            sent = self.services.resolver.preview(
+                plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
+            )
         except CredentialMissing as error:
             return Check("credentials", False, error.detail, missing_credential_hint(error, plan.provider))
         except GatewayError as error:
@@ -308,9 +310,8 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
         return Check(
             "restrictions",
             False,
-            f"The key is limited to toolsets, and calls tools by their addresses only: {names}.",
-            "Call the tool with POST /toolsets/{name}/tools/{tool}/call, or change `toolsets` with PATCH "
-            "/keys/{key_id}.",
+            f"The key is limited to toolsets, none of which has the tool under this name: {names}.",
+            "Add the tool to one of them, or change `toolsets` with PATCH /keys/{key_id}.",
         )
     if not principal.is_restricted:
         return Check("restrictions", True, "The key is not restricted to providers or tags.")

@@ -62,10 +62,10 @@ async def followed(result: Result, call: Call[Any], context: CallContext, send: 
 async def _polled(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
     """Return the first response that is not 202, or the last one before the deadline."""
     loop = asyncio.get_running_loop()
-    pause, base = _FIRST_PAUSE, None
+    pause, last = _FIRST_PAUSE, None
     while result.status == 202:
         link = result.upstream_headers.get("Location") or result.upstream_headers.get("Operation-Location")
-        url = _target(link, call, context, base) or base
+        url = _target(link, call, context, result.url or last) or last
         if url is None:
             return result
         stated = str(result.upstream_headers.get("Retry-After", ""))
@@ -75,7 +75,7 @@ async def _polled(result: Result, call: Call[Any], context: CallContext, send: S
         pause = min(pause * 1.5, _MAX_PAUSE)
         await _whole(result)
         await asyncio.sleep(seconds)
-        result, base = await send(call, url), url
+        result, last = await send(call, url), url
     return result
 
 
@@ -88,6 +88,8 @@ class _Pages:
         self._send = send
         self._option = option
         self._url: str | None = None
+        self._base: str | None = None
+        """The URL of the last page, where it is not that of the call."""
 
     async def all_of(self, first: Result) -> Result:
         """Return one result with the items of all pages; the first page where it is not as described."""
@@ -103,6 +105,7 @@ class _Pages:
         if not isinstance(items, list):
             return first
         merged, bodies, size, count = list(items), {body}, len(body), 1
+        self._base = first.url
         headers: Mapping[str, str] = first.upstream_headers
         while (
             (has_more := self._advance(page, items, headers)) and count < option.max_pages and size <= limit
@@ -113,6 +116,7 @@ class _Pages:
             except GatewayError:
                 break
             page, headers = await _parsed(body), response.upstream_headers
+            self._base = response.url or self._url
             items = _at(page, option.items)
             if not isinstance(items, list) or body in bodies:
                 has_more = not isinstance(items, list)
@@ -141,7 +145,7 @@ class _Pages:
         option, call = self._option, self._call
         if option.by in ("link", "next"):
             link = _next_link(headers.get("Link", "")) if option.by == "link" else _at(page, option.pointer)
-            self._url = _target(link, call, self._context, self._url)
+            self._url = _target(link, call, self._context, self._base)
             return self._url is not None
         value: Any
         if option.by == "cursor":

@@ -176,7 +176,8 @@ def _may_be_processed(error: GatewayError, context: CallContext) -> bool:
         return False
     if not context.recorder.attempts and (context.upstream is None or not context.upstream.is_offline):
         return False
-    if error.response is not None and error.response.status in _UNPROCESSED_STATUSES:
+    status = 0 if error.response is None else error.response.status
+    if status in _UNPROCESSED_STATUSES and not error.response_begun:
         return False
     return error.request_sent
 
@@ -200,7 +201,7 @@ async def _content(plan: Plan, arguments: Any, *, large: bool) -> bytes:
 
 
 def _serialise(head: Mapping[str, Any], body: bytes = b"") -> bytes:
-    return orjson.dumps(head) + b"\n" + body
+    return exact_json.dumps(head) + b"\n" + body
 
 
 def _serialise_result(result: Result, evidence: Evidence | None) -> bytes:

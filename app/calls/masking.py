@@ -24,7 +24,10 @@ from app.outbound.framing import UTF8_JSON_TYPES, StreamEvent, is_json, is_textu
 from app.protocols.base import BODY_METADATA_HEADERS, MASKED_HEADER, Call, Result
 from app.security.response_masking import ResponseMasker, mask_error
 
-_BINARY: Final = ("image/", "audio/", "video/", "font/", "model/", "application/vnd.oasis.opendocument.")
+_BINARY: Final = (
+    "image/", "audio/", "video/", "font/", "model/", "application/vnd.oasis.opendocument.",
+    "application/vnd.openxmlformats-officedocument.",
+)  # fmt: skip
 # Subtypes of `application`; a body of any other type is masked, unless it contains a NUL.
 _BINARY_NAMES: Final = frozenset(
     "application/" + name

@@ -1,7 +1,8 @@
 """Responses in mode `mock`: an example that the tool's document states, else a value of its output schema.
 
 A response is the same for the same seed, tool and arguments, in each process. Where there are several
-examples, seed and arguments choose one. The format of a response that is not JSON is the one that the
+examples, seed and arguments choose one. An output schema that requires more than a mock may have is an error
+that says so: no response is cut to fit. The format of a response that is not JSON is the one that the
 document states: XML, a form or text.
 """
 
@@ -14,7 +15,8 @@ import orjson
 
 from app import exact_json
 from app.catalog.plan import Plan
-from app.errors import GatewayError
+from app.errors import Conflict, GatewayError
+from app.json_schema.budget import BudgetExceeded
 from app.json_schema.generated_values import stated_examples, value_of_schema
 from app.xml.shape import XmlShape
 from app.xml.writer import xml_document
@@ -28,7 +30,7 @@ def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str,
     """Return status, media type and body of a response of a tool to these arguments.
 
     Without a schema it is an empty JSON object. The arguments have no influence but on which of the possible
-    values is chosen.
+    values is chosen. Raise Conflict where the output schema requires more than a mock may have.
     """
     content = exact_json.dumps(arguments, orjson.OPT_SORT_KEYS)
     digest = hashlib.sha256(b"%d\n%s\n%s" % (seed, plan.name.encode(), content)).digest()
@@ -38,7 +40,7 @@ def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str,
     status = int(stated) if stated.isdecimal() else 200
     if plan.outputs:
         value = _value(plan.outputs, number)
-        return status, _JSON, orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        return status, _JSON, exact_json.dumps(value, orjson.OPT_NON_STR_KEYS)
     if spec is None or spec.json_schema is None:
         return status, _JSON, b"{}"
     value = _value(spec.json_schema, number)
@@ -53,7 +55,16 @@ def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str,
 
 def _value(schema: Mapping[str, Any], number: int) -> Any:
     examples = stated_examples(schema)
-    return examples[number % len(examples)] if examples else value_of_schema(schema, seed=number)
+    if examples:
+        return examples[number % len(examples)]
+    try:
+        return value_of_schema(schema, seed=number)
+    except BudgetExceeded as error:
+        amount = f"{error.allowed:,} {error.limit}"
+        raise Conflict(
+            f"The output schema of the tool requires more than a mocked response may have ({amount}).",
+            hint="State an example in the tool's output schema, which mocks return, or replay a recording.",
+        ) from None
 
 
 def _xml(value: Any, shape: XmlShape) -> bytes:

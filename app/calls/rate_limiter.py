@@ -42,7 +42,8 @@ class RateLimiter:
     """Admits or rejects calls; one per worker.
 
     `workers` is the minimum number of workers (the processes of this replica); `prefix` begins all keys in
-    Redis; `capacity` is the maximum number of limits whose state is held in this process.
+    Redis; `capacity` is the maximum number of limits whose state is held in this process. A worker that
+    limits calls says so in Redis every `heartbeat_seconds`.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class RateLimiter:
         workers: int = 1,
         prefix: str = "utcp-gateway:rate:",
         capacity: int = 20_000,
+        heartbeat_seconds: float = _HEARTBEAT_SECONDS,
     ) -> None:
         self._redis_client = redis_client
         self._vault = vault
@@ -61,6 +63,7 @@ class RateLimiter:
         self._capacity = capacity
         self._buckets: OrderedDict[tuple[str, RateLimit], Bucket] = OrderedDict()
         self._worker_id = os.urandom(8).hex()
+        self._heartbeat_seconds = heartbeat_seconds
         self._heartbeat_at = 0.0
         self._workers_set_at = 0.0
         self.workers = workers
@@ -143,7 +146,7 @@ class RateLimiter:
         for bucket in buckets:
             arguments += (repr(bucket.interval), repr(bucket.tolerance))
         if now >= self._heartbeat_at:
-            self._heartbeat_at = now + _HEARTBEAT_SECONDS
+            self._heartbeat_at = now + self._heartbeat_seconds
             keys.append(f"{self._prefix}{_slot(tenant)}workers")
             arguments += (self._worker_id, _WORKER_TTL_SECONDS)
         with self._redis_client:

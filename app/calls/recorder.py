@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-import orjson
-
 from app import exact_json
 from app.call_log.bodies import BodyBuffers, BodyRecorder
 from app.call_log.entries import RUNNING, CallLog, CallLogEntry
@@ -147,12 +145,12 @@ class CallRecorder:
     def add_evidence(self, evidence: Evidence) -> None:
         """Record the evidence of the call, where bodies are recorded."""
         if self.bodies is not None:
-            self.bodies.evidence = orjson.dumps(evidence.to_json(), default=str)
+            self.bodies.evidence = exact_json.dumps(evidence.to_json(), default=str)
 
     def add_error_response(self, response: UpstreamErrorResponse) -> None:
         """Record the body of the upstream's error response as the result, where bodies are recorded."""
         if self.bodies is not None and response.body is not None:
-            self.bodies.result.add(orjson.dumps(response.body))
+            self.bodies.result.add(exact_json.dumps(response.body))
 
     def intent_entry(self, seconds: float) -> CallLogEntry:
         """Return the record of a call that is about to be made and takes at most `seconds`."""

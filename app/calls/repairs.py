@@ -40,6 +40,5 @@ def parse_repair_preference(prefer: str) -> RepairMode | None:
 def repaired_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired | None:
     """Return arguments that are not valid, repaired as the mode allows; None where that is not possible."""
     if mode == "off":
-        # That a number is pulled into its range is the rule of the tool, not a guess about what was meant.
-        return plan.repair(arguments, scope="clamp") if plan.clamped else None
+        return plan.repair(arguments, scope="rules")
     return plan.repair(arguments, scope="types" if mode == "safe" and not plan.read_only else "all")

@@ -11,8 +11,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 from urllib.parse import quote
 
-import orjson
-
+from app import exact_json
 from app.calls.context import CallContext
 from app.decoding.reader import MAX_DECODED, NotDecodable, ResponseReader
 from app.decoding.rule import DECODE, VALIDATE, ResponsePreferences
@@ -79,7 +78,7 @@ def _check(
         return None, None
     try:
         value: Any = reader.value(body, media_type)
-        decoded = orjson.dumps(value) if decode else None
+        decoded = exact_json.dumps(value) if decode else None
     except (NotDecodable, TypeError):
         # A schema describes the body, and there is no value that it could describe.
         return None, Violations(1, ("",)) if validate else None

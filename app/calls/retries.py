@@ -197,7 +197,7 @@ async def _retry(
     call.resend = False
     while True:
         context.report_failure(error)
-        if isinstance(error, UpstreamUnauthorized) and not renewed:
+        if isinstance(error, UpstreamUnauthorized) and not renewed and not error.response_begun:
             renewed = True
             call = await _with_new_tokens(error, plan, call, resolver=resolver)
         else:
@@ -279,6 +279,7 @@ def is_retryable(error: UpstreamError, may_repeat: bool) -> bool:
         # A response that ends before its Content-Length is malformed, too.
         return may_repeat or not error.request_sent
     if isinstance(error, UpstreamRejected) and error.response is not None:
+        may_repeat = may_repeat or not error.request_sent
         return may_repeat and error.response.status in _RETRIED_STATUSES
     return False
 
@@ -288,7 +289,10 @@ def is_retryable_by_client(error: UpstreamError, plan: Plan, *, has_idempotency_
 
     Under an idempotency key, the outcome of a call that may have been processed is stored and replayed.
     """
-    if isinstance(error, UpstreamRejected) and error.response is not None and error.response.status == 429:
+    status = (
+        error.response.status if isinstance(error, UpstreamRejected) and error.response is not None else 0
+    )
+    if status == 429 and not error.response_begun:
         # The upstream has not processed it, whatever the method.
         return True
     return is_retryable(error, plan.retryable and not has_idempotency_key)

@@ -227,7 +227,8 @@ class ChangeFeed:
         prune_at = loop.time() + _PRUNE_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
+                async with asyncio.timeout(self._poll_seconds):
+                    await self._wake.wait()
             self._wake.clear()
             try:
                 await self._advance()
@@ -266,7 +267,8 @@ class ChangeFeed:
             self._wake.set()
             while not ended.is_set():
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), self._silence_seconds)
+                    async with asyncio.timeout(self._silence_seconds):
+                        await ended.wait()
                     break
                 # Without this check, a connection that a firewall dropped silently would be listened to
                 # forever.

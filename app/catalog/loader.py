@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app import exact_json
 from app.catalog.cache_rule import CacheRule
 from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan, PlanError
@@ -23,7 +24,7 @@ from app.errors import FieldError, GatewayError, InvalidInput, NotFound, UnsetVa
 from app.models import TENANT, Credential, Provider, Tool, Variable
 from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
 from app.outbound.scope import connection_scope
-from app.protocols.base import Adapter, DescribesResponses, PassesOwnSecrets
+from app.protocols.base import Adapter, DescribesResponses, PassesOwnSecrets, SendsOnce
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.protocols.variables import variables_of, with_variables
@@ -149,6 +150,7 @@ class PlanLoader:
         if egress is not None and origin in stored.options.get(UNCONFIRMED_ORIGINS, ()):
             egress = without_client_certificate(egress)
         contract = _contract_of(tool.call_template)
+        sent_once = isinstance(adapter, SendsOnce) and adapter.is_sent_once(target)
         retry_permitted = bool(stored.limits.get("retry_idempotent")) and adapter.is_idempotent(target)
         upstream = self.origins.get(
             TENANT, origin, egress.key if egress else b"", policy_of(stored.limits, self.settings)
@@ -167,7 +169,7 @@ class PlanLoader:
             deprecated=tool.deprecated,
             requires_approval=tool.requires_approval,
             safe=safe,
-            retryable=safe or retry_permitted,
+            retryable=not sent_once and (safe or retry_permitted),
             adapter=adapter,
             target=target,
             origin=origin,
@@ -181,7 +183,7 @@ class PlanLoader:
             reuse=stored.options.get("reuse") is not False,
             rate_limit=RateLimit.from_stored(stored.limits.get("rate")),
             cache_rule=CacheRule.of(stored.limits.get("cache"), tool=tool.name, safe=safe),
-            idempotency_header=stored.limits.get("idempotency_header"),
+            idempotency_header=None if sent_once else stored.limits.get("idempotency_header"),
             outputs=tool.outputs,
             response_spec=adapter.response_spec(target) if isinstance(adapter, DescribesResponses) else None,
             response_rule=ResponseRule.of(stored.options.get("responses"), tool=tool.name),
@@ -191,12 +193,17 @@ class PlanLoader:
             masker=_masker_of(adapter, target),
             contract=contract,
             fingerprint=self._fingerprint(tool, template, origin),
+            description_digest=self._description_digest(tool),
         )
 
     def _fingerprint(self, tool: ToolView, template: Mapping[str, Any], origin: str) -> bytes:
         parts = [str(tool.id), origin, template, tool.inputs, security_json(tool.security)]
-        text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+        text = exact_json.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
         return self.vault.digest("tool-definition", text)
+
+    def _description_digest(self, tool: ToolView) -> bytes:
+        text = exact_json.dumps([tool.name, tool.description, tool.annotations], option=orjson.OPT_SORT_KEYS)
+        return self.vault.digest("tool-description", text)
 
     def _environment(self) -> Mapping[str, str]:
         # An empty value counts as no value, as in UTCP's clients.
@@ -361,4 +368,10 @@ def _sealed_variable(row: Variable, name: str) -> SealedVariable:
         sealed=row.sealed,
         version=row.version,
         provider_id=row.provider_id,
+        allowed_origins=_allowed_origins(row),
     )
+
+
+def _allowed_origins(row: Variable) -> tuple[str, ...] | None:
+    is_limited = row.secret and row.provider_id is None and row.allowed_origins is not None
+    return tuple(row.allowed_origins or ()) if is_limited else None

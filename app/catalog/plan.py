@@ -82,6 +82,8 @@ class Plan:
     """Masks those of this machine's own secrets that the upstream receives; None where it receives none."""
     fingerprint: bytes = field(default=b"", repr=False)
     """A keyed digest of what a call of the tool does: its template, inputs and security."""
+    description_digest: bytes = field(default=b"", repr=False)
+    """A keyed digest of what people read about the tool: its name, description and annotations."""
     provider_enabled: bool = True
     """False where the provider is paused: then `enabled` is False, too."""
     outputs: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -79,11 +79,14 @@ class _ProviderRows:
         """Return the slots of a provider; a kind that its source leaves open, or that no UTCP client has, is
         that of the stored credential.
         """
-        slots = {str(one["slot"]): _slot(str(one["kind"]), one) for one in declared}
+        slots = {
+            str(one["slot"]): _slot(str(one["kind"]), one, scheme=one.get("http_scheme")) for one in declared
+        }
         for row in self.credentials.get(provider, ()):
             unknown = row.slot not in slots or slots[row.slot].kind == "any"
-            if unknown or row.kind in RELEASED_KINDS or row.public.get("grant_type"):
-                slots[row.slot] = _slot(row.kind, row.public)
+            is_exact = row.kind == "bearer" or row.kind in RELEASED_KINDS or row.public.get("grant_type")
+            if unknown or is_exact:
+                slots[row.slot] = _slot(row.kind, row.public, scheme=row.public.get("scheme"))
         return slots
 
 
@@ -171,7 +174,7 @@ def _has_tag(tool: ToolView, tag: str | None) -> bool:
     return tag is None or tag in tool.tags or tag in tool.registrar_tags
 
 
-def _slot(kind: str, fields: Mapping[str, Any]) -> DirectSlot:
+def _slot(kind: str, fields: Mapping[str, Any], *, scheme: Any) -> DirectSlot:
     scope = fields.get("scope")
     return DirectSlot(
         kind=kind,
@@ -181,6 +184,7 @@ def _slot(kind: str, fields: Mapping[str, Any]) -> DirectSlot:
         scope=scope if isinstance(scope, str) else None,
         grant_type=str(fields.get("grant_type") or "client_credentials"),
         values=tuple(fields.get("values") or ()),
+        scheme=str(scheme or "Bearer"),
     )
 
 

@@ -27,7 +27,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class DirectSlot:
     """A credential slot as far as it is known. `name` is the header, parameter or cookie of an API key;
-    `values` are the locations and names of values that the template itself contained.
+    `scheme` is what precedes a bearer token; `values` are the locations and names of values that the template
+    itself contained.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class DirectSlot:
     scope: str | None = None
     grant_type: str = "client_credentials"
     values: Sequence[Mapping[str, str]] = ()
+    scheme: str = "Bearer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ def _usable_alternative(tool: DirectTool) -> Sequence[SlotRequirement]:
         return ()
     for alternative in tool.security:
         others = [need for need in alternative if _kind(tool, need) != "static"]
-        if len(others) < 2 and all(_kind(tool, need) != "unsupported" for need in others):
+        # Released UTCP clients have no client certificates.
+        unmet = any(need.certificate or _kind(tool, need) == "unsupported" for need in others)
+        if len(others) < 2 and not unmet:
             return alternative
     raise NotDirect("UTCP has no auth for the credentials that the tool requires.")
 
@@ -147,8 +151,8 @@ def _auth(slot: DirectSlot, prefix: str, scopes: Sequence[str]) -> Json | None:
             }  # fmt: skip
         case "bearer":
             return {
-                "auth_type": "api_key", "api_key": f"Bearer ${{{prefix}}}", "var_name": "Authorization",
-                "location": "header",
+                "auth_type": "api_key", "api_key": f"{slot.scheme} ${{{prefix}}}",
+                "var_name": "Authorization", "location": "header",
             }  # fmt: skip
         case "basic":
             return {

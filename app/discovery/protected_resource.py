@@ -7,19 +7,20 @@ on who asks, nor whether a toolset exists.
 import re
 from typing import Final
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app import exact_json
 from app.access.authorise import PUBLIC
-from app.access.challenges import METADATA_PATH, request_path, resource_path
+from app.access.challenges import MCP_PATHS, METADATA_PATH, request_path
 from app.errors import not_found
 from app.services import Services
 from app.toolsets.definition import TOOLSET_NAME
 
 _SECONDS: Final = 3600
-_TOOLSET: Final = re.compile(f"/toolsets/({TOOLSET_NAME.strip('^$')})/mcp")
+_TOOLSET: Final = re.compile(f"/toolsets/({TOOLSET_NAME.strip('^$')})/mcp/?")
+_PATHS: Final = ("", *MCP_PATHS, "/toolsets/{name}/mcp")
 _CORS: Final = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": "GET",
@@ -33,13 +34,14 @@ async def get_metadata(request: Request) -> Response:
     services: Services = request.scope["state"]["services"]
     settings = services.settings
     path = request_path(request.scope)[len(METADATA_PATH) :]
-    is_known = path in ("", "/mcp") or _TOOLSET.fullmatch(path) is not None
+    is_known = path.removesuffix("/") in _PATHS[:-1] or _TOOLSET.fullmatch(path) is not None
     if settings.oauth_issuer is None or not is_known:
         raise not_found("There is no protected resource of OAuth 2.1 at this path.")
     if request.method == "OPTIONS":
         return Response(status_code=204, headers=_CORS)
     body = {
-        "resource": settings.base_url + resource_path(path, settings),
+        # Clients compare it with the URL that they were given (RFC 9728 section 3.3).
+        "resource": settings.base_url + path,
         "authorization_servers": [settings.oauth_issuer],
         "scopes_supported": list(settings.oauth_scope_map()),
         "bearer_methods_supported": ["header"],
@@ -47,12 +49,12 @@ async def get_metadata(request: Request) -> Response:
         "resource_documentation": f"{settings.base_url}/docs",
     }
     headers = {**_CORS, "Cache-Control": f"public, max-age={_SECONDS}"}
-    return Response(orjson.dumps(body), headers=headers, media_type="application/json")
+    return Response(exact_json.dumps(body), headers=headers, media_type="application/json")
 
 
 get_metadata.scope = PUBLIC  # type: ignore[attr-defined]
 
 ROUTES = tuple(
     Route(METADATA_PATH + path, endpoint=get_metadata, methods=["GET", "OPTIONS"], include_in_schema=False)
-    for path in ("", "/mcp", "/toolsets/{name}/mcp")
+    for path in (one + end for one in _PATHS for end in ("", "/"))
 )

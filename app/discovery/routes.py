@@ -24,6 +24,7 @@ from app.schemas import problem_responses
 from app.search import Filters, QueryTexts, texts_of
 from app.security.loop_detection import names_gateway
 from app.security.principal import Principal
+from app.toolsets import ToolCollection
 from app.toolsets.definition import TOOLSET_NAME
 from app.utcp.render import STREAMING_PROTOCOL, ManualVersion
 
@@ -231,25 +232,34 @@ async def get_toolset_manual(
         request, principal, version, tag, q, protocol=protocol, if_none_match=if_none_match
     )
     collection = await services_of(request).collections.toolset(name, principal)
-    manuals: ToolsetManuals = request.state.toolset_manuals
-    manual = await manuals.manual(
-        collection,
-        query.version,
-        texts=query.search,
-        tag=tag,
-        streaming=query.streaming,
-        compressed=query.takes_gzip,
-    )
-    return _response(manual, query)
+    return _response(await _view_manual(collection, query, None), query)
 
 
 async def _manual(query: _ManualQuery, provider: str | None) -> Representation:
+    view = await services_of(query.request).collections.open_view(query.principal)
+    if query.direct is None and not view.is_registry:
+        return await _view_manual(view, query, provider)
     selection = await _selection(query, provider)
     if query.direct is not None:
         direct = DirectManuals(services_of(query.request).database)
         return await direct.manual(selection, principal=query.principal, protocols=query.direct)
     manuals = _manuals(query.request)
     return await manuals.manual(selection, principal=query.principal, compressed=query.takes_gzip)
+
+
+async def _view_manual(
+    collection: ToolCollection, query: _ManualQuery, provider: str | None
+) -> Representation:
+    """Return the manual of tools as toolsets have them."""
+    manuals: ToolsetManuals = query.request.state.toolset_manuals
+    return await manuals.manual(
+        collection,
+        query.version,
+        texts=query.search,
+        filters=Filters(provider=provider, tag=query.tag),
+        streaming=query.streaming,
+        compressed=query.takes_gzip,
+    )
 
 
 async def _selection(query: _ManualQuery, provider: str | None) -> ManualSelection:

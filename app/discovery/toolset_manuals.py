@@ -1,4 +1,7 @@
-"""The manuals of toolsets: a tool is rendered again when it, or what the toolset sets of it, has changed."""
+"""The manuals of toolsets, and of the keys that are limited to several of them.
+
+A tool is rendered again when it, or what the toolset sets of it, has changed.
+"""
 
 import asyncio
 import hashlib
@@ -11,7 +14,7 @@ import structlog
 from app.discovery.provider_manuals import Representation, render_entry
 from app.errors import GatewayError
 from app.search import Filters
-from app.toolsets import AgentTool, Listing, ToolCollection
+from app.toolsets import AgentTool, Listing, ToolCollection, ToolSearch, toolset_call_url
 from app.utcp.render import ManualToolEntry, ManualVersion, render_manual
 
 _MAX_CACHED: Final = 32
@@ -21,7 +24,9 @@ _log = structlog.get_logger(__name__)
 
 _Bodies = dict[str, tuple[str, bytes | None]]
 _Form = tuple[str, ManualVersion, bool]
-"""The name of a toolset, the version, and whether tools that stream are called by `streamable_http`."""
+"""The name of a toolset ("" for tools of several), the version, and whether tools that stream are called by
+`streamable_http`.
+"""
 
 
 class ToolsetManuals:
@@ -41,20 +46,23 @@ class ToolsetManuals:
         version: ManualVersion,
         *,
         texts: Sequence[str] = (),
-        tag: str | None = None,
+        filters: Filters,
         streaming: bool = False,
         compressed: bool = False,
     ) -> Representation:
-        """Return the manual of a toolset's tools that the principal may call; with `texts`, of those that a
-        search finds, in its order. With `streaming`, tools that stream are called by `streamable_http`.
-        Raises Unavailable.
+        """Return the manual of the tools of a collection that `filters` name by provider and tag; with
+        `texts`, of those that a search finds, in its order. With `streaming`, tools that stream are called by
+        `streamable_http`. Raises Unavailable.
         """
         listing = await collection.listing()
         tools = listing.tools
+        provider, tag = filters.provider, filters.tag
+        if provider is not None:
+            tools = tuple(tool for tool in tools if tool.provider == provider)
         if tag is not None:
             tools = tuple(tool for tool in tools if tag in tool.tags or tag in tool.registrar_tags)
         if texts:
-            chosen = await _found(collection, texts, tag)
+            chosen = await _found(collection, texts, filters)
         else:
             chosen = listing if tools is listing.tools else Listing.of(tools)
         name = collection.toolset or ""
@@ -93,7 +101,7 @@ class ToolsetManuals:
             inputs=tool.inputs,
             outputs=tool.outputs,
             tags=list(tool.tags),
-            call_url=f"{self._base_url}/toolsets/{toolset}/tools/{tool.name}/call",
+            call_url=toolset_call_url(self._base_url, toolset, tool.name),
             provider=tool.provider,
             gateways=gateways,
             as_stream=streaming and tool.streams,
@@ -106,9 +114,10 @@ class ToolsetManuals:
             return None
 
 
-async def _found(collection: ToolCollection, texts: Sequence[str], tag: str | None) -> Listing:
+async def _found(collection: ToolCollection, texts: Sequence[str], filters: Filters) -> Listing:
     """Return what a search finds as a listing in the order of the search, whose stamp tells that order."""
-    tools = tuple(await collection.search(texts, filters=Filters(tag=tag), limit=_MAX_MATCHES))
+    found = await collection.find(ToolSearch(texts, filters, _MAX_MATCHES))
+    tools = tuple(found.tools)
     return Listing(tools, hashlib.sha256("".join(tool.stamp for tool in tools).encode()).hexdigest())
 
 

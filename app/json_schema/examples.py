@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.json_schema.references import resolve
 
 _MAX_BYTES: Final = 200
@@ -119,6 +118,6 @@ def _resolved(root: Mapping[str, Any], schema: Any) -> Any:
 
 def _short(value: Any) -> Any:
     try:
-        return value if len(orjson.dumps(value)) <= _MAX_BYTES else None
+        return value if len(exact_json.dumps(value)) <= _MAX_BYTES else None
     except TypeError:
         return None

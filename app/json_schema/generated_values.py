@@ -1,10 +1,14 @@
 """Values that a JSON Schema (2020-12) accepts, the same for the same seed: for responses of mocks.
 
 A value is made along the schema, and validated; where it is not valid, because keywords of the schema exclude
-it that are not looked at here, others are tried, and the one with the fewest violations is taken. Values are
-bounded in depth, number of members and length. Members with the name of a secret, and passwords, are `***`.
+it that are not looked at here, others are tried, and the one with the fewest violations is taken. Members
+with the name of a secret, and passwords, are `***`.
+
+What is optional ends early: at 8 levels and 2,000 values. What is required is made within a budget, and
+BudgetExceeded is raised where it does not suffice: a value is never cut to fit.
 """
 
+import math
 import re
 import string
 from collections.abc import Mapping
@@ -14,16 +18,23 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.errors import InvalidInput
+from app.json_schema.budget import Budget, BudgetExceeded
 from app.json_schema.references import resolve
 from app.json_schema.validator import OutputValidator
 
 _ATTEMPTS: Final = 12
+_MAX_EXCEEDED: Final = 3
+"""Attempts that may exceed the budget before there are no more."""
 _MAX_DEPTH: Final = 8
-_MAX_VALUES: Final = 2_000
+_MAX_OPTIONAL: Final = 2_000
 """Values of one response; beyond that, only what is required is made."""
+_MAX_VALUES: Final = 10_000
+_MAX_CHARACTERS: Final = 1 << 18
+_MAX_LEVELS: Final = 64
 _MAX_LENGTH: Final = 10_000
-_MAX_ITEMS: Final = 100
+"""Characters of a text, of a repetition in a pattern, and of an example, where no more are required."""
 _MAX_EXAMPLES: Final = 20
 _MASK: Final = "***"
 _WORDS: Final = (
@@ -53,12 +64,29 @@ def stated_examples(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def value_of_schema(schema: Mapping[str, Any], *, seed: int) -> Any:
-    """Return a value that the schema accepts, as far as one is found."""
+    """Return a value that the schema accepts; the one with the fewest violations where none is found.
+
+    Raise BudgetExceeded where what the schema requires has more than 10,000 values, 262,144 characters or
+    64 levels, or takes more than two seconds of CPU time.
+    """
+    budget = Budget(values=_MAX_VALUES, characters=_MAX_CHARACTERS, levels=_MAX_LEVELS)
     validator = _validator(schema)
     best: Any = None
     fewest = None
+    exceeded: list[BudgetExceeded] = []
     for attempt in range(_ATTEMPTS):
-        value = _Values(schema, Random(f"{seed}/{attempt}"), sparse=attempt >= _ATTEMPTS // 2).of(schema)  # noqa: S311
+        is_sparse = attempt >= _ATTEMPTS // 2
+        if exceeded and not is_sparse:
+            continue
+        budget.renew()
+        try:
+            value = _Values(schema, Random(f"{seed}/{attempt}"), budget, sparse=is_sparse).of(schema)  # noqa: S311
+        except BudgetExceeded as error:
+            exceeded.append(error)
+            # A slower machine must not choose another value.
+            if error.limit == "seconds" or len(exceeded) > _MAX_EXCEEDED:
+                raise
+            continue
         if validator is None:
             return value
         count = validator.violations(value, max_pointers=1).count
@@ -66,6 +94,9 @@ def value_of_schema(schema: Mapping[str, Any], *, seed: int) -> Any:
             return value
         if fewest is None or count < fewest:
             best, fewest = value, count
+        budget.check_time()
+    if fewest is None and exceeded:
+        raise exceeded[0]
     return best
 
 
@@ -107,7 +138,7 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
         if _is_number(one.get(word)) and _is_number(other.get(word)):
             merged[word] = min(one[word], other[word])
     if isinstance(one.get("enum"), list) and isinstance(other.get("enum"), list):
-        merged["enum"] = [value for value in one["enum"] if value in other["enum"]] or one["enum"]
+        merged["enum"] = exact_json.common(one["enum"], other["enum"]) or one["enum"]
     return merged
 
 
@@ -118,28 +149,35 @@ def _is_number(value: Any) -> bool:
 class _Values:
     """Makes one value; with `sparse`, objects have their required members only."""
 
-    def __init__(self, root: Mapping[str, Any], random: Random, *, sparse: bool) -> None:
+    def __init__(self, root: Mapping[str, Any], random: Random, budget: Budget, *, sparse: bool) -> None:
         self._root = root
         self._random = random
+        self._budget = budget
         self._sparse = sparse
-        self._left = _MAX_VALUES
 
     def of(self, schema: Any, *, name: str = "", depth: int = 0) -> Any:
-        self._left -= 1
+        """Return a value; raise BudgetExceeded."""
+        self._budget.spend(values=1, characters=len(name), level=depth)
         if not isinstance(schema, Mapping):
             return self._any(schema)
         found = self._combined(schema, depth)
         if found.get("format") == "password" or (_SECRET.search(name) and "string" in _types(found)):
             return _MASK
         if "const" in found:
-            return found["const"]
+            return self._stated(found["const"])
         if isinstance(found.get("enum"), list) and found["enum"]:
-            return self._random.choice(found["enum"])
+            return self._stated(self._random.choice(found["enum"]))
         examples = found.get("examples")
         listed = examples if isinstance(examples, list) else [found["example"]] if "example" in found else []
         if listed and depth and not _SECRET.search(name) and len(_dumped(listed[0])) <= _MAX_LENGTH:
-            return self._random.choice(listed[:_MAX_EXAMPLES])
+            return self._stated(self._random.choice(listed[:_MAX_EXAMPLES]))
         return self._typed(found, name, depth)
+
+    def _stated(self, value: Any) -> Any:
+        """Return a value that the schema states, which counts with its size."""
+        if isinstance(value, str | list | dict):
+            self._budget.spend(characters=len(_dumped(value)))
+        return value
 
     def _any(self, schema: Any) -> Any:
         return self._random.choice(_WORDS) if schema is not False else None
@@ -151,6 +189,7 @@ class _Values:
             if isinstance(found.get("allOf"), list):
                 parts, found = found["allOf"], {key: one for key, one in found.items() if key != "allOf"}
                 for part in parts:
+                    self._budget.check_time()
                     found = _both(found, _target(part, self._root))
                 continue
             word = next((one for one in ("oneOf", "anyOf") if isinstance(found.get(one), list)), None)
@@ -163,7 +202,7 @@ class _Values:
         return found
 
     def _is_deep(self, depth: int) -> bool:
-        return depth >= _MAX_DEPTH or self._left <= 0
+        return depth >= _MAX_DEPTH or self._budget.values < _MAX_VALUES - _MAX_OPTIONAL
 
     def _typed(self, schema: Mapping[str, Any], name: str, depth: int) -> Any:
         kinds = _types(schema)
@@ -181,7 +220,10 @@ class _Values:
         return self._random.random() < 0.5 if chosen == "boolean" else self._string(schema)
 
     def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        required = [one for one in schema.get("required") or () if isinstance(one, str)]
+        listed = schema.get("required")
+        required = dict.fromkeys(
+            one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, str)
+        )
         properties = schema.get("properties")
         properties = properties if isinstance(properties, Mapping) else {}
         made: dict[str, Any] = {}
@@ -198,10 +240,12 @@ class _Values:
         wanted = int(least or 0)
         if not properties and isinstance(rest, Mapping) and not self._sparse and not self._is_deep(depth):
             wanted = max(wanted, 1)
-        for number in range(min(max(wanted - len(made), 0), _MAX_ITEMS)):
-            made[f"{_WORDS[number % len(_WORDS)]}{number or ''}"] = self.of(
-                rest if isinstance(rest, Mapping) else {}, depth=depth + 1
-            )
+        number = 0
+        while len(made) < wanted:
+            name = f"{_WORDS[number % len(_WORDS)]}{number or ''}"
+            number += 1
+            if name not in made:
+                made[name] = self.of(rest if isinstance(rest, Mapping) else {}, depth=depth + 1)
         return made
 
     def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
@@ -218,8 +262,8 @@ class _Values:
         )
         made: list[Any] = []
         seen: set[bytes] = set()
-        for _ in range(min(count, _MAX_ITEMS) * 3):
-            if len(made) >= min(count, _MAX_ITEMS):
+        for _ in range(count * 3):
+            if len(made) >= count:
                 break
             at = len(made)
             item = self.of(
@@ -243,6 +287,8 @@ class _Values:
     def _number(self, schema: Mapping[str, Any]) -> int | float:
         low, high = self._bounds(schema, step=0.25)
         step: Any = schema.get("multipleOf")
+        if _is_number(step) and step > 0 and not math.isfinite(max(abs(low), abs(high)) / step):
+            return low
         if _is_number(step) and step > 0:
             begin = int(low // step) + (1 if low % step else 0)
             count = self._random.randint(begin, max(begin, int(high // step)))
@@ -262,17 +308,19 @@ class _Values:
 
     def _string(self, schema: Mapping[str, Any]) -> str:
         least = int(schema["minLength"]) if _is_number(schema.get("minLength")) else 0
-        most = int(schema["maxLength"]) if _is_number(schema.get("maxLength")) else _MAX_LENGTH
-        least, most = min(least, _MAX_LENGTH), min(most, _MAX_LENGTH)
+        most = int(schema["maxLength"]) if _is_number(schema.get("maxLength")) else max(least, _MAX_LENGTH)
         made = self._formatted(str(schema.get("format", "")))
         if made is not None:
             return made
         if isinstance(schema.get("pattern"), str):
-            return _PatternText(self._random).of(schema["pattern"])
-        text = " ".join(self._random.choice(_WORDS) for _ in range(2))
-        while len(text) < least:
-            text += f" {self._random.choice(_WORDS)}"
-        return text[:most]
+            return _PatternText(self._random, self._budget).of(schema["pattern"])
+        self._budget.spend(characters=max(least, 0))
+        words = [self._random.choice(_WORDS) for _ in range(2)]
+        length = len(words[0]) + 1 + len(words[1])
+        while length < least:
+            words.append(self._random.choice(_WORDS))
+            length += 1 + len(words[-1])
+        return " ".join(words)[:most]
 
     def _formatted(self, name: str) -> str | None:
         draw = self._random.randint
@@ -306,14 +354,15 @@ class _Values:
 class _PatternText:
     """Makes a text that a regular expression matches, of the constructs that schemas usually have."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, budget: Budget) -> None:
         self._random = random
+        self._budget = budget
 
     def of(self, pattern: str) -> str:
-        """Return the text; a word where the pattern cannot be read."""
+        """Return the text; a word where the pattern cannot be read. Raise BudgetExceeded."""
         try:
-            return "".join(self._sequence(pattern, 0, len(pattern)))[:_MAX_LENGTH]
-        except (ValueError, IndexError):
+            return "".join(self._sequence(pattern, 0, len(pattern)))
+        except (ValueError, IndexError, RecursionError):
             return self._random.choice(_WORDS)
 
     def _sequence(self, pattern: str, at: int, end: int) -> list[str]:
@@ -327,7 +376,10 @@ class _PatternText:
             begin, at = at, _atom_end(pattern, at)
             least, most, at = _repetition(pattern, at)
             count = self._random.randint(least, max(least, min(most, least + 8)))
-            made += [self._atom(pattern, begin) for _ in range(count)]
+            self._budget.spend(characters=count)
+            for _ in range(count):
+                self._budget.check_time()
+                made.append(self._atom(pattern, begin))
         return made
 
     def _atom(self, pattern: str, at: int) -> str:
@@ -386,8 +438,6 @@ def _repetition(pattern: str, at: int) -> tuple[int, int, int]:
         return {"*": (0, 8), "+": (1, 8), "?": (0, 1)}[found[4]] + (found.end(),)
     least = int(found[1])
     most = int(found[3]) if found[3] else least + 8 if found[2] else least
-    if least > _MAX_LENGTH:
-        raise ValueError(pattern)
     return least, most, found.end()
 
 
@@ -457,4 +507,4 @@ def _is_write_only(schema: Any) -> bool:
 
 
 def _dumped(value: Any) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return exact_json.dumps(value, orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from app import exact_json
 from app.errors import FieldError, InvalidDocument
 from app.json_schema.references import MAPS, VALUES, drop_dangling
 from app.text import MAX_DEPTH, clean_text
@@ -271,7 +272,13 @@ def _values(value: Any) -> Any:
 
 
 def _enum(value: Any) -> Any:
-    return _values(value) if isinstance(value, list) else _DROP
+    return exact_json.distinct(map(json_value, value)) if isinstance(value, list) and value else _DROP
+
+
+def _normalize_dependent_required(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return _DROP
+    return {str(name): _names(needed) for name, needed in value.items() if isinstance(needed, list)}
 
 
 def _other(value: Any) -> Any:
@@ -299,6 +306,7 @@ def json_value(value: Any, depth: int = 0) -> Any:
 _KEYWORDS: Final[dict[str, Callable[[Any], Any]]] = {
     "type": _types,
     "required": _names,
+    "dependentRequired": _normalize_dependent_required,
     "enum": _enum,
     "examples": _values,
     "const": json_value,

@@ -41,8 +41,8 @@ def drop_dangling(root: Schema, *, base: str = "", keeps_anchors: bool = True) -
     """
     lost: dict[str, None] = {}
     prefix = base.partition("#")[0]
-    anchors = {node["$anchor"] for node in _schemas(root) if isinstance(node.get("$anchor"), str)}
-    for node in _schemas(root):
+    anchors = {node["$anchor"] for node in schemas_of(root) if isinstance(node.get("$anchor"), str)}
+    for node in schemas_of(root):
         reference = node.get("$ref")
         if not isinstance(reference, str):
             continue
@@ -147,7 +147,7 @@ def _resolves(root: Schema, reference: str) -> bool:
         return False
 
 
-def _schemas(node: Any) -> Iterator[Schema]:
+def schemas_of(node: Any) -> Iterator[Schema]:
     """Yield every schema in `node`, itself first; not maps of schemas by name, nor values."""
     if not isinstance(node, dict):
         return
@@ -159,4 +159,4 @@ def _schemas(node: Any) -> Iterator[Schema]:
         if key in MAPS:
             members = list(value.values()) if isinstance(value, dict) else []
         for member in members:
-            yield from _schemas(member)
+            yield from schemas_of(member)

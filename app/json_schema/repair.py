@@ -6,9 +6,13 @@ Only what does not validate is changed, and only where the schema leaves one cho
     names       a property in another case, or with other separators (`_`, `-`, `.`)
     enum values in another case
     dates       ISO 8601 forms that RFC 3339 does not have: `20260131`, a blank or small `t` and `z`
+    nulls       null for an optional property that does not take it: the property is left out. It may be
+                declared in `properties` or `patternProperties`, also of a schema that `$ref`, `allOf`,
+                `anyOf`, `oneOf`, `then`, `else` or `dependentSchemas` names. The members of a map
+                (`additionalProperties`) stay as they are: there, a name with null is data.
 
-A number outside of its range is pulled into it only where the tool says so: then it is the tool's own rule,
-and holds whatever repairs a call allows.
+Two repairs hold whatever a call allows, because they guess nothing: nulls, which clients send for each input
+that has no value, and a number that is pulled into its range, where the tool says so.
 """
 
 import json
@@ -21,14 +25,18 @@ from typing import Any, Final, Literal, NoReturn
 
 import orjson
 
+from app import exact_json
 from app.exact_json import BeyondDouble, dumps, parse_float
 from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.examples import type_name
 from app.text import pointer
 
-RepairScope = Literal["all", "types", "clamp"]
+RepairScope = Literal["all", "types", "rules"]
 _MAX_DEPTH: Final = 50
 _MAX_REPAIRS: Final = 100
+"""How many repairs a value may need, and how many are reported. Nulls do not count: clients may send one for
+each input of each item of a list.
+"""
 _MAX_JSON_TEXT: Final = 64 << 10
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,19})")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -50,7 +58,7 @@ class Repair:
 
     pointer: str
     kind: str
-    """type, list, json, name, enum, date or clamp."""
+    """type, list, json, name, enum, date, null or clamp."""
     detail: str
 
 
@@ -72,23 +80,29 @@ def repair(
 ) -> Repaired | None:
     """Return a value that is not valid for the schema of `search`, repaired; None where that is impossible.
 
-    `value` is not changed. The scope `types` leaves names, enum values and dates as they are; `clamp` repairs
-    only the properties `clamped`, whose numbers are pulled into their range. It gives up after `seconds` of
-    CPU time.
+    `value` is not changed. The scope `types` leaves names, enum values and dates as they are; `rules` repairs
+    nulls, and the properties `clamped`, whose numbers are pulled into their range. It gives up after
+    `seconds` of CPU time.
     """
-    run = _Run(search, scope == "types", time.thread_time() + seconds)
+    run = _Run(search, scope, time.thread_time() + seconds)
     try:
-        repaired, repairs = _clamped(value, search.schema, clamped, takes_text=scope != "clamp")
-        if scope != "clamp":
-            repaired, more = run.repaired("", search.schema, repaired, "", 0)
-            repairs += more
+        repaired, repairs = _clamped(value, search.schema, clamped, takes_text=scope != "rules")
+        repaired, more = run.repaired("", search.schema, repaired, "", 0)
+        repairs += more
         if not repairs or not search.valid("", repaired):
             return None
         # JSON in a text may be nested more deeply than can be written.
         dumps(repaired)
     except (_GaveUp, LookupError, ValueError, RecursionError, orjson.JSONEncodeError):
         return None
-    return Repaired(repaired, tuple(repairs))
+    return Repaired(repaired, tuple(_reported(repairs)))
+
+
+def _reported(repairs: list[Repair]) -> list[Repair]:
+    """Return at most 100 repairs; of more, all but nulls before any null."""
+    if len(repairs) <= _MAX_REPAIRS:
+        return repairs
+    return sorted(repairs, key=lambda one: one.kind == "null")[:_MAX_REPAIRS]
 
 
 def _clamped(
@@ -133,11 +147,11 @@ class _GaveUp(Exception):
 
 
 class _Run:
-    __slots__ = ("_deadline", "_only_types", "_search")
+    __slots__ = ("_deadline", "_scope", "_search")
 
-    def __init__(self, search: ErrorSearch, only_types: bool, deadline: float) -> None:
+    def __init__(self, search: ErrorSearch, scope: RepairScope, deadline: float) -> None:
         self._search = search
-        self._only_types = only_types
+        self._scope = scope
         self._deadline = deadline
 
     def repaired(
@@ -155,10 +169,15 @@ class _Run:
         if not self._search.valid(location, value):
             value, more = self._own(location, schema, value, at, depth)
             repairs += more
+        # Once the schema's own members are repaired, on which it depends what applies.
+        if not self._search.valid(location, value):
+            for inner_location, inner in self._conditional(location, schema, value):
+                value, more = self.repaired(inner_location, inner, value, at, depth + 1)
+                repairs += more
         if not self._search.valid(location, value):
             value, more = self._alternative(location, schema, value, at, depth)
             repairs += more
-        if len(repairs) > _MAX_REPAIRS:
+        if len(repairs) > _MAX_REPAIRS and sum(one.kind != "null" for one in repairs) > _MAX_REPAIRS:
             raise _GaveUp
         return value, repairs
 
@@ -167,6 +186,16 @@ class _Run:
             yield self._search.target(schema["$ref"])
         for index, inner in enumerate(_listed(schema, "allOf")):
             yield pointer(location, "allOf", index), inner
+
+    def _conditional(self, location: str, schema: Mapping[str, Any], value: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the subschemas that apply to a value because of what it contains."""
+        if "if" in schema:
+            keyword = "then" if self._search.valid(pointer(location, "if"), value) else "else"
+            if keyword in schema:
+                yield pointer(location, keyword), schema[keyword]
+        for name, inner in _mapping(schema, "dependentSchemas").items():
+            if isinstance(value, dict) and name in value:
+                yield pointer(location, "dependentSchemas", name), inner
 
     def _own(
         self, location: str, schema: Mapping[str, Any], value: Any, at: str, depth: int
@@ -196,16 +225,41 @@ class _Run:
     ) -> tuple[Any, list[Repair]]:
         listed = _mapping(schema, "properties")
         repairs: list[Repair] = []
-        if not self._only_types:
+        if self._scope == "all":
             value, repairs = _renamed(value, schema, listed, at)
         changed = dict(value)
-        for name, inner in listed.items():
-            if name in value:
-                changed[name], more = self.repaired(
-                    pointer(location, "properties", name), inner, value[name], pointer(at, name), depth + 1
-                )
-                repairs += more
+        required = _listed(schema, "required")
+        for name, inner_location, inner in self._declared(location, schema, value):
+            if name not in changed:
+                continue
+            inner_at = pointer(at, name)
+            if (
+                changed[name] is None
+                and name not in required
+                and not self._search.valid(inner_location, None)
+            ):
+                del changed[name]
+                detail = "The null was taken as no value: the input is optional, and takes no null."
+                repairs.append(Repair(inner_at, "null", detail))
+                continue
+            changed[name], more = self.repaired(inner_location, inner, changed[name], inner_at, depth + 1)
+            repairs += more
         return changed, repairs
+
+    def _declared(
+        self, location: str, schema: Mapping[str, Any], value: dict[str, Any]
+    ) -> Iterator[tuple[str, str, Any]]:
+        """Yield the name of each member that is declared, with the location and the schema of its subschema,
+        once for each subschema.
+        """
+        for name, inner in _mapping(schema, "properties").items():
+            if name in value:
+                yield name, pointer(location, "properties", name), inner
+        for pattern, inner in _mapping(schema, "patternProperties").items():
+            names = self._search.shallow({"pattern": pattern})
+            for name in value:
+                if names.is_valid(name):
+                    yield name, pointer(location, "patternProperties", pattern), inner
 
     def _items(
         self, location: str, schema: Mapping[str, Any], value: list[Any], at: str, depth: int
@@ -241,10 +295,12 @@ class _Run:
 
     def _candidates(self, schema: Mapping[str, Any], value: Any, at: str) -> Iterator[tuple[Any, Repair]]:
         """Yield the values of the schema's types that have the meaning of `value`, the closest first."""
+        if self._scope == "rules":
+            return
         types = _types(schema)
         if isinstance(value, str):
             yield from _of_text(value, types, at)
-            if not self._only_types:
+            if self._scope == "all":
                 yield from _of_form(value, schema, at)
         elif type(value) is int and "string" in types:
             yield str(value), Repair(at, "type", "The integer was taken as a string.")
@@ -372,7 +428,7 @@ def _reject(_: str) -> NoReturn:
 
 
 def _identity(value: Any) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_SORT_KEYS)
+    return exact_json.dumps(value, default=str, option=orjson.OPT_SORT_KEYS)
 
 
 def _types(schema: Mapping[str, Any]) -> frozenset[str]:

@@ -19,10 +19,12 @@ from app.json_schema.error_search import MAX_SECONDS, ErrorSearch
 from app.json_schema.examples import example_of, schema_at, type_name
 from app.json_schema.references import MAPS, VALUES
 from app.json_schema.repair import Repaired, RepairScope, repair
+from app.json_schema.validation_steps import MAX_STEPS, ValidationSteps, count_steps
 from app.text import pointer
 
 _MAX_DESCRIBED: Final = 10
 """How many errors of one check get an example, which takes about 0.1 ms each."""
+_TOO_MANY_VALUES: Final = f"This would take more than {MAX_STEPS:,} steps."
 FormatChecker = Callable[[str], bool]
 """Returns whether a text is of a format."""
 _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -31,7 +33,7 @@ _LINEAR: Final = RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 class ArgumentValidator:
     """A compiled schema of the arguments object. Compiling takes about 0.1 ms, a check about 2 us."""
 
-    __slots__ = ("_compile", "_schema", "_search", "_seconds", "_validator")
+    __slots__ = ("_compile", "_schema", "_search", "_seconds", "_steps", "_validator")
 
     def __init__(
         self,
@@ -46,15 +48,22 @@ class ArgumentValidator:
         are checked where they are given; without it, a `format` is a comment, as JSON Schema has it.
         """
         self._compile = partial(_validator, formats=formats)
-        self._validator, self._schema = _compiled(dict(schema), self._compile)
+        self._validator, self._schema, self._steps = _compiled(dict(schema), self._compile)
         self._search: ErrorSearch | None = None
         self._seconds = seconds
 
     def check(self, arguments: Any) -> None:
-        """Raise InvalidArguments with all errors (at most 50) where the arguments are not valid."""
+        """Raise InvalidArguments with all errors (at most 50) where the arguments are not valid, or have more
+        values than can be validated with this schema.
+        """
         if not isinstance(arguments, dict):
             raise InvalidArguments(
                 "The arguments must be a JSON object.", errors=[FieldError("", "Give an object.", "object")]
+            )
+        if not self._steps.allows(arguments):
+            raise InvalidArguments(
+                "The arguments have too many values to be validated with the schema of this tool.",
+                errors=[FieldError("", f"{_TOO_MANY_VALUES} Send fewer values, e.g. in several calls.")],
             )
         if not self._validator.is_valid(arguments):
             self._raise_errors(arguments)
@@ -65,12 +74,16 @@ class ArgumentValidator:
         """Return arguments that are not valid, repaired (`json_schema.repair`); None where that is not
         possible.
         """
-        if not isinstance(arguments, dict):
+        if not isinstance(arguments, dict) or not self._steps.allows(arguments):
             return None
         return repair(self._errors(), arguments, scope=scope, clamped=clamped, seconds=self._seconds)
 
     def is_valid_property(self, name: str, value: Any) -> bool:
-        """Return whether the value is valid for the property `name`; True where the root has none of it."""
+        """Return whether the value is valid for the property `name`; True where the root has none of it, and
+        where the value has more values than can be validated.
+        """
+        if not self._steps.allows({name: value}):
+            return True
         try:
             return self._errors().valid(pointer("/properties", name), value)
         except ValueError:
@@ -134,18 +147,25 @@ class Violations:
 class OutputValidator:
     """A compiled schema of results. What violates it is counted, and never repeated."""
 
-    __slots__ = ("_names", "_schema", "_search", "_seconds", "_validator")
+    __slots__ = ("_names", "_schema", "_search", "_seconds", "_steps", "_validator")
 
     def __init__(self, schema: Mapping[str, Any], seconds: float = MAX_SECONDS) -> None:
         """Compile a schema; raise InvalidInput where that fails. A search takes `seconds` of CPU time."""
-        self._validator, self._schema = _compiled(dict(schema))
+        self._validator, self._schema, self._steps = _compiled(dict(schema))
         self._search: ErrorSearch | None = None
         self._seconds = seconds
         self._names: frozenset[str] | None = None
 
+    def can_validate(self, value: Any) -> bool:
+        """Return whether a JSON value has no more values than can be validated with the schema."""
+        return self._steps.allows(value)
+
     def violations(self, value: Any, *, max_pointers: int) -> Violations:
-        """Return the violations of a JSON value, with at most `max_pointers` different pointers."""
-        if self._validator.is_valid(value):
+        """Return the violations of a JSON value, with at most `max_pointers` different pointers.
+
+        There are none where the value has more values than can be validated, as for a schema that cannot be.
+        """
+        if not self.can_validate(value) or self._validator.is_valid(value):
             return Violations()
         if self._search is None:
             self._search = ErrorSearch(self._schema, self._validator, _validator, self._seconds)
@@ -185,17 +205,24 @@ def _declared_pointer(at: str, value: Any, names: frozenset[str]) -> str:
 
 def _compiled(
     schema: dict[str, Any], compile_schema: Callable[[dict[str, Any]], Draft202012Validator] | None = None
-) -> tuple[Draft202012Validator, dict[str, Any]]:
-    """Return the validator of a schema, and the schema that it enforces."""
+) -> tuple[Draft202012Validator, dict[str, Any], ValidationSteps]:
+    """Return the validator of a schema, the schema that it enforces, and how many steps that takes."""
     compile_schema = compile_schema or _validator
+    steps = count_steps(schema)
+    if not steps.is_affordable:
+        detail = (
+            f"It applies its subschemas to one value in more than {MAX_STEPS:,} ways: refer to each once."
+        )
+        error = FieldError("/inputs", detail)
+        raise InvalidInput("The tool's schema would take too long to validate.", errors=[error])
     try:
-        return compile_schema(schema), schema
+        return compile_schema(schema), schema, steps
     except ValueError:
         pass
     # A pattern that needs look-around has no linear-time form: enforcing it is left to the upstream.
     try:
         usable = _without_unusable_patterns(schema)
-        return compile_schema(usable), usable
+        return compile_schema(usable), usable, steps
     except ValueError:
         error = FieldError("/inputs", "The schema is not valid, or refers to something outside of it.")
         raise InvalidInput("The tool's input schema cannot be used.", errors=[error]) from None

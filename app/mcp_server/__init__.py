@@ -2,10 +2,10 @@
 
 from fastapi import FastAPI
 
-from app.mcp_server.endpoint import ROUTES
+from app.mcp_server.endpoint import FAST_ROUTES, ROUTES
 from app.mcp_server.server import McpServer, open_server
 
-__all__ = ["ROUTES", "McpServer", "install", "open_server"]
+__all__ = ["FAST_ROUTES", "ROUTES", "McpServer", "install", "open_server"]
 
 
 def install(app: FastAPI) -> None:

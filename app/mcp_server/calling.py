@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, Final
 
+from app.access import authorise
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
 from app.calls.disconnect import DisconnectWatch
 from app.calls.idempotency_store import read_idempotency_key
@@ -17,11 +18,19 @@ from app.mcp_server.results import call_result
 from app.mcp_server.server import MODERN_META
 from app.mcp_server.tool_lists import RenderedTool
 from app.meta_tools import META_TOOL_NAMES, call_meta_tool
+from app.security.lasting_rights import RightCheck, run_while_permitted, when_changed
 from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse
 from app.telemetry.unexpected import log_unexpected_error
 from app.tool_results import ModelResult, ResultBudget, read_result
-from app.toolsets import AgentTool, CallTarget, with_names_here
+from app.toolsets import (
+    AgentTool,
+    AmbiguousTool,
+    CallTarget,
+    CollectionOptions,
+    schema_form,
+    with_names_here,
+)
 
 IDEMPOTENCY_META: Final = f"{OWN_PREFIX}idempotencyKey"
 """The member of `_meta` that takes the place of the header Idempotency-Key."""
@@ -42,7 +51,7 @@ async def call_tool(exchange: Exchange) -> Response:
     if name not in META_TOOL_NAMES and not exchange.collection.principal.has_scope("tools:call"):
         raise scopes_missing("The API key lacks the scope `tools:call`.", ["tools:call"])
     stream = ResponseStream(exchange.request, exchange.services.streams, exchange.rpc.progress_token)
-    stream.arm()
+    stream.arm(exchange.server.slow_seconds)
     call = ToolCall(exchange, stream)
     try:
         try:
@@ -90,8 +99,8 @@ class ToolCall:
                 arguments,
                 collection,
                 call=self._call_found,
-                continuations=self._exchange.services.continuations,
-                budget=self._budget(),
+                rests=self._exchange.services.stored_rests,
+                budget=self._budget_of,
                 base_url=self._exchange.services.settings.base_url,
                 aids=self._exchange.services.find_aids,
             )
@@ -101,7 +110,9 @@ class ToolCall:
         except NotFound:
             # The call gives the reason, and is recorded.
             return await self._call(await self._target(name), arguments, None, name=name)
-        rendered = self._exchange.server.lists.tool(tool)
+        except AmbiguousTool as error:
+            raise _reject_ambiguous(error) from None
+        rendered = self._exchange.server.lists.tool(tool, schema_form(collection))
         if rendered.mirrored and self._exchange.rpc.is_modern:
             check_mirrored(rendered.mirrored, self._exchange.head, arguments)
         return await self._call(tool, _unwrapped(rendered, arguments), rendered, name=name)
@@ -113,12 +124,10 @@ class ToolCall:
         except NotFound as error:
             raise await self._unknown_tool(name, error) from None
 
-    async def _call_found(
-        self, tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget | None
-    ) -> bytes:
+    async def _call_found(self, tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget) -> bytes:
         """Return the result of a tool that a meta-tool calls, within the budget."""
-        rendered: RenderedTool | None = self._exchange.server.lists.tool(tool)
-        budget = budget or self._budget()
+        form = schema_form(self._exchange.collection)
+        rendered: RenderedTool | None = self._exchange.server.lists.tool(tool, form)
         if rendered is not None and (rendered.json is None or budget.fields or budget.format):
             # Parts of a result, and tables, are not what an output schema describes.
             rendered = None
@@ -137,28 +146,35 @@ class ToolCall:
         this name that is unknown is an error of the protocol.
         """
         exchange = self._exchange
-        outcome = await execute(self._request(target, arguments), exchange.services.calls)
+        route = target if isinstance(target, CallTarget) else exchange.collection.resolve(target)
+        outcome = await execute(self._request(route, arguments), exchange.services.calls)
         if outcome.error is not None:
             if isinstance(outcome.error, ClientDisconnected):
                 raise outcome.error
             if name is not None and isinstance(outcome.error, NotFound):
                 raise await self._unknown_tool(name, outcome.error)
         self._add_headers(outcome)
-        result = await self._read(outcome, budget or self._budget())
+        result = await self._read(outcome, route, budget or self._budget(route.through.options))
         on_deviation = None
         if isinstance(target, AgentTool) and not outcome.replayed:
             deviations = exchange.services.output_deviations
             on_deviation = partial(deviations.report, target.id, target.outputs_json)
         return self._render(result, rendered, on_deviation)
 
-    def _budget(self) -> ResultBudget:
+    def _budget_of(self, tool: AgentTool | None) -> ResultBudget:
+        """Return how large a result of a tool may be, and for None that of a meta-tool."""
+        collection = self._exchange.collection
+        return self._budget((collection if tool is None else collection.resolve(tool).through).options)
+
+    def _budget(self, options: CollectionOptions) -> ResultBudget:
         """Return how large a result may be: as the toolset says, else as the setting does."""
-        options = self._exchange.collection.options
         max_bytes = options.max_bytes or self._exchange.services.settings.mcp_result_max
         return _budget_of(max_bytes, options.max_tokens)
 
-    def _read(self, outcome: CallOutcome, budget: ResultBudget) -> Awaitable[ModelResult]:
-        """Return what reads the result of a call; a modern client that disconnects meanwhile ends it."""
+    def _read(self, outcome: CallOutcome, target: CallTarget, budget: ResultBudget) -> Awaitable[ModelResult]:
+        """Return what reads the result of a call of a target. A modern client that disconnects meanwhile ends
+        it; so does, for events, a key that may not call the tool any more.
+        """
         exchange = self._exchange
         reading = read_result(
             outcome,
@@ -168,9 +184,23 @@ class ToolCall:
             on_event=self._stream.on_event,
         )
         result = outcome.result
-        if result is None or (result.stream is None and result.events is None) or not exchange.rpc.is_modern:
+        if result is None or (result.stream is None and result.events is None):
             return reading
-        return self._watched(reading)
+        if result.events is not None:
+            reading = run_while_permitted(reading, self._right_check(target))
+        return self._watched(reading) if exchange.rpc.is_modern else reading
+
+    def _right_check(self, target: CallTarget) -> RightCheck:
+        """Return a check that raises what `authorise` raises, and NotFound where the key may not call the
+        tool any more.
+        """
+        exchange = self._exchange
+        services = exchange.services
+        return when_changed(
+            partial(authorise, exchange.request, "tools:call"),
+            lambda: services.feed.position,
+            partial(services.collections.require_tool, target.through.toolset, target.tool),
+        )
 
     async def _watched(self, reading: Awaitable[ModelResult]) -> ModelResult:
         exchange = self._exchange
@@ -180,18 +210,18 @@ class ToolCall:
             watch.begin()
             return await reading
 
-    def _request(self, target: AgentTool | CallTarget, arguments: dict[str, Any]) -> CallRequest:
+    def _request(self, target: CallTarget, arguments: dict[str, Any]) -> CallRequest:
         exchange = self._exchange
         head = exchange.head
         return CallRequest(
-            exchange.collection.principal,
+            target.through.principal,
             target.tool,
             exchange.route,
             interface="mcp",
-            toolset=exchange.collection.toolset or "",
+            toolset=target.through.toolset or "",
             presets=target.presets,
-            argument_repair=exchange.collection.options.argument_repair,
-            upstream=exchange.collection.options.upstream,
+            argument_repair=target.through.options.argument_repair,
+            upstream=target.through.options.upstream,
             recording_run=_recording_run(head),
             arguments=arguments,
             idempotency_key=_idempotency_key(head, exchange.rpc.meta),
@@ -223,18 +253,21 @@ class ToolCall:
     ) -> bytes:
         settings = self._exchange.services.settings
         is_modern = self._exchange.rpc.is_modern
-        url = None
-        if (result.media or result.parts) and settings.mcp_embed_binaries:
-            url = f"{settings.base_url}/calls/{result.call_id}"
         return call_result(
             result,
             rendered,
             is_modern=is_modern,
             structured_max=settings.mcp_structured_max,
-            resource_url=url,
+            embedded_max=settings.mcp_embedded_max,
+            resource_url=f"{settings.base_url}/calls/{result.call_id}",
             server_info=MODERN_META if is_modern else None,
             on_deviation=on_deviation,
         )
+
+
+def _reject_ambiguous(error: AmbiguousTool) -> RpcError:
+    """Return the error for a name of several tools, as of an unknown one."""
+    return RpcError(INVALID_PARAMS, error.detail, data={"hint": error.hint, **error.extra})
 
 
 @lru_cache(maxsize=1_000)

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import orjson
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from app import exact_json
 from app.mcp_server.jsonrpc import JSON, NO_STORE, RpcRequest, result_envelope
 from app.mcp_server.server import MODERN_META, McpServer
 from app.services import Services
 from app.streaming.connection import Headers
 from app.streaming.http_messages import BytesResponse
 from app.toolsets import ToolCollection
-from app.toolsets.collections import ListMode
+from app.toolsets.collection import ListMode
 
 
 class Response(Protocol):
@@ -29,7 +29,7 @@ class Response(Protocol):
 @dataclass(slots=True)
 class Exchange:
     """One request. `head` are its headers by name, `route` the template of its path; `mode` says which tools
-    are listed at that path.
+    are listed at that path, and `toolset` is the toolset that it names.
     """
 
     request: Request = field(repr=False)
@@ -40,12 +40,13 @@ class Exchange:
     rpc: RpcRequest
     route: str
     mode: ListMode
+    toolset: str | None
 
     def respond(self, result: Mapping[str, Any]) -> BytesResponse:
         """Return the response with a result."""
         if self.rpc.is_modern:
             result = {**result, "resultType": "complete", "_meta": MODERN_META}
-        return self.json_response(result_envelope(self.rpc.id, orjson.dumps(result)))
+        return self.json_response(result_envelope(self.rpc.id, exact_json.dumps(result)))
 
     def json_response(self, message: bytes, headers: Headers | None = None) -> BytesResponse:
         """Return the response with a JSON-RPC message."""

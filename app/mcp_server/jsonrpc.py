@@ -4,16 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.streaming.http_messages import BytesResponse
 from app.toolsets.mcp_tool import META_PREFIX
 
 MODERN: Final = "2026-07-28"
-LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""The revisions with a handshake, the latest first. That of 2024-11-05 is served over the same transport."""
+LEGACY: Final = ("2025-11-25", "2025-06-18", "2024-11-05")
+"""The revisions with a handshake, the latest first. That of 2024-11-05 is served over the same transport.
+
+That of 2025-03-26 is not served, because a server of it accepts batches.
+"""
+LEGACY_HEADERS: Final = frozenset({*LEGACY, "2025-03-26"})
+"""The values of the header MCP-Protocol-Version with which a request is one of a legacy revision."""
 SERVED: Final = (MODERN, *LEGACY)
-DEFAULT_LEGACY: Final = LEGACY[0]
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -65,20 +68,17 @@ class RpcError(Exception):
         error: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.data is not None:
             error["data"] = self.data
-        return orjson.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
+        return exact_json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error})
 
 
 @dataclass(slots=True)
 class RpcRequest:
-    """A request that has passed all checks of its envelope. `version` is the revision that it is served
-    by.
-    """
+    """A request that has passed all checks of its envelope. `is_modern` is its era."""
 
     id: Id
     method: str
     params: Mapping[str, Any]
     meta: Mapping[str, Any]
-    version: str
     is_modern: bool
 
     @property
@@ -90,4 +90,4 @@ class RpcRequest:
 
 def result_envelope(request_id: Id, result: bytes) -> bytes:
     """Return the JSON-RPC message of a result, which is JSON."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(request_id), result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (exact_json.dumps(request_id), result)

@@ -16,7 +16,7 @@ from app.mcp_server.jsonrpc import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
     INVALID_REQUEST,
-    LEGACY,
+    LEGACY_HEADERS,
     PARSE_ERROR,
     SERVED,
     UNSUPPORTED_VERSION,
@@ -55,7 +55,7 @@ def read_message(
     `parse_arguments`. Raise RpcError, and TooLarge for more values than that.
     """
     version = text_of(head[_VERSION]) if _VERSION in head else None
-    is_modern = message.is_modern = version is not None and version not in LEGACY
+    is_modern = message.is_modern = version is not None and version not in LEGACY_HEADERS
     value = _parse(body, max_values)
     if not isinstance(value, dict):
         raise RpcError(INVALID_REQUEST, "Send one JSON-RPC message; batches are not served.", status=400)
@@ -82,7 +82,7 @@ def read_message(
         meta = _NONE
     elif version is None and VERSION_KEY in meta:
         raise RpcError(HEADER_MISMATCH, "The header MCP-Protocol-Version is missing.", status=400)
-    return RpcRequest(message.id, method, params, meta, version or "2025-03-26", is_modern)
+    return RpcRequest(message.id, method, params, meta, is_modern)
 
 
 def _parse(body: bytes, max_values: int) -> Any:

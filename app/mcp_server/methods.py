@@ -1,16 +1,17 @@
 """The methods of MCP, in both eras."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
 from app.access import authorise
-from app.errors import NotFound, scopes_missing
+from app.errors import scopes_missing
 from app.mcp_server.calling import call_tool
 from app.mcp_server.exchange import Exchange, Response
 from app.mcp_server.jsonrpc import (
-    DEFAULT_LEGACY,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEGACY,
@@ -19,8 +20,10 @@ from app.mcp_server.jsonrpc import (
     SERVED,
     RpcError,
 )
+from app.mcp_server.served_lists import ListAddress
 from app.mcp_server.server import MODERN_META, SERVER_INFO
-from app.mcp_server.subscriptions import ListenResponse
+from app.mcp_server.subscriptions import ListenResponse, SubscribedList
+from app.toolsets import ToolCollection
 
 TTL_MS: Final = 60_000
 """For how long clients may cache lists; a subscription tells them earlier. While a provider that the key may
@@ -29,6 +32,8 @@ _CACHE: Final[dict[str, Any]] = {"ttlMs": TTL_MS, "cacheScope": "private"}
 _LEGACY_CAPABILITIES: Final = {"tools": {"listChanged": False}, "resources": {}, "prompts": {}}
 _MODERN_CAPABILITIES: Final = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
 _EVENTS: Final = (b"text/event-stream", b"text/*", b"*/*")
+
+_REVISION: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 Method = Callable[[Exchange], Awaitable[Response]]
 
@@ -57,15 +62,23 @@ def instructions(exchange: Exchange) -> str:
 
 
 async def _initialize(exchange: Exchange) -> Response:
-    requested = exchange.rpc.params.get("protocolVersion")
     return exchange.respond(
         {
-            "protocolVersion": requested if requested in LEGACY else DEFAULT_LEGACY,
+            "protocolVersion": _negotiate(exchange.rpc.params.get("protocolVersion")),
             "capabilities": _LEGACY_CAPABILITIES,
             "serverInfo": SERVER_INFO,
             "instructions": instructions(exchange),
         }
     )
+
+
+def _negotiate(requested: Any) -> str:
+    """Return the latest revision that is not later than the requested one, which its client knows, too; the
+    latest of all where there is none.
+    """
+    if isinstance(requested, str) and _REVISION.fullmatch(requested):
+        return next((one for one in LEGACY if one <= requested), LEGACY[0])
+    return LEGACY[0]
 
 
 async def _discover(exchange: Exchange) -> Response:
@@ -91,6 +104,8 @@ async def _list_tools(exchange: Exchange) -> Response:
     if page.next_cursor is not None:
         result["nextCursor"] = page.next_cursor
     if exchange.rpc.is_modern:
+        if cursor is None:
+            await exchange.server.served.note(_list_address(exchange), page.digest)
         is_growing = await exchange.server.first_imports.any_for(exchange.collection.principal)
         result |= _CACHE | ({"ttlMs": 0} if is_growing else {})
     return exchange.respond(result)
@@ -131,23 +146,30 @@ async def _listen(exchange: Exchange) -> Response:
         exchange.services.streams,
         key_id=exchange.collection.principal.key_id,
         wants_tools=wanted.get("toolsListChanged") is True,
-        digest=lambda: _current_digest(exchange),
+        tools=SubscribedList(
+            check=partial(_current_collection, exchange),
+            digest=partial(_current_digest, exchange),
+            has_other=partial(exchange.server.served.has_other, _list_address(exchange)),
+        ),
         result_meta=MODERN_META,
     )
 
 
-async def _current_digest(exchange: Exchange) -> str:
-    """Return the digest of the list for the key as it is now; raise what authorisation raises."""
+async def _current_collection(exchange: Exchange) -> ToolCollection:
+    """Return the tools of the request's address for the key as it is now; raise what authorisation raises,
+    and NotFound where the key may not use the toolset any more, or it is gone.
+    """
     principal = await authorise(exchange.request, "tools:read")
-    collections, toolset = exchange.services.collections, exchange.collection.toolset
-    if toolset is None:
-        collection = collections.registry(principal)
-    else:
-        try:
-            collection = await collections.toolset(toolset, principal)
-        except NotFound:
-            return ""
-    return await exchange.server.lists.digest(collection, exchange.mode)
+    return await exchange.services.collections.at(exchange.toolset, principal)
+
+
+def _list_address(exchange: Exchange) -> ListAddress:
+    return ListAddress(exchange.collection.principal, exchange.toolset, exchange.mode)
+
+
+async def _current_digest(exchange: Exchange) -> str:
+    """Return the digest of the list for the key as it is now; raise as `_current_collection`."""
+    return await exchange.server.lists.digest(await _current_collection(exchange), exchange.mode)
 
 
 def _require_read(exchange: Exchange) -> None:

@@ -132,6 +132,6 @@ def _version_parameter() -> dict[str, Any]:
         "name": "MCP-Protocol-Version",
         "in": "header",
         "required": False,
-        "description": "The revision of the protocol; a request without it is one of 2025-03-26.",
+        "description": "The revision of the protocol; clients of revisions before 2025-06-18 send none.",
         "schema": {"type": "string", "examples": [SERVED[1]]},
     }

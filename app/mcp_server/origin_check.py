@@ -55,9 +55,14 @@ class OriginCheck:
     def _admits_origin(self, origin: str) -> bool:
         if "*" in self._origins or origin in self._origins or origin == self._own_origin:
             return True
-        scheme = origin.partition("://")[0]
-        name = _host_name(origin) if scheme in _SCHEMES else None
-        return name is not None and is_loopback(name)
+        return is_loopback_origin(origin)
+
+
+def is_loopback_origin(origin: str) -> bool:
+    """Return whether an Origin is that of pages of this machine alone."""
+    scheme = origin.partition("://")[0]
+    name = _host_name(origin) if scheme in _SCHEMES else None
+    return name is not None and is_loopback(name)
 
 
 def is_loopback(host: str) -> bool:

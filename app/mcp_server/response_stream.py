@@ -6,7 +6,6 @@ import asyncio
 import math
 from typing import Any, Final
 
-import orjson
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
@@ -20,8 +19,6 @@ from app.mcp_server.progress_queue import ProgressQueue
 from app.outbound.framing import StreamEvent
 from app.streaming.connection import Headers, ResponseWriter
 
-SLOW_SECONDS: Final = 10.0
-"""A result that takes longer is sent as an event, after comments that keep the connection open."""
 EVENT_HEADERS: Final[Headers] = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
@@ -75,7 +72,7 @@ class ResponseStream:
         self._writer: ResponseWriter | None = None
         self.has_begun = False
 
-    def arm(self, seconds: float = SLOW_SECONDS) -> None:
+    def arm(self, seconds: float) -> None:
         """Begin the stream after this time, unless `disarm` is called before."""
         clock = self._streams.clock
         self._timer = clock.call_at(clock.loop.time() + seconds, self._begin_late)
@@ -172,7 +169,7 @@ class ResponseStream:
         self._sent_at = self._streams.clock.loop.time()
         params = {"progressToken": self._token, **report}
         notification = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-        await self._write(event(orjson.dumps(notification)))
+        await self._write(event(exact_json.dumps(notification)))
 
     async def _begin(self) -> None:
         if self.has_begun:

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -14,6 +15,9 @@ from app.tool_results import Media, ModelResult, TextResource, describe_media
 IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """The types of images that models are shown; hosts reject others."""
 _NO_JSON: Final = "The call was made, but its response is not JSON, as the published output schema says."
+_REDIRECT: Final = (
+    "The call was made, but its response is a redirect, which the published output schema does not describe."
+)
 _CUT: Final = (
     "The call was made, but its response was cut, and what is left is not valid for the published output "
     "schema."
@@ -26,7 +30,8 @@ def call_result(
     *,
     is_modern: bool,
     structured_max: int,
-    resource_url: str | None,
+    embedded_max: int,
+    resource_url: str,
     server_info: dict[str, Any] | None = None,
     on_deviation: Callable[[], None] | None = None,
 ) -> bytes:
@@ -35,22 +40,27 @@ def call_result(
     A JSON body of at most `structured_max` bytes is structured content, too: only an object for a legacy
     client, which rejects others. Where an output schema is published, the body must be valid for it: if not,
     the result is an error that has the body, because clients raise for such a result. `on_deviation` is
-    called where the whole body is not valid for a schema that is published now. `resource_url` is the URL of
-    binary content; None leaves out all but images and sounds. `server_info` is that of a modern result.
+    called where the whole body is not valid for a schema that is published now. Images come first, since many
+    hosts show the first block only. Other files of at most `embedded_max` bytes are embedded resources:
+    `resource_url` is the URL of one that has none of its own. `server_info` is that of a modern result.
     """
     texts = [result.text]
     is_error = result.is_error
     structured: Any = None
     if rendered is not None and rendered.validates_results() and not is_error:
-        structured, deviation = _validated(result, rendered)
+        structured, deviation = (None, _REDIRECT) if result.is_redirect else _validated(result, rendered)
         if deviation:
             is_error = True
             texts = [deviation, result.text]
-            if on_deviation is not None and rendered.withdrawn_at is None and not result.is_cut:
+            is_whole = not (result.is_cut or result.is_redirect)
+            if on_deviation is not None and rendered.withdrawn_at is None and is_whole:
                 on_deviation()
     elif result.body is not None and not is_error and len(result.body) <= structured_max:
         structured = _fragment(result.body, is_modern=is_modern)
-    value: dict[str, Any] = {"content": _content(result, texts, resource_url), "isError": is_error}
+    value: dict[str, Any] = {
+        "content": _content(result, texts, _Embedding(resource_url, embedded_max)),
+        "isError": is_error,
+    }
     if structured is not None:
         value["structuredContent"] = structured
     meta = _meta(result)
@@ -62,24 +72,41 @@ def call_result(
     return exact_json.dumps(value)
 
 
-def _content(result: ModelResult, texts: list[str], url: str | None) -> list[Any]:
-    """Return the content: that of an MCP server in its order, then the notes; else texts, media."""
+@dataclass(frozen=True, slots=True)
+class _Embedding:
+    """The URL of an embedded file that has none of its own, and the largest size of one in bytes."""
+
+    url: str
+    max_bytes: int
+
+    @property
+    def limit(self) -> str:
+        """A sentence about a file that is not embedded."""
+        return f"It is not included: results over MCP have files of at most {self.max_bytes:,} bytes."
+
+
+def _content(result: ModelResult, texts: list[str], embedding: _Embedding) -> list[Any]:
+    """Return the content: that of an MCP server in its order, then the notes; else images, texts, other
+    media.
+    """
     if not result.media and not result.parts:
         return [{"type": "text", "text": text} for text in texts]
-    parts: list[Any] = [*texts, *result.media]
     if result.parts:
-        parts = [*result.parts, *([f"Note: {note}" for note in result.notes])]
-    content = []
-    for part in parts:
-        block = _block(part, url)
-        if block is None and result.parts:
-            block = _block(describe_media(part), url)
-        if block is not None:
-            content.append(block)
-    return content
+        parts: list[Any] = [*result.parts, *(f"Note: {note}" for note in result.notes)]
+        return [
+            _block(part, embedding) or _block(f"{describe_media(part)} {embedding.limit}", embedding)
+            for part in parts
+        ]
+    blocks = [_block(media, embedding) for media in result.media]
+    if None in blocks:
+        # It describes the file already.
+        texts = [*texts[:-1], f"{texts[-1]} {embedding.limit}"]
+    images = [block for block in blocks if block is not None and block["type"] == "image"]
+    others = [block for block in blocks if block is not None and block["type"] != "image"]
+    return [*images, *(_block(text, embedding) for text in texts), *others]
 
 
-def _block(part: str | Media | TextResource, url: str | None) -> dict[str, Any] | None:
+def _block(part: str | Media | TextResource, embedding: _Embedding) -> dict[str, Any] | None:
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if isinstance(part, TextResource):
@@ -87,7 +114,7 @@ def _block(part: str | Media | TextResource, url: str | None) -> dict[str, Any] 
         if part.media_type:
             resource["mimeType"] = part.media_type
         return {"type": "resource", "resource": resource}
-    return _media(part, url)
+    return _media(part, embedding)
 
 
 def _meta(result: ModelResult) -> dict[str, Any]:
@@ -128,17 +155,18 @@ def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
     return None, f"The call was made, but its response deviates from the published output schema at {where}."
 
 
-def _media(media: Media, url: str | None) -> dict[str, Any] | None:
+def _media(media: Media, embedding: _Embedding) -> dict[str, Any] | None:
+    """Return the block of binary content; None for a file that is too large to be embedded."""
     kind = media.media_type.partition(";")[0].strip().lower()
     if kind in IMAGES and not media.uri:
         return {"type": "image", "data": _base64(media), "mimeType": kind}
     if kind.startswith("audio/") and not media.uri:
         return {"type": "audio", "data": _base64(media), "mimeType": kind}
-    if url is None:
+    if len(media.data) > embedding.max_bytes:
         return None
     return {
         "type": "resource",
-        "resource": {"uri": media.uri or url, "mimeType": kind, "blob": _base64(media)},
+        "resource": {"uri": media.uri or embedding.url, "mimeType": kind, "blob": _base64(media)},
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from app.catalog.feed import ChangeNotice
 from app.mcp_server.jsonrpc import SERVER_INFO_KEY
 from app.mcp_server.origin_check import OriginCheck
+from app.mcp_server.served_lists import ServedLists
 from app.mcp_server.subscriptions import ListSubscriptions
 from app.mcp_server.tool_lists import ToolLists
 from app.registration.first_imports import FirstImports
@@ -20,13 +21,17 @@ MODERN_META: Final[dict[str, Any]] = {SERVER_INFO_KEY: SERVER_INFO}
 @dataclass(frozen=True, slots=True)
 class McpServer:
     """The MCP server of a worker. `origins` admits requests, `lists` renders tools, `subscriptions` has the
-    open streams of changes, `first_imports` knows which providers are being imported.
+    open streams of changes, `served` knows which lists clients may have, `first_imports` which providers are
+    being imported. A result that takes longer than `slow_seconds` is sent as an event, after comments that
+    keep the connection open.
     """
 
     origins: OriginCheck
     lists: ToolLists
     subscriptions: ListSubscriptions
+    served: ServedLists
     first_imports: FirstImports
+    slow_seconds: float = 10.0
 
     async def on_changes(self, changes: Sequence[ChangeNotice]) -> None:
         """Tell the open streams; a subscriber of the change feed."""
@@ -43,6 +48,7 @@ def open_server(services: Services) -> McpServer:
         ListSubscriptions(
             max_streams=settings.mcp_max_streams, max_streams_per_key=settings.mcp_max_streams_per_key
         ),
+        ServedLists(services.redis_client, services.vault),
         FirstImports(services.database),
     )
     services.feed.subscribe(server.on_changes)

@@ -1,18 +1,22 @@
 """`subscriptions/listen`: a stream that says when the list of tools has changed for its key.
 
+It is acknowledged once no further change can be missed. A client that has listed before may have missed one:
+the stream then begins with a notification (`app.mcp_server.served_lists`).
+
 A change of the registry wakes the streams of the worker; each waits a moment for further changes, and then
-compares the list that its key sees with the one before. A key that is no longer valid ends its streams.
+compares the list that its key sees with the one before. A key that is no longer valid, or may not read the
+list any more, ends its streams, also where it expires without a change.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import orjson
 from starlette.types import Receive, Scope, Send
 
+from app import exact_json
 from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.streams import StreamRegistry
@@ -20,13 +24,22 @@ from app.catalog.feed import ChangeNotice
 from app.errors import ClientTimeout, GatewayError, Overloaded, Unavailable
 from app.mcp_server.jsonrpc import SUBSCRIPTION_KEY, Id, result_envelope
 from app.mcp_server.response_stream import EVENT_HEADERS, KEEP_ALIVE, event
+from app.security.lasting_rights import RightCheck, wait_until_denied
 from app.streaming.connection import ResponseWriter, until_disconnected
 
 DEBOUNCE_SECONDS: Final = 1.0
 _KINDS: Final = frozenset({"all", "provider", "tool", "toolset", "key"})
 
-ListDigest = Callable[[], Awaitable[str]]
-"""Verifies the key of a stream again, and returns the digest of the list that it sees now."""
+
+class SubscribedList(NamedTuple):
+    """The list of tools of a subscription, for its key as it is now."""
+
+    check: RightCheck
+    """Raises where the key may not read it any more."""
+    digest: Callable[[], Awaitable[str]]
+    """Returns its digest; raises what `check` raises."""
+    has_other: Callable[[str], Awaitable[bool]]
+    """Returns whether the client may have another list than that with this digest."""
 
 
 class ListSubscriptions:
@@ -62,10 +75,7 @@ class ListSubscriptions:
 
 
 class ListenResponse:
-    """The stream of one subscription, of which only `wants_tools` is honoured: other lists never change.
-
-    `digest` is what the client has seen last; None: nothing.
-    """
+    """The stream of one subscription, of which only `wants_tools` is honoured: other lists never change."""
 
     status_code = 200
 
@@ -77,7 +87,7 @@ class ListenResponse:
         *,
         key_id: str,
         wants_tools: bool,
-        digest: ListDigest,
+        tools: SubscribedList,
         result_meta: dict[str, Any],
     ) -> None:
         self.key_id = key_id
@@ -85,11 +95,11 @@ class ListenResponse:
         self._subscriptions = subscriptions
         self._streams = streams
         self._wants_tools = wants_tools
-        self._digest = digest
+        self._tools = tools
         self._result_meta = result_meta
         self._woken = asyncio.Event()
         self._ended = False
-        # Counted before the response begins, so that one too many has its own status.
+        # Before the response begins, so that one too many has its own status. Changes wake it from now on.
         subscriptions.add(self)
 
     def wake(self) -> None:
@@ -98,6 +108,9 @@ class ListenResponse:
 
     def end(self, cause: GatewayError) -> None:  # noqa: ARG002 - an OpenStream.
         """End the stream with its result; see `OpenStream`."""
+        self._end()
+
+    def _end(self) -> None:
         self._ended = True
         self._woken.set()
 
@@ -110,6 +123,9 @@ class ListenResponse:
         admission = scope.get("admission")
         if admission is not None:
             admission.running -= 1
+        denied = asyncio.ensure_future(wait_until_denied(self._tools.check))
+        # The client learns why when it begins again.
+        denied.add_done_callback(lambda _: self._end())
         try:
             with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
                 watch.begin(after=0)
@@ -118,15 +134,18 @@ class ListenResponse:
         except (ClientDisconnected, ClientTimeout, OSError):
             return
         finally:
+            denied.cancel()
             if admission is not None:
                 admission.running += 1
             streams.discard(self)
             self._subscriptions.discard(self)
 
     async def _run(self, writer: ResponseWriter) -> None:
-        known = await self._digest() if self._wants_tools else ""
+        known = await self._tools.digest() if self._wants_tools else ""
         honoured = {"toolsListChanged": True} if self._wants_tools else {}
         await writer.write(self._notification("subscriptions/acknowledged", {"notifications": honoured}))
+        if self._wants_tools and await self._tools.has_other(known):
+            await writer.write(self._notification("tools/list_changed", {}))
         while not self._has_ended():
             digest = await self._next_digest(writer, known)
             if digest is None:
@@ -135,23 +154,24 @@ class ListenResponse:
                 known = digest
                 await writer.write(self._notification("tools/list_changed", {}))
         result = {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: self._id, **self._result_meta}}
-        await writer.write(event(result_envelope(self._id, orjson.dumps(result))), more=False)
+        await writer.write(event(result_envelope(self._id, exact_json.dumps(result))), more=False)
 
     async def _next_digest(self, writer: ResponseWriter, known: str) -> str | None:
         """Return the digest after the next change or heartbeat; None where the stream is to end."""
         try:
-            await asyncio.wait_for(self._woken.wait(), self._streams.heartbeat)
+            async with asyncio.timeout(self._streams.heartbeat):
+                await self._woken.wait()
             if not self._has_ended():
                 await asyncio.sleep(DEBOUNCE_SECONDS)
         except TimeoutError:
             await writer.write(KEEP_ALIVE)
         self._woken.clear()
         try:
-            return None if self._has_ended() else await self._digest()
+            return None if self._has_ended() else await self._tools.digest()
         except Unavailable:
             return known
         except GatewayError:
-            # The key was revoked, or has lost its scope: the client learns why when it begins again.
+            # The key was revoked, or has lost its scope or its toolset.
             return None
 
     def _has_ended(self) -> bool:
@@ -163,4 +183,4 @@ class ListenResponse:
             "method": f"notifications/{name}",
             "params": {"_meta": {SUBSCRIPTION_KEY: self._id}, **params},
         }
-        return event(orjson.dumps(message))
+        return event(exact_json.dumps(message))

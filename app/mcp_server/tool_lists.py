@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.json_schema.validator import OutputValidator
 from app.mcp_server.header_values import MirroredArgument, mirrored_arguments
 from app.mcp_server.jsonrpc import INVALID_PARAMS, RpcError
 from app.meta_tools import listed_tools, read_more_tool
 from app.models import now
-from app.tool_schemas.header_inputs import with_header_inputs
+from app.security.principal import SchemaForm
 from app.tool_schemas.sanitize import (
     Sanitized,
     UnusableSchema,
@@ -31,9 +32,9 @@ from app.tool_schemas.sanitize import (
     sanitize_inputs,
     sanitize_outputs,
 )
-from app.toolsets import AgentTool, ToolCollection
-from app.toolsets.collections import ListMode
-from app.toolsets.mcp_tool import mcp_tool
+from app.toolsets import AgentTool, ToolCollection, schema_form
+from app.toolsets.collection import ListMode
+from app.toolsets.mcp_tool import mcp_tool, shown_schema, with_marks
 
 _MAX_RENDERED: Final = 50_000
 _MAX_PAGES: Final = 64
@@ -50,7 +51,9 @@ by the list that it has, and may have it for as long as it is connected.
 
 @dataclass(slots=True)
 class RenderedTool:
-    """A tool as MCP describes it. `json` is its member of the list, None where its schema is unusable."""
+    """A tool as MCP describes it. `json` is its member of the list, None where its schema is unusable;
+    `inputs` and `outputs` are whole, in whatever form they are listed.
+    """
 
     json: bytes | None = field(repr=False)
     inputs: Sanitized | None = field(repr=False)
@@ -76,26 +79,28 @@ class RenderedTool:
         return self._validator
 
 
-def render(tool: AgentTool) -> RenderedTool:
-    """Return a tool as MCP describes it; no member is null."""
+def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
+    """Return a tool as MCP describes it, with schemas in a form; no member is null."""
     try:
         inputs = sanitize_inputs(tool.inputs)
     except UnusableSchema:
         return RenderedTool(None, None, None, ())
     outputs = _outputs(tool)
-    listed = with_header_inputs(inputs.schema, tool.header_inputs)
+    listed = with_marks(shown_schema(inputs.schema, form), tool)
     described = mcp_tool(
         tool,
         description=description_for(tool.description, title=tool.title, fallback=tool.tool or tool.name),
         inputs=listed,
-        outputs=outputs.schema if outputs is not None and tool.publishes_outputs else None,
+        outputs=shown_schema(outputs.schema, form, is_typed=False)
+        if outputs is not None and tool.publishes_outputs
+        else None,
     )
     try:
-        text = orjson.dumps(described)
+        text = exact_json.dumps(described)
     except (TypeError, orjson.JSONEncodeError):
         return RenderedTool(None, None, None, ())
     withdrawn_at = tool.outputs_withdrawn_at
-    return RenderedTool(text, inputs, outputs, mirrored_arguments(listed), withdrawn_at=withdrawn_at)
+    return RenderedTool(text, inputs, outputs, mirrored_arguments(listed.schema), withdrawn_at=withdrawn_at)
 
 
 def _has_outputs(tool: AgentTool) -> bool:
@@ -113,8 +118,11 @@ def _outputs(tool: AgentTool) -> Sanitized | None:
 
 @dataclass(frozen=True, slots=True)
 class ToolPage:
-    """A page of the list: its tools as a JSON list, and the cursor of the next page, None for the last."""
+    """A page of the list with this digest: its tools as a JSON list, and the cursor of the next page, None
+    for the last.
+    """
 
+    digest: str
     tools: bytes = field(repr=False)
     next_cursor: str | None
 
@@ -126,6 +134,7 @@ class _List:
     tools: Sequence[AgentTool]
     names: Sequence[str]
     digest: str
+    form: SchemaForm
 
 
 class ToolLists:
@@ -133,7 +142,7 @@ class ToolLists:
 
     def __init__(self, *, page_size: int) -> None:
         self._page_size = page_size
-        self._rendered: OrderedDict[str, RenderedTool] = OrderedDict()
+        self._rendered: OrderedDict[tuple[str, SchemaForm], RenderedTool] = OrderedDict()
         self._lists: OrderedDict[Any, _List] = OrderedDict()
         self._pages: OrderedDict[Any, ToolPage] = OrderedDict()
         self._page_bytes = 0
@@ -157,12 +166,13 @@ class ToolLists:
         """Return what differs whenever the list of an address does."""
         return (await self._list(collection, mode)).digest
 
-    def tool(self, tool: AgentTool) -> RenderedTool:
+    def tool(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
         """Return a tool as it is listed."""
-        found = self._rendered.get(tool.stamp)
+        key = (tool.stamp, form)
+        found = self._rendered.get(key)
         if found is None:
             self.rendered += 1
-            found = self._rendered[tool.stamp] = render(tool)
+            found = self._rendered[key] = render(tool, form)
             if len(self._rendered) > _MAX_RENDERED:
                 self._rendered.popitem(last=False)
         return found
@@ -171,31 +181,33 @@ class ToolLists:
         listing = await collection.listing()
         options = collection.options
         can_call = collection.principal.has_scope("tools:call")
-        key = (listing.stamp, mode, options.mode, options.pinned, can_call)
+        form = schema_form(collection)
+        key = (listing.stamp, mode, options.mode, options.pinned, can_call, form)
         found = self._lists.get(key)
         if found is None:
-            tools = listed_tools(listing, mode, options)
+            tools = listed_tools(listing, mode, options, form)
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
-            found = self._lists[key] = _listed(tools)
+            found = self._lists[key] = _listed(tools, form)
             if len(self._lists) > _MAX_PAGES:
                 self._lists.popitem(last=False)
         return found
 
     async def _make_page(self, listed: _List, start: int) -> ToolPage:
         tools = listed.tools[start : start + self._page_size]
-        await self._render_large(tools)
-        rendered = (self.tool(tool).json for tool in tools)
+        await self._render_large(tools, listed.form)
+        rendered = (self.tool(tool, listed.form).json for tool in tools)
         body = b"[" + b",".join(one for one in rendered if one is not None) + b"]"
         is_last = start + len(tools) >= len(listed.tools)
-        return ToolPage(body, None if is_last else _cursor(listed.digest, tools[-1].name))
+        next_cursor = None if is_last else _cursor(listed.digest, tools[-1].name)
+        return ToolPage(listed.digest, body, next_cursor)
 
-    async def _render_large(self, tools: Sequence[AgentTool]) -> None:
+    async def _render_large(self, tools: Sequence[AgentTool], form: SchemaForm) -> None:
         """Render the tools that are not rendered yet in a thread, where they are many or large."""
-        missing = [tool for tool in tools if tool.stamp not in self._rendered]
+        missing = [tool for tool in tools if (tool.stamp, form) not in self._rendered]
         if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > _INLINE_BYTES:
-            await asyncio.to_thread(lambda: [self.tool(tool) for tool in missing])
+            await asyncio.to_thread(lambda: [self.tool(tool, form) for tool in missing])
 
     def _store(self, key: Any, page: ToolPage) -> None:
         self._pages[key] = page
@@ -208,16 +220,17 @@ def _schema_bytes(tool: AgentTool) -> int:
     return len(tool.inputs_json) + (len(tool.outputs_json) if _has_outputs(tool) else 0)
 
 
-def _listed(tools: Sequence[AgentTool]) -> _List:
+def _listed(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
     ordered = sorted(tools, key=lambda tool: tool.name)
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    # Workers of releases that listed whole schemas only have the digest without a form.
+    digest = hashlib.blake2b(b"" if form == "full" else form.encode(), digest_size=_DIGEST_BYTES)
     for tool in ordered:
         digest.update(tool.stamp.encode())
-    return _List(ordered, [tool.name for tool in ordered], digest.hexdigest())
+    return _List(ordered, [tool.name for tool in ordered], digest.hexdigest(), form)
 
 
 def _cursor(digest: str, last: str) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([digest, last])).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(exact_json.dumps([digest, last])).rstrip(b"=").decode()
 
 
 def _start(listed: _List, cursor: str) -> int:

@@ -2,8 +2,7 @@
 
 from typing import Any, Final, get_args
 
-import orjson
-
+from app import exact_json
 from app.meta_tools.summary import summarise
 from app.search import MAX_QUERIES, MAX_QUERY_LENGTH
 from app.tool_results import MAX_FIELDS, ResultFormat
@@ -91,7 +90,10 @@ INPUTS: Final[dict[str, dict[str, Any]]] = {
     "read_more": {
         "type": "object",
         "properties": {
-            "continuation": {"type": "string", "description": "The handle that a result which was cut names."}
+            "continuation": {
+                "type": "string",
+                "description": "The handle that a result which was cut, or a call that waits, names.",
+            }
         },
         "required": ["continuation"],
         "additionalProperties": False,
@@ -115,7 +117,8 @@ _CALL_ANY: Final = (
     "Call a tool of any kind, also one that changes or deletes data. The result is that of the tool."
 )
 _READ_MORE: Final = (
-    "Read the rest of a result that was cut, by the continuation that it names. No tool is called again."
+    "Read the rest of a result that was cut, or what became of a call that waits for approval, by the "
+    "continuation that it names. No tool is called again."
 )
 _TITLES: Final = {
     "find_tools": "Find tools",
@@ -162,7 +165,7 @@ def _definition(name: str, description: str) -> AgentTool:
         alias=name,
         provider="",
         description=description,
-        inputs_json=orjson.dumps(INPUTS[name]),
+        inputs_json=exact_json.dumps(INPUTS[name]),
         outputs_json=b"{}",
         title=_TITLES[name],
         read_only=only_reads,

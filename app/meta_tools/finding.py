@@ -6,15 +6,17 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from app import exact_json
 from app.catalog.annotations import effects
 from app.meta_tools.inputs import FindArguments
 from app.search import Advice, Filters, Hit
-from app.security.principal import Principal
+from app.security.principal import Principal, SchemaForm
 from app.tool_conditions import ToolCondition, ToolConditions
 from app.tool_results import ModelResult
 from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.signature import signature
-from app.toolsets import AgentTool, FoundTools, ToolCollection, condition_of
+from app.toolsets import AgentTool, FoundTools, ToolCollection, ToolSearch, condition_of, schema_form
+from app.toolsets.mcp_tool import shown_json
 
 _MAX_SEARCHED: Final = 50
 """Matches of a search at most, which is also the maximum of `/tools/search`: so many are counted."""
@@ -66,15 +68,13 @@ async def find_tools(wanted: FindArguments, collection: ToolCollection, aids: Fi
             tools=frozenset(tool.id for tool in listed if tool.read_only),
         )
     # The same search as for `limit` tools, whose results are the first of these; the others are counted.
-    found = await collection.find(wanted.query, filters=filters, limit=_MAX_SEARCHED, advise=True)
+    found = await collection.find(ToolSearch(wanted.query, filters, _MAX_SEARCHED, advise=True))
     shown, more = found.tools[: wanted.limit], len(found.tools[wanted.limit :])
     plugins = await _plugins(wanted, found, collection, aids)
     conditions = [_condition(tool, aids) for tool in shown]
+    form = schema_form(collection) if wanted.detail == "schema" else None
     body: dict[str, Any] = {
-        "tools": [
-            _hit(tool, condition, detail=wanted.detail)
-            for tool, condition in zip(shown, conditions, strict=True)
-        ],
+        "tools": [_hit(tool, condition, form) for tool, condition in zip(shown, conditions, strict=True)],
         "more": more,
         "weak": found.advice is not None,
     }
@@ -82,10 +82,9 @@ async def find_tools(wanted: FindArguments, collection: ToolCollection, aids: Fi
         body["suggestions"] = found.advice.as_json()
     if plugins:
         body["plugins"] = [{"name": one.name, "title": one.title} for one in plugins]
-    blocks = [
-        _block(tool, condition, detail=wanted.detail)
-        for tool, condition in zip(shown, conditions, strict=True)
-    ] or ["No tool matches. Search by other words, or without filters."]
+    blocks = [_block(tool, condition, form) for tool, condition in zip(shown, conditions, strict=True)] or [
+        "No tool matches. Search by other words, or without filters."
+    ]
     if more:
         plus = "+" if more + len(shown) == _MAX_SEARCHED else ""
         blocks.append(f"{more}{plus} more match: search by more words, or with a higher limit.")
@@ -93,14 +92,14 @@ async def find_tools(wanted: FindArguments, collection: ToolCollection, aids: Fi
         blocks.append(advice_text(found.advice, has_hits=bool(shown)))
     if plugins:
         blocks.append(f"Plugins that are off and fit better: {', '.join(one.name for one in plugins)}.")
-    return ModelResult("\n".join(block for block in blocks if block), body=orjson.dumps(body))
+    return ModelResult("\n".join(block for block in blocks if block), body=exact_json.dumps(body))
 
 
 async def _plugins(
     wanted: FindArguments, found: FoundTools, collection: ToolCollection, aids: FindAids | None
 ) -> Sequence[SuggestedPlugin]:
     # The owner of a toolset has chosen what it has.
-    if aids is None or collection.toolset is not None:
+    if aids is None or not collection.is_registry:
         return ()
     return await aids.suggest_plugins(list(wanted.query), found.search.hits, principal=collection.principal)
 
@@ -122,7 +121,8 @@ def brief_effects(tool: AgentTool) -> dict[str, bool]:
     }
 
 
-def _hit(tool: AgentTool, condition: ToolCondition, *, detail: str) -> dict[str, Any]:
+def _hit(tool: AgentTool, condition: ToolCondition, form: SchemaForm | None) -> dict[str, Any]:
+    """Return a tool that was found as JSON, with its schema of inputs in a form; None: without."""
     inputs = tool.inputs
     hit = {
         "name": tool.name,
@@ -134,14 +134,18 @@ def _hit(tool: AgentTool, condition: ToolCondition, *, detail: str) -> dict[str,
         ),
         **condition.as_json(),
     }
-    return hit | {"inputSchema": orjson.Fragment(tool.inputs_json)} if detail == "schema" else hit
+    if form is None:
+        return hit
+    return hit | {"inputSchema": orjson.Fragment(shown_json(tool.inputs_json, form)[0])}
 
 
-def _block(tool: AgentTool, condition: ToolCondition, *, detail: str) -> str:
+def _block(tool: AgentTool, condition: ToolCondition, form: SchemaForm | None) -> str:
     block = f"{signature(tool.name, tool.inputs)}{_marks(tool, condition)}"
     line = _line(tool.description)
     block += f"\n  {line}" if line else ""
-    return f"{block}\n  inputSchema: {tool.inputs_json.decode()}" if detail == "schema" else block
+    if form is None:
+        return block
+    return f"{block}\n  inputSchema: {shown_json(tool.inputs_json, form)[0].decode()}"
 
 
 def _marks(tool: AgentTool, condition: ToolCondition) -> str:

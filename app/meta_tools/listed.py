@@ -4,36 +4,43 @@ from collections.abc import Sequence
 from typing import Final
 
 from app.meta_tools.definitions import META_TOOL_NAMES, meta_tools
+from app.security.principal import SchemaForm
 from app.toolsets import AgentTool, CollectionOptions, Listing
-from app.toolsets.collections import ListMode
+from app.toolsets.collection import ListMode
+from app.toolsets.mcp_tool import shown_json
 
 AUTO_TOOLS: Final = 40
 """Up to this many tools are listed in the mode `auto`: hosts warn of more, and models choose worse."""
 AUTO_BYTES: Final = 40_000
 """Up to this many bytes of definitions are listed in the mode `auto`: some 10,000 tokens."""
+_REFERENCE: Final = b'"$ref"'
 _RESERVED: Final = frozenset(META_TOOL_NAMES)
 
 
-def listed_tools(listing: Listing, mode: ListMode, options: CollectionOptions) -> Sequence[AgentTool]:
+def listed_tools(
+    listing: Listing, mode: ListMode, options: CollectionOptions, form: SchemaForm
+) -> Sequence[AgentTool]:
     """Return the tools that a client is given of a listing, in no certain order.
 
     `mode` is what the client asks for; with `auto` the owner of the toolset decides. With meta-tools, those
-    come last.
+    come last. `form` is that in which it sees their schemas.
     """
     chosen = options.mode if mode == "auto" else mode
     tools = [tool for tool in listing.tools if tool.name not in _RESERVED]
-    if chosen == "all" or (chosen == "auto" and _is_small(tools)):
+    if chosen == "all" or (chosen == "auto" and _is_small(tools, form)):
         return tools
     return [*(tool for tool in tools if tool.name in options.pinned), *meta_tools(listing)]
 
 
-def _is_small(tools: Sequence[AgentTool]) -> bool:
+def _is_small(tools: Sequence[AgentTool], form: SchemaForm) -> bool:
     if len(tools) > AUTO_TOOLS:
         return False
-    return sum(_size(tool) for tool in tools) <= AUTO_BYTES
+    return sum(_size(tool, form) for tool in tools) <= AUTO_BYTES
 
 
-def _size(tool: AgentTool) -> int:
+def _size(tool: AgentTool, form: SchemaForm) -> int:
     """Return the bytes of a definition, without what is the same for all."""
+    # Only references that are written out make a schema much larger.
+    inputs = shown_json(tool.inputs_json, form)[0] if _REFERENCE in tool.inputs_json else tool.inputs_json
     outputs = len(tool.outputs_json) if tool.publishes_outputs else 0
-    return len(tool.inputs_json) + outputs + len(tool.description.encode()) + len(tool.name) + len(tool.title)
+    return len(inputs) + outputs + len(tool.description.encode()) + len(tool.name) + len(tool.title)

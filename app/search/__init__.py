@@ -12,12 +12,12 @@ from itertools import chain, islice, zip_longest
 from typing import Any, Literal
 from uuid import UUID
 
-import orjson
 import structlog
 from sqlalchemy import ColumnElement, false, or_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app import exact_json
 from app.background import cancel_tasks
 from app.catalog.annotations import Annotations, effects
 from app.catalog.availability import executor_command
@@ -442,7 +442,7 @@ class SearchIndex:
                 provider=tool.provider,
                 description=tool.description,
                 schema=tool.inputs,
-                inputs=orjson.dumps(tool.inputs).decode(),
+                inputs=exact_json.dumps(tool.inputs).decode(),
                 effects=effects(known, requires_approval=tool.requires_approval, deprecated=tool.deprecated),
                 average_response_size=tool.average_response_size,
                 tags=tool.tags,

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.search.explanation import Explanation
 from app.security.requirements import SlotAlternatives
 from app.tool_conditions import ToolCondition
@@ -80,7 +81,7 @@ def json_members(tool: ShownTool) -> bytes:
         "tags": tool.tags,
         "call_url": tool.call_url,
     }
-    return orjson.dumps(members)[1:]
+    return exact_json.dumps(members)[1:]
 
 
 def hits_json(
@@ -100,7 +101,7 @@ def hits_json(
             repr(hit.score).encode(),
             _AVAILABLE[None if hit.executor_command is None else is_available(hit.executor_command)],
             # Without the braces.
-            orjson.dumps(condition(hit).as_json())[1:-1],
+            exact_json.dumps(condition(hit).as_json())[1:-1],
             hit.json_members,
         )
         for hit in hits

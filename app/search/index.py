@@ -11,6 +11,7 @@ import orjson
 import tantivy
 from tantivy import Occur, Query
 
+from app import exact_json
 from app.catalog.tools import Viewer
 from app.search.advice import Advice, SeeTool, VisibleTerms, advise
 from app.search.explanation import Explanation
@@ -446,7 +447,7 @@ def _document(tool: IndexedTool, language: str | None) -> tantivy.Document:
     if tool.command_name is not None:
         stored["executor_command"] = f"{tool.provider}/{tool.command_name}".encode()
     if tool.credential_slots:
-        stored["credential_slots"] = orjson.dumps(tool.credential_slots)
+        stored["credential_slots"] = exact_json.dumps(tool.credential_slots)
     names = (tool.name.removeprefix(f"{tool.provider}."), tool.provider, *tool.tags, *tool.keywords)
     summary = in_language(prose_text(first_sentence(tool.description)), language)
     return tantivy.Document(

@@ -137,7 +137,8 @@ class Encoding:
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     async def _load_stored(self, matrix: VectorMatrix) -> None:
         """Take what is stored of the vectors that are missing."""

@@ -9,8 +9,9 @@ LICENSE or LICENCE, and `SHA256SUMS`, as `sha256sum` writes it, with a line for 
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -59,8 +60,10 @@ def missing_libraries(source: ModelSource) -> list[str]:
     return [name for name in needed if find_spec(name) is None]
 
 
-def find_model(folder: Path | None) -> ModelSource | None:
+def find_model(folder: Path | None, *, search_path: Sequence[str] | None = None) -> ModelSource | None:
     """Return the model of the folder, else the installed one, else None.
+
+    Its package is found as Python finds modules; in `search_path`, where it is given, in place of `sys.path`.
 
     Raises ModelError where the folder's files are not those of its SHA256SUMS, or the installed tokenizer and
     configuration are not the published ones. The weights of an installed model are not read here
@@ -68,7 +71,7 @@ def find_model(folder: Path | None) -> ModelSource | None:
     """
     if folder is not None:
         return _folder_model(folder)
-    spec = find_spec(PACKAGE)
+    spec = find_spec(PACKAGE) if search_path is None else PathFinder.find_spec(PACKAGE, search_path)
     for location in (spec.submodule_search_locations or ()) if spec else ():
         files = Path(location) / "model"
         for name in ("tokenizer.json", "config.json"):

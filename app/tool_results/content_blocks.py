@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.tool_results.bodies import MAX_MEDIA_BYTES, describe_media, media_type_of
 from app.tool_results.model import Media, ModelResult, TextResource
 
@@ -71,4 +72,4 @@ def _text(part: Part) -> str:
 
 
 def _json(item: Any) -> str:
-    return orjson.dumps(item).decode()
+    return exact_json.dumps(item).decode()

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Protocol, cast
 
 import orjson
 
+from app import exact_json
 from app.errors import NotFound, Unavailable
 from app.redis_client import RedisClient
 from app.security.principal import Principal
@@ -100,7 +101,7 @@ class ContinuationStore:
         if len(rest.content) > MAX_BYTES:
             return None
         head = {"kind": rest.kind, "tool": tool}
-        content = orjson.dumps(head) + b"\n" + rest.content
+        content = exact_json.dumps(head) + b"\n" + rest.content
         pieces = [content[at : at + _PIECE] for at in range(0, len(content), _PIECE)]
         handle = f"c_{secrets.token_urlsafe(16)}"
         owner, context = self._owner(principal), _context(principal)

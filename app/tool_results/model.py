@@ -78,6 +78,8 @@ class ModelResult:
     """Seconds after which a rejected call may be repeated."""
     is_cut: bool = False
     """Whether a part of the response is left out: by the budget, or by a limit of its events."""
+    is_redirect: bool = False
+    """Whether the response is a redirect, which the output schema of the tool does not describe."""
     call_id: str = ""
     content: str = field(default="", repr=False)
     """`text` without the notes, where there are any, else empty."""

@@ -3,8 +3,7 @@
 import math
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     FieldError,
     GatewayError,
@@ -39,16 +38,31 @@ def error_result(
     )
 
 
-def approval_result(approval: dict[str, Any], *, call_id: str = "", base_url: str = "") -> ModelResult:
-    """Return the result of a call that waits for this approval, with the URL where its state is."""
+def approval_result(
+    approval: dict[str, Any], *, call_id: str = "", base_url: str = "", handle: str = ""
+) -> ModelResult:
+    """Return the result of a call that waits for this approval, or is being made, with where its state is,
+    and what of the call is hidden from whoever decides. `handle` is what `read_more` reads it by; "" where
+    the client has no such tool.
+    """
     url = f"{base_url}/approvals/{approval['id']}"
     text = (
-        f"This call needs the approval of a person, and has not been made yet. Its state and, once it was "
-        f"made, its result are at {url}. Do not call the tool again for the same purpose."
+        "This call was approved, and is being made."
+        if approval["state"] == "approved"
+        else "This call needs the approval of a person, and has not been made yet."
     )
-    return ModelResult(
-        text, is_error=True, error={"status": 202, "approval": approval, "url": url}, call_id=call_id
-    )
+    text += f" Its state and, once it was made, its result are at {url}"
+    text += f", and read_more reads them with the continuation {handle}." if handle else "."
+    text += " Do not call the tool again for the same purpose."
+    hidden = approval.get("hidden") or ()
+    if hidden:
+        parts = [f"{part['pointer']} ({part['reason']}, {part['bytes']} bytes)" for part in hidden]
+        text += f" Who decides does not see these values: {', '.join(parts[:_MAX_FIELD_ERRORS])}"
+        text += f" and {len(parts) - _MAX_FIELD_ERRORS} more." if len(parts) > _MAX_FIELD_ERRORS else "."
+    error = {"status": 202, "approval": approval, "url": url}
+    if handle:
+        error["continuation"] = handle
+    return ModelResult(text, is_error=True, error=error, call_id=call_id)
 
 
 def _text(error: GatewayError, provider: str, retry_after: float | None, base_url: str) -> str:
@@ -92,7 +106,7 @@ def _excerpt(value: Any, limit: int, *, cut: str) -> str:
         text = value
     else:
         try:
-            text = orjson.dumps(value).decode()
+            text = exact_json.dumps(value).decode()
         except TypeError:
             text = str(value)
     return text if len(text) <= limit else f"{text[:limit]}{cut}"
@@ -136,8 +150,8 @@ def _problem(error: GatewayError, call_id: str, base_url: str) -> dict[str, Any]
     if "hint" in problem:
         problem["hint"] = _hint(error)
     try:
-        orjson.dumps(problem)
+        exact_json.dumps(problem)
     except TypeError:
-        # An upstream's body may contain numbers and text that orjson does not serialise.
+        # An upstream's body may be nested more deeply than can be written.
         return error.as_problem(call_id=call_id or None, base_url=base_url, without_extra=True)
     return problem

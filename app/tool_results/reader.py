@@ -2,11 +2,15 @@
 
 import asyncio
 from typing import Final
+from uuid import UUID
 
 from app.calls import CallOutcome, ClientDisconnected
+from app.calls.approvals import RequestedCall
 from app.calls.following import PAGES_HEADER
 from app.errors import GatewayError, ResponseTooLarge
 from app.protocols.base import Result
+from app.protocols.shared.redirects import is_redirect
+from app.security.principal import Principal
 from app.tool_results.bodies import read_body
 from app.tool_results.budget import is_within
 from app.tool_results.content_blocks import read_blocks
@@ -17,6 +21,7 @@ from app.tool_results.problems import approval_result, error_result
 from app.tool_results.rests import fit
 
 _INLINE_BYTES: Final = 64 << 10
+_APPROVAL_PREFIX: Final = "a_"
 _MORE_PAGES: Final = "The list has further pages, which were not read."
 
 
@@ -35,7 +40,8 @@ async def read_result(
     consists of events, e.g. to report progress. Raise ClientDisconnected where the client has left.
     """
     if outcome.approval is not None:
-        return approval_result(outcome.approval, call_id=outcome.call_id, base_url=base_url)
+        handle = "" if continuations is None else approval_handle(outcome.approval["id"])
+        return approval_result(outcome.approval, call_id=outcome.call_id, base_url=base_url, handle=handle)
     if outcome.result is None:
         return _failed(outcome, outcome.error or GatewayError(), base_url)
     try:
@@ -46,6 +52,44 @@ async def read_result(
         return _failed(outcome, error, base_url)
     if outcome.repairs:
         _add_repairs(read, outcome)
+    return read
+
+
+def approval_handle(approval_id: str) -> str:
+    """Return the handle by which `read_more` reads the call of an approval."""
+    return f"{_APPROVAL_PREFIX}{approval_id}"
+
+
+def approval_of_handle(handle: str) -> UUID | None:
+    """Return the id of the approval that a handle names; None for a handle of the rest of a result."""
+    try:
+        return UUID(handle[len(_APPROVAL_PREFIX) :]) if handle.startswith(_APPROVAL_PREFIX) else None
+    except ValueError:
+        return None
+
+
+async def read_requested_call(
+    requested: RequestedCall,
+    *,
+    principal: Principal,
+    budget: ResultBudget | None = None,
+    continuations: ContinuationStore | None = None,
+    base_url: str = "",
+) -> ModelResult:
+    """Return the state of a call whose approval was requested or, once it has ended, its result, as
+    `read_result` does.
+    """
+    ended = requested.ended
+    if ended is None:
+        handle = approval_handle(requested.approval["id"])
+        return approval_result(requested.approval, base_url=base_url, handle=handle)
+    call_id = ended.call_id or ""
+    if ended.result is None:
+        return error_result(ended.error or GatewayError(), call_id=call_id, base_url=base_url)
+    read = await _read_whole(ended.result)
+    read.call_id = call_id
+    if budget is not None and not is_within(read, budget):
+        await fit(read, budget, continuations=continuations, tool=requested.tool, principal=principal)
     return read
 
 
@@ -71,6 +115,12 @@ async def read_response(
     for name, value in result.headers:
         if name == PAGES_HEADER and value.endswith(";more"):
             read.add_notes([_MORE_PAGES])
+    if is_redirect(result.status):
+        read.is_redirect = True
+        location = next((value for name, value in result.headers if name.lower() == "location"), "")
+        read.add_notes(
+            [f"The response is a redirect (HTTP {result.status})" + (f" to {location}" if location else ".")]
+        )
     if budget is not None and not is_within(read, budget):
         await fit(read, budget, continuations=continuations, tool=outcome.tool, principal=outcome.principal)
     return read
@@ -104,17 +154,22 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
         if streamed and not await result.read_up_to(MAX_COLLECTED):
             raise _too_large()
         body = result.body or b""
-        if len(body) <= _INLINE_BYTES:
-            read = _read_body(body, result)
-        elif len(body) <= MAX_COLLECTED:
-            read = await asyncio.to_thread(_read_body, body, result)
-        else:
-            raise _too_large()
+        read = await _read_whole(result)
     if streamed:
         await result.aclose()
         outcome.add_result(body)
         await outcome.conclude(upstream_status=result.status, response_bytes=len(body))
     return read
+
+
+async def _read_whole(result: Result) -> ModelResult:
+    """Return the result for a response whose body has arrived; raise ResponseTooLarge."""
+    body = result.body or b""
+    if len(body) <= _INLINE_BYTES:
+        return _read_body(body, result)
+    if len(body) > MAX_COLLECTED:
+        raise _too_large()
+    return await asyncio.to_thread(_read_body, body, result)
 
 
 def _too_large() -> ResponseTooLarge:

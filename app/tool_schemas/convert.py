@@ -11,6 +11,7 @@ from app.tool_schemas.aliases import AliasRecord
 from app.tool_schemas.dialects import Dialect, Limits, SchemaRules, Strict
 from app.tool_schemas.losses import Loss
 from app.tool_schemas.measure import SchemaSize, measure
+from app.tool_schemas.portable import Portable, make_portable
 from app.tool_schemas.roots import flattened_root
 from app.tool_schemas.sanitize import Sanitized, UnusableSchema, sanitize_inputs
 from app.tool_schemas.walk import Walk
@@ -30,25 +31,28 @@ class Converted:
     size: SchemaSize
 
 
-def convert_inputs(inputs: Mapping[str, Any], dialect: Dialect, strict: Strict = "auto") -> Converted:
+def convert_inputs(
+    inputs: Mapping[str, Any], dialect: Dialect, strict: Strict = "auto", *, is_whole: bool = False
+) -> Converted:
     """Return the schema of arguments in a dialect; raise UnusableSchema where it is no schema of arguments.
 
     With `auto` it is strict where nothing is lost; with `true` also where it then accepts more or fewer
     calls: maps become lists of pairs, and free-form values become JSON text. Where the dialect cannot have it
-    strict, it is not, and the reason is given.
+    strict, it is not, and the reason is given. With `is_whole` a verbatim dialect has the whole schema.
     """
     sanitized = sanitize_inputs(dict(inputs))
     try:
-        return _convert(sanitized, dialect, strict)
+        return _convert(sanitized, dialect, strict, is_whole=is_whole)
     except RecursionError:
         raise UnusableSchema("The schema includes itself in a way that the format cannot have.") from None
 
 
-def _convert(sanitized: Sanitized, dialect: Dialect, strict: Strict) -> Converted:
+def _convert(sanitized: Sanitized, dialect: Dialect, strict: Strict, *, is_whole: bool) -> Converted:
     if dialect.verbatim:
         record = AliasRecord(body=sanitized.is_wrapped)
-        size = measure(sanitized.schema)
-        return Converted(sanitized.schema, record, (), False, dialect.strict_note, size)
+        shown = Portable(sanitized.schema) if is_whole else make_portable(sanitized.schema)
+        size = measure(shown.schema)
+        return Converted(shown.schema, record, shown.losses, False, dialect.strict_note, size)
     rules, reason = _strict_rules(dialect, strict)
     if rules is not None:
         found, blocker = _converted(sanitized.schema, dialect, rules)

@@ -97,9 +97,13 @@ class Dialect:
     auto_strict: bool = True
     strict_note: str | None = None
 
-    def exported_name(self, name: str) -> str:
-        """Return the name of a tool in this dialect: with `_` before it where it must not begin so."""
-        return name if re.fullmatch(self.name_pattern, name) else f"_{name}"
+    def exported_name(self, name: str, alias: str = "") -> str:
+        """Return the name of a tool in this dialect: its alias where a name must not have a dot, with `_`
+        before it where it must not begin so.
+        """
+        if re.fullmatch(self.name_pattern, name):
+            return name
+        return self.exported_name(alias) if alias and "." in name else f"_{name}"
 
     def original_names(self, name: str) -> tuple[str, ...]:
         """Return the names that may have been exported as this one, the likeliest first."""

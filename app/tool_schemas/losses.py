@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import orjson
-
+from app import exact_json
 from app.text import pointer
 
 Action = Literal["moved-to-description", "dropped", "converted", "inlined", "cut", "renamed"]
@@ -56,7 +55,7 @@ class Loss:
 
     def to_json(self) -> dict[str, Any]:
         """Return the loss as a member of the report; a long value is cut."""
-        text = orjson.dumps(self.value)
+        text = exact_json.dumps(self.value)
         value = self.value if len(text) <= _MAX_VALUE else short_json(self.value)
         return {
             "pointer": self.pointer,
@@ -108,7 +107,7 @@ def grade(losses: tuple[Loss, ...]) -> Grade:
 
 def short_json(value: Any) -> str:
     """Return a value as compact JSON of at most 500 characters."""
-    text = orjson.dumps(value).decode()
+    text = exact_json.dumps(value).decode()
     return text if len(text) <= _MAX_VALUE else text[: _MAX_VALUE - 1] + "…"
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from app import exact_json
+
 Schema = dict[str, Any]
 Contradiction = Callable[[str, Any], None]
 """Is told a keyword, and the value that the merged schema does not have."""
@@ -96,7 +98,7 @@ def _united(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
 def _narrowed(key: str, one: Any, other: Any, lost: Contradiction) -> Any:
     united: Any = None
     if key == "enum":
-        united = [value for value in one if value in other]
+        united = exact_json.common(one, other)
     elif key == "type":
         united = _types(one, other)
     elif key == "additionalProperties" and isinstance(one, bool):

@@ -35,6 +35,7 @@ class SourceSchema:
         self._places: dict[int, str] = {}
         self._anchors: dict[str, Schema] = {}
         self._merged: list[Schema] = []
+        self._takes_null: dict[tuple[int, int], bool] = {}
         self._read(schema, "")
 
     def place(self, node: Schema, default: str) -> str:
@@ -66,6 +67,16 @@ class SourceSchema:
         """Return whether a schema accepts null; True where that cannot be told."""
         if depth > _MAX_DEPTH:
             return True
+        # Each way to a schema would be followed otherwise, of which there are a hundred million in 10 kB.
+        key = (id(node), depth)
+        known = self._takes_null.get(key)
+        if known is None:
+            known = self._takes_null[key] = self._reads_null(node, depth)
+            # It is known by its identity, so that it must live as long.
+            self._merged.append(node)
+        return known
+
+    def _reads_null(self, node: Schema, depth: int) -> bool:
         if "$ref" in node:
             return self.takes_null(self.target(node["$ref"]), depth + 1)
         if "enum" in node or "const" in node:

@@ -38,7 +38,21 @@ def split_types(node: Schema, types: tuple[str, ...]) -> Schema:
     """Return a schema of several types as a choice of schemas of one type."""
     outer = {key: value for key, value in node.items() if key in ANNOTATIONS}
     rest = {key: value for key, value in node.items() if key not in ANNOTATIONS and key != "type"}
-    return {**outer, "anyOf": [{"type": name, **_of_type(rest, name)} for name in types]}
+    branches = [{"type": name, **_of_type(rest, name)} for name in types if _has_values(rest, name)]
+    # Where no listed value is of a type, the schema accepts nothing, in whatever form.
+    return {**outer, "anyOf": branches or [{"type": types[0], **rest}]}
+
+
+def _has_values(rest: Schema, name: str) -> bool:
+    """Return whether one of the listed values is of a type; True where none is listed."""
+    if "const" in rest:
+        return _is_of_type(rest["const"], name)
+    return "enum" not in rest or any(_is_of_type(value, name) for value in rest["enum"])
+
+
+def _is_of_type(value: Any, name: str) -> bool:
+    kind = type_name(value)
+    return kind == name or (name == "number" and kind == "integer")
 
 
 def _of_type(rest: Schema, name: str) -> Schema:
@@ -58,11 +72,10 @@ def _of_type(rest: Schema, name: str) -> Schema:
     others = {word for kind, listed in words.items() for word in listed} - set(words.get(name, ()))
     found = {key: value for key, value in rest.items() if key not in others}
     if "enum" in found:
-        found["enum"] = [
-            value
-            for value in found["enum"]
-            if type_name(value) == name or (name == "number" and type_name(value) == "integer")
-        ]
+        found["enum"] = [value for value in found["enum"] if _is_of_type(value, name)]
+    if name == "null":
+        # The type says it all.
+        found = {key: value for key, value in found.items() if key not in ("enum", "const", "format")}
     return found
 
 

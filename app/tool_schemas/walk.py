@@ -11,8 +11,9 @@ from app.tool_schemas.dialects import SchemaRules
 from app.tool_schemas.literals import OF_ONE_TYPE, Parts, convert_literals
 from app.tool_schemas.losses import Effect, LossRecorder, short_json
 from app.tool_schemas.merge import merge_all
+from app.tool_schemas.portable_patterns import portable_pattern
 from app.tool_schemas.property_names import property_aliases
-from app.tool_schemas.sanitize import description_for, is_portable_pattern
+from app.tool_schemas.sanitize import description_for
 from app.tool_schemas.source import SourceSchema, named_types
 from app.tool_schemas.undo_rules import has_ambiguous_texts, needed_definitions, pruned, united_rules
 from app.tool_schemas.values import (
@@ -504,7 +505,13 @@ class Walk:
                 self._alias(name): [self._alias(one) for one in names] for name, names in value.items()
             }
         else:
-            result[key] = value
+            result[key] = self._rewrite_pattern(value, at) if key == "pattern" else value
+
+    def _rewrite_pattern(self, pattern: str, at: str) -> str | None:
+        rewritten = portable_pattern(pattern) if self.rules.portable_patterns else pattern
+        if rewritten != pattern:
+            self.report.lose(at, "pattern", pattern, "converted", "none")
+        return rewritten
 
     def _is_accepted(self, key: str, value: Any) -> bool:
         if not self.rules.keeps(key):
@@ -513,7 +520,7 @@ class Walk:
             return False
         if key == "format" and self.rules.formats is not None:
             return value in self.rules.formats
-        return key != "pattern" or not self.rules.portable_patterns or is_portable_pattern(value)
+        return key != "pattern" or not self.rules.portable_patterns or portable_pattern(value) is not None
 
     def _alias(self, name: str) -> str:
         return self._aliases.get(name, name)

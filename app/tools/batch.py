@@ -23,6 +23,7 @@ from app.registration.overrides import (
     require_approver,
     store_overrides,
 )
+from app.registration.repository import lock_names
 from app.registration.tool_history import ToolHistoryWriter
 from app.security.principal import Principal
 from app.tools.header_inputs import check_header_inputs, header_inputs_of, inputs_by_tool
@@ -67,13 +68,18 @@ async def change_tools(
     """
     _require_few_filters(body)
     async with database.transaction() as session:
+        if any(
+            one.patch is not None and "requires_approval" in one.patch.model_fields_set
+            for one in body.operations
+        ):
+            await lock_names(session)
         targets = await _targets(session, body, principal)
         changes = await _plan(session, targets, body, principal)
         failed = any(one.error is not None for one in targets)
         is_applied = not body.dry_run and not (body.atomic and failed)
         after: Mapping[UUID, OverridableTool] = {}
         if is_applied and changes:
-            after = await store_overrides(session, changes, history=history)
+            after = await store_overrides(session, changes, history=history, principal=principal)
     items = [_item(one, after, is_rolled_back=body.atomic and failed, base_url=base_url) for one in targets]
     counted = Counter(item.outcome for item in items)
     counts = ToolBatchCounts(

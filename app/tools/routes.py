@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
-from app.access import requires
+from app.access import require_recent, requires
 from app.catalog.tools import ToolView
 from app.dependencies import (
     UsesDatabase,
@@ -34,6 +34,7 @@ router = APIRouter()
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
 ReadsProviders = Annotated[Principal, Depends(requires("providers:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+DeletesTools = Annotated[Principal, Depends(requires("providers:write", recent=True))]
 
 ToolPath = Annotated[
     str, Path(pattern=TOOL_NAME, description="Canonical name or alias.", examples=["library.searchBooks"])
@@ -76,7 +77,7 @@ async def list_tools(
 ) -> Response:
     """List the tools that this key may see."""
     page, usage = await service.list_tools(
-        services.database, query, principal=principal, conditions=services.conditions
+        services.database, query, await services.collections.open_view(principal), services.conditions
     )
     links.set(page.next_cursor)
     services.conditions.refresh_if_due()
@@ -105,7 +106,7 @@ async def list_tools(
     operation_id="getTool",
     summary="Get a tool",
     tags=["tools"],
-    responses=problem_responses(404) | _ETAG,
+    responses=problem_responses(404, 409) | _ETAG,
     dependencies=[SuggestsTools],
 )
 async def get_tool(
@@ -123,10 +124,18 @@ async def get_tool(
         Query(description="Also return what the source says, where people have changed the tool."),
     ] = False,
 ) -> ToolDetails:
-    """Return one tool, by canonical name or alias, as a model sees it."""
-    tool = await service.get_tool(services.database, principal=principal, name=name, full=full)
+    """Return one tool, by canonical name or alias, as a model sees it.
+
+    For a key that is limited to toolsets, as the one that has it does: 409 for a name that means different
+    things in several.
+    """
+    view = await services.collections.open_view(principal)
+    tool = await service.get_seen_tool(services.database, view, name=name, full=full)
     response.headers["ETag"] = service.etag(tool)
     details = await _details(tool, services, principal)
+    if not view.is_registry:
+        # It tells of the inputs that a toolset sets, and of an upstream that is called through the toolset.
+        details.call_template = {}
     if source:
         details.source = await service.source_of(services.database, tool)
     return details
@@ -145,6 +154,7 @@ async def update_tool(
     patch: ToolPatch,
     principal: WritesProviders,
     services: UsesServices,
+    request: Request,
     response: Response,
     *,
     if_match: IfMatch = None,
@@ -152,6 +162,8 @@ async def update_tool(
     """Change description, tags, enabled, whether calls require approval, and what agents are told about
     the effects and the responses. Re-imports preserve these changes; null reverts to the source.
     """
+    if patch.may_end_approval:
+        await require_recent(request)
     tool = await service.change_tool(
         services.database,
         principal=principal,
@@ -176,7 +188,7 @@ async def update_tool(
 )
 async def delete_tool(
     name: ToolPath,
-    principal: WritesProviders,
+    principal: DeletesTools,
     database: UsesDatabase,
     feed: UsesFeed,
     settings: UsesSettings,

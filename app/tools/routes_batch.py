@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from app.access import requires
+from app.access import require_recent, requires
 from app.dependencies import UsesDatabase, UsesFeed, UsesSettings
 from app.registration.tool_history import ToolHistoryWriter
 from app.schemas import problem_responses
@@ -34,12 +34,15 @@ async def update_tools(
     database: UsesDatabase,
     feed: UsesFeed,
     settings: UsesSettings,
+    request: Request,
 ) -> Response:
     """Enable, disable, tag or describe many tools, by names or by a filter, in one transaction.
 
     Each item of the result is what `PATCH /tools/{name}` would have returned. A tool that has these values
     already is `unchanged`, so that a repeated request changes nothing.
     """
+    if any(one.patch is not None and one.patch.may_end_approval for one in body.operations):
+        await require_recent(request)
     history = ToolHistoryWriter(principal.key_id, settings.tool_history_max)
     result = await change_tools(
         database, body, principal=principal, history=history, base_url=settings.public_base_url or ""

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from app.access import requires
 from app.access.repository import key_names
 from app.call_log.queries import list_calls
-from app.dependencies import UsesDatabase, UsesPageLinks, UsesVault
+from app.dependencies import UsesDatabase, UsesPageLinks, UsesServices, UsesVault
 from app.schemas import PAGE_HEADERS, problem_responses
 from app.security.principal import Principal
+from app.streaming.record_stream import current_position
 from app.toolclad.envelope import ENVELOPE_REFERENCE, MEDIA_TYPE
 from app.tools import call_records
 from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
@@ -18,7 +19,7 @@ from app.tools.schemas_calls import CallBodies, CallPage, CallQuery, CallView
 router = APIRouter(tags=["tools"])
 
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
-ReadsBodies = Annotated[Principal, Depends(requires("calls:bodies"))]
+ReadsBodies = Annotated[Principal, Depends(requires("calls:bodies", recent=True))]
 CallId = Annotated[UUID, Path(description="The `X-Call-Id` of the call's response.")]
 
 
@@ -29,15 +30,19 @@ CallId = Annotated[UUID, Path(description="The `X-Call-Id` of the call's respons
     responses=PAGE_HEADERS | problem_responses(),
 )
 async def get_call_records(
-    principal: ReadsCalls, database: UsesDatabase, links: UsesPageLinks, query: Annotated[CallQuery, Query()]
+    principal: ReadsCalls, services: UsesServices, links: UsesPageLinks, query: Annotated[CallQuery, Query()]
 ) -> CallPage:
-    """List the calls of tools that this key may see, newest first unless `sort` says otherwise."""
+    """List the calls of tools that this key may see, newest first unless `sort` says otherwise.
+
+    `GET /calls/stream` with `position` as `Last-Event-ID` follows the list.
+    """
     filters = query.filters(call_records.visible_calls(principal))
-    async with database.read_session() as session:
+    async with services.database.read_session() as session:
+        position = await current_position(session, services.call_feed.source)
         page = await list_calls(session, query.page(), filters=filters, count=query.total)
         names = await key_names(session, {row.key_id for row in page.rows}, principal=principal)
     links.set(page.next_cursor)
-    return CallPage.of(page, [CallView.of(row, names) for row in page.rows])
+    return CallPage.of(page, [CallView.of(row, names) for row in page.rows], position=position)
 
 
 @router.get(

@@ -2,12 +2,14 @@
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import StreamingResponse
 
 from app.access import requires
+from app.access.authorise import require_same_rights
 from app.access.repository import key_names
 from app.call_log.queries import NEWEST_CALLS, CallFilters, list_calls
 from app.csv_rows import csv_cell, csv_response, csv_text
@@ -44,7 +46,10 @@ _CSV_RESPONSE: Final[dict[int | str, dict[str, Any]]] = {
     responses=problem_responses() | _CSV_RESPONSE,
 )
 async def export_calls(
-    principal: ReadsCalls, database: UsesDatabase, query: Annotated[CallCsvQuery, Query()]
+    request: Request,
+    principal: ReadsCalls,
+    database: UsesDatabase,
+    query: Annotated[CallCsvQuery, Query()],
 ) -> StreamingResponse:
     """Return the calls of tools that this key may see, newest first, as comma-separated values.
 
@@ -54,7 +59,8 @@ async def export_calls(
     `cursor`.
     """
     lines = _lines(database, query, query.filters(visible_calls(principal)), principal)
-    return await csv_response(lines, "calls.csv")
+    check = partial(require_same_rights, request, "calls:read", principal)
+    return await csv_response(lines, "calls.csv", check=check)
 
 
 async def _lines(

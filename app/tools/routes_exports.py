@@ -14,7 +14,7 @@ from app.search import Filters, texts_of
 from app.security.principal import Principal
 from app.services import Services
 from app.tools.schemas_exports import LIST_LIMIT, MAX_NAMES, SEARCH_LIMIT, ExportQuery, ToolExport
-from app.toolsets import AgentTool, ToolCollection
+from app.toolsets import AgentTool, AmbiguousTool, ToolCollection, ToolSearch, schema_form
 from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter()
@@ -36,7 +36,7 @@ async def export_tools(
     """Export tools in the dialect of a client, with a report of what the dialect cannot say. Give `tools` to
     the client as it is, and its calls to `POST /tool-calls`.
     """
-    return await _export(services.collections.registry(principal), query, services)
+    return await _export(await services.collections.open_view(principal), query, services)
 
 
 @router.get(
@@ -64,6 +64,7 @@ async def _export(collection: ToolCollection, query: ExportQuery, services: Serv
         query.format,
         strict=query.strict,
         toolset=collection.toolset,
+        form=schema_form(collection),
         unknown=unknown,
         omitted=omitted,
     )
@@ -77,8 +78,8 @@ async def _selected(
     unknown: list[str] = []
     if query.q is not None and not query.names:
         filters = Filters(query.provider, query.tag)
-        found = await collection.search(texts_of(query.q), filters=filters, limit=query.limit or SEARCH_LIMIT)
-        return found, unknown, 0
+        wanted = ToolSearch(texts_of(query.q), filters, query.limit or SEARCH_LIMIT)
+        return (await collection.find(wanted)).tools, unknown, 0
     if query.names:
         tools: Sequence[AgentTool] = await _named(collection, query.names, unknown)
     else:
@@ -97,11 +98,12 @@ async def _listed(collection: ToolCollection, query: ExportQuery) -> Sequence[Ag
     """Return the tools that a client gets without names and search: as `tools/list` of MCP in the same mode,
     but without `read_more` beside the tools themselves.
     """
-    mode = query.mode or ("all" if collection.toolset is None else "auto")
+    mode = query.mode or ("all" if collection.is_registry else "auto")
     if query.format == "utcp" or query.provider is not None or query.tag is not None:
         # UTCP clients call no meta-tools, and who filters has searched already.
         mode = "all"
-    return listed_tools(await collection.listing(), mode, collection.options)
+    form = schema_form(collection)
+    return listed_tools(await collection.listing(), mode, collection.options, form)
 
 
 async def _named(collection: ToolCollection, names: list[str], unknown: list[str]) -> list[AgentTool]:
@@ -114,7 +116,7 @@ async def _named(collection: ToolCollection, names: list[str], unknown: list[str
     for name in filter(None, dict.fromkeys(given)):
         try:
             tool = known.get(name) or await collection.get(name)
-        except NotFound:
+        except (NotFound, AmbiguousTool):
             unknown.append(name)
         else:
             found.setdefault(tool.name, tool)

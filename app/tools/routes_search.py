@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import orjson
 from fastapi import APIRouter, Depends, Path, Response
 
+from app import exact_json
 from app.access import requires
 from app.dependencies import UsesServices
 from app.pagination import TagFilter
@@ -16,6 +16,7 @@ from app.security.principal import Principal
 from app.services import Services
 from app.tool_schemas.dialects import Format, Strict
 from app.tools.availability import availability_of_agent_tools, hit_availability
+from app.tools.schemas import ToolHit
 from app.tools.schemas_search import (
     ExportFormat,
     ExportStrict,
@@ -25,8 +26,8 @@ from app.tools.schemas_search import (
     SearchTexts,
     ToolHitsExport,
     ToolsetHit,
-    ToolsetHits,
     ToolsetHitsExport,
+    view_hit,
 )
 from app.tools.search_explanations import (
     Explain,
@@ -35,7 +36,7 @@ from app.tools.search_explanations import (
     explanations_by_tool,
     require_may_explain,
 )
-from app.toolsets import AgentTool, condition_of
+from app.toolsets import AgentTool, ToolCollection, ToolSearch, condition_of, schema_form, toolset_call_url
 from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter()
@@ -91,6 +92,9 @@ async def search_tools(
     if explain:
         require_may_explain(principal)
     texts = texts_of(q)
+    view = await services.collections.open_view(principal)
+    if not view.is_registry:
+        return await _search_view(view, texts, services, export, filters, limit=limit, explain=explain)
     result = await services.search.find(
         texts, principal=principal, filters=filters, limit=limit, explain=explain
     )
@@ -110,9 +114,8 @@ async def search_tools(
     if plugins:
         body = _joined(body, {"plugins": [PluginHit.of(one).model_dump() for one in plugins]})
     if export is not None:
-        registry = services.collections.registry(principal)
-        found = await registry.find(texts, filters=filters, limit=limit, explain=explain)
-        body = await _with_export(body, found.tools, export, services)
+        found = await view.find(ToolSearch(texts, filters, limit, explain=explain))
+        body = await _with_export(body, found.tools, export, services, view)
     return Response(body, media_type="application/json")
 
 
@@ -141,31 +144,48 @@ async def search_toolset(
     if explain:
         require_may_explain(principal)
     collection = await services.collections.toolset(name, principal)
-    result = await collection.find(texts_of(q), filters=filters, limit=limit, advise=True, explain=explain)
-    found = result.tools
-    base_url = services.settings.base_url
-    available = await availability_of_agent_tools(found, services.commands, principal=principal)
-    services.conditions.refresh_if_due()
-    hits = ToolsetHits(
-        items=[
-            ToolsetHit.of(
-                tool,
-                toolset=name,
-                base_url=base_url,
-                condition=condition_of(tool, services.conditions),
-                available=one,
-            )
-            for tool, one in zip(found, available, strict=True)
-        ]
+    texts = texts_of(q)
+    return await _search_view(
+        collection, texts, services, export, filters, limit=limit, explain=explain, toolset=name
     )
+
+
+async def _search_view(
+    collection: ToolCollection,
+    texts: Sequence[str],
+    services: Services,
+    export: _WantedExport | None,
+    filters: Filters,
+    *,
+    limit: int,
+    explain: bool,
+    toolset: str | None = None,
+) -> Response:
+    """Return the matches among tools as toolsets have them: in the form of the address of a toolset, or of
+    that which names none.
+    """
+    result = await collection.find(ToolSearch(texts, filters, limit, advise=True, explain=explain))
+    found = result.tools
+    available = await availability_of_agent_tools(found, services.commands, principal=collection.principal)
+    services.conditions.refresh_if_due()
+    scores = {hit.name: hit.score for hit in result.search.hits}
+    hits: list[ToolHit | ToolsetHit] = []
+    for tool, one in zip(found, available, strict=True):
+        condition = condition_of(tool, services.conditions)
+        url = toolset_call_url(services.settings.base_url, collection.toolset, tool.name)
+        if toolset is not None:
+            hits.append(ToolsetHit.of(tool, call_url=url, condition=condition, available=one))
+        else:
+            score = scores.get(tool.tool, 0.0)
+            hits.append(view_hit(tool, score=score, call_url=url, condition=condition, available=one))
     if explain:
         explanations = explanations_by_tool(result.search.hits)
-        for tool, hit in zip(found, hits.items, strict=True):
+        for tool, hit in zip(found, hits, strict=True):
             hit.explanation = explanations.get(tool.tool)
-    body = hits.model_dump_json(include={"items"}).encode()
+    body = exact_json.dumps({"items": [hit.model_dump(mode="json") for hit in hits]})
     body = _joined(body, _search_members(result.search, result.advice, explain=explain))
     if export is not None:
-        body = await _with_export(body, found, export, services, toolset=name)
+        body = await _with_export(body, found, export, services, collection)
     return Response(body, media_type="application/json")
 
 
@@ -180,7 +200,7 @@ def _search_members(result: SearchResult, advice: Advice | None, *, explain: boo
 
 def _joined(body: bytes, members: Mapping[str, Any]) -> bytes:
     """Return a JSON object that is not empty with further members."""
-    return b"%s,%s" % (body[:-1], orjson.dumps(members)[1:])
+    return b"%s,%s" % (body[:-1], exact_json.dumps(members)[1:])
 
 
 async def _with_export(
@@ -188,9 +208,14 @@ async def _with_export(
     tools: Sequence[AgentTool],
     wanted: _WantedExport,
     services: Services,
-    *,
-    toolset: str | None = None,
+    collection: ToolCollection,
 ) -> bytes:
     """Return a JSON object with the members of the export of these tools."""
-    export = await services.exporter.export(tools, wanted.format, strict=wanted.strict, toolset=toolset)
+    export = await services.exporter.export(
+        tools,
+        wanted.format,
+        strict=wanted.strict,
+        toolset=collection.toolset,
+        form=schema_form(collection),
+    )
     return b"%s,%s" % (body[:-1], export.to_json()[1:])

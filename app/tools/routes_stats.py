@@ -27,7 +27,7 @@ _EXAMPLE: Final = {
     "interval": "hour",
     "since": "2026-11-22T09:00:00Z",
     "until": "2026-11-22T10:00:00Z",
-    "percentile_error": 0.096,
+    "percentile_error": 0.189,
     "totals": {**_COUNTS, "calls": 240, "errors": 6, "request_bytes": 2640, "response_bytes": 100800},
     "series": [
         {

@@ -255,8 +255,8 @@ class ToolPatch(StrictModel):
     enabled: Annotated[bool, Field(strict=True)] | None = None
     requires_approval: Annotated[bool, Field(strict=True)] | None = Field(
         None,
-        description="Whether each call waits for approval. Removing the requirement needs the scope "
-        "`approvals:decide`.",
+        description="Whether each call waits for approval. false, and null where it removes the requirement, "
+        "need the scope `approvals:decide`.",
     )
     annotations: AnnotationsInput | None = Field(
         None,
@@ -274,6 +274,11 @@ class ToolPatch(StrictModel):
         description="Whether all pages of a list are read, and operations are polled until they are done.",
         examples=[{"all_pages": {"by": "link"}, "poll": False}],
     )
+
+    @property
+    def may_end_approval(self) -> bool:
+        """Whether calls need no approval any more where the tool, or its source, says nothing else."""
+        return "requires_approval" in self.model_fields_set and not self.requires_approval
 
 
 class ToolEffects(BaseModel):

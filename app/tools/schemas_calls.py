@@ -13,7 +13,7 @@ from app.call_log.queries import CallFilters, outcome_of
 from app.models import CallRecord
 from app.pagination import PageQuery
 from app.resource_names import PROVIDER_NAME, TOOL_NAME
-from app.schemas import PageModel, Rfc3339DateTime
+from app.schemas import Rfc3339DateTime, StreamedPage
 from app.security.upstream_mode import CallSource
 from app.toolsets.definition import TOOLSET_NAME
 
@@ -175,7 +175,7 @@ class CallBodies(BaseModel):
     result: CallBody | None = Field(description="null where there was no response.")
 
 
-class CallPage(PageModel[CallView]):
+class CallPage(StreamedPage[CallView]):
     """A page of calls. They are counted only where `total=true` asks for it."""
 
 

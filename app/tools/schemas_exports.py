@@ -9,7 +9,7 @@ from app.resource_names import PROVIDER_NAME
 from app.schemas import StrictModel
 from app.search import QueryTexts
 from app.tool_schemas.dialects import Format, Strict
-from app.toolsets.collections import ListMode
+from app.toolsets.collection import ListMode
 
 MAX_NAMES = 200
 MAX_TOOLS = 10_000

@@ -13,7 +13,7 @@ from app.tool_conditions import ToolCondition
 from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.dialects import Format, Strict
 from app.tool_schemas.signature import signature
-from app.tools.schemas import Available, ConditionView, ToolCost, ToolEffects, ToolHits, WeakMatches
+from app.tools.schemas import Available, ConditionView, ToolCost, ToolEffects, ToolHit, ToolHits, WeakMatches
 from app.tools.schemas_exports import ExportReport
 from app.tools.search_explanations import ExplainedHit, ExplainedSearch
 from app.toolsets import AgentTool
@@ -85,33 +85,51 @@ class ToolsetHit(ExplainedHit, ConditionView):
         cls,
         tool: AgentTool,
         *,
-        toolset: str,
-        base_url: str,
+        call_url: str,
         condition: ToolCondition,
         available: bool | None = None,
     ) -> Self:
         """Return the view of a tool."""
-        inputs = tool.inputs
-        cost = tool_cost(
-            tool.name, tool.description, inputs, average_response_size=tool.average_response_size
-        )
         return cls(
             name=tool.name,
             title=tool.title,
-            provider=tool.provider,
-            signature=signature(tool.name, inputs),
-            description=tool.description,
-            effects=ToolEffects.model_validate(
-                effects(tool, requires_approval=tool.requires_approval, deprecated=tool.deprecated)
-            ),
-            cost=ToolCost.model_validate(cost),
-            inputs=inputs,
-            tags=list(tool.tags),
             read_only=tool.read_only,
             available=available,
-            call_url=f"{base_url}/toolsets/{toolset}/tools/{tool.name}/call",
+            call_url=call_url,
+            **_build_members(tool),
             **condition.as_json(),
         )
+
+
+def view_hit(
+    tool: AgentTool, *, score: float, call_url: str, condition: ToolCondition, available: bool | None
+) -> ToolHit:
+    """Return a hit of `/tools/search` among tools as toolsets have them."""
+    name, alias = tool.listed_names
+    return ToolHit(
+        score=score,
+        name=name,
+        alias=alias,
+        available=available,
+        call_url=call_url,
+        **_build_members(tool),
+        **condition.as_json(),
+    )
+
+
+def _build_members(tool: AgentTool) -> dict[str, Any]:
+    inputs = tool.inputs
+    cost = tool_cost(tool.name, tool.description, inputs, average_response_size=tool.average_response_size)
+    known = effects(tool, requires_approval=tool.requires_approval, deprecated=tool.deprecated)
+    return {
+        "provider": tool.provider,
+        "signature": signature(tool.name, inputs),
+        "description": tool.description,
+        "effects": ToolEffects.model_validate(known),
+        "cost": ToolCost.model_validate(cost),
+        "inputs": inputs,
+        "tags": list(tool.tags),
+    }
 
 
 class ToolsetHits(WeakMatches):

@@ -194,7 +194,9 @@ class CallStats(BaseModel):
     interval: StatInterval
     since: AwareDatetime
     until: AwareDatetime
-    percentile_error: float = Field(description="The maximum relative error of percentiles.")
+    percentile_error: float = Field(
+        description="The maximum relative error of percentiles; those of few calls are exact."
+    )
     totals: Counts
     series: list[Series]
     other: OtherSeries | None = Field(description="null where all values are listed.")
@@ -228,7 +230,7 @@ class CallStats(BaseModel):
             interval=query.interval,
             since=since,
             until=until,
-            percentile_error=round(RELATIVE_ERROR + 0.005, 3),
+            percentile_error=round(RELATIVE_ERROR, 3),
             totals=_counts(found.totals),
             series=[
                 Series.of(value, series, key_name=key_names.get(value))

@@ -1,12 +1,13 @@
 """Reads and changes stored tools. A change is one transaction, committed before the response."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
+from uuid import UUID, uuid5
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, and_, any_, cast, func, or_, select
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, and_, any_, cast, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
@@ -27,8 +28,20 @@ from app.catalog.tools import (
 from app.database import Database
 from app.errors import Conflict, NotFound, PreconditionFailed, scopes_missing
 from app.models import Override, Provider, Tool
-from app.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
+from app.pagination import (
+    ItemField,
+    Ordering,
+    Page,
+    SortField,
+    contains,
+    etag_matches,
+    page_of_items,
+    read_page,
+    version_etag,
+)
+from app.registration.approval_requirements import keep_requirements
 from app.registration.overrides import require_approver, store_overrides
+from app.registration.repository import lock_names
 from app.registration.tool_history import ToolHistoryWriter
 from app.resource_names import TOOL_NAME
 from app.security.principal import Principal
@@ -36,6 +49,8 @@ from app.stats.tool_usage import ToolUsage, is_used, tool_usage
 from app.tool_conditions import ToolConditions
 from app.tools.header_inputs import check_header_inputs
 from app.tools.schemas import ToolPatch, ToolQuery, ToolSource
+from app.toolsets import AgentTool, ToolCollection
+from app.toolsets.hidden_inputs import without_inputs
 
 _NAME = re.compile(TOOL_NAME)
 _ORDER: Final = Ordering(
@@ -47,6 +62,11 @@ _ORDER: Final = Ordering(
     item_id=col(Tool.id),
     ids_first=True,
 )
+_SEEN_ORDER: Final = {
+    "name": ItemField("name"),
+    "created_at": ItemField("created_at", datetime),
+    "updated_at": ItemField("updated_at", datetime),
+}
 
 
 class UnknownTool(NotFound):
@@ -63,32 +83,25 @@ def etag(tool: ToolView) -> str:
 
 
 async def list_tools(
-    database: Database, query: ToolQuery, *, principal: Principal, conditions: ToolConditions
+    database: Database, query: ToolQuery, collection: ToolCollection, conditions: ToolConditions
 ) -> tuple[Page[ToolView], Mapping[str, ToolUsage]]:
-    """Return a page of the tools that the principal may see, and with `usage` the usage of each by its name.
+    """Return a page of the tools of a collection, and with `usage` the usage of each by its name.
 
     Raise InvalidInput for another list's cursor, and Forbidden for what tells of calls, without the scope
     for reading them.
     """
+    principal = collection.principal
     if query.usage or query.state in ("used", "unused"):
         _require_reads_calls(principal)
-    statement = tool_select(outputs=False).where(principal_filter(principal))
-    if query.provider is not None:
-        statement = statement.where(col(Provider.name) == query.provider)
-    if query.tag is not None:
-        statement = statement.where(has_tag(query.tag))
-    if query.enabled is not None:
-        statement = statement.where(is_enabled() if query.enabled else is_disabled())
-    if query.names:
-        statement = statement.where(col(Tool.name) == any_(cast(sorted(set(query.names)), ARRAY(Text))))
-    if query.q is not None:
-        statement = statement.where(has_text(query.q))
+    if not collection.is_registry:
+        return await _list_seen_tools(database, query, collection, conditions)
     async with database.read_session() as session:
-        if query.state == "missing-credential":
-            stored = await conditions.read_stored(session)
-            statement = statement.where(lacks_credential(stored.slots))
-        elif query.state is not None:
-            statement = statement.where(state_filter(query.state))
+        statement = await _filter_tools(session, query, conditions)
+        statement = statement.where(principal_filter(principal))
+        if query.names:
+            statement = statement.where(col(Tool.name) == any_(cast(sorted(set(query.names)), ARRAY(Text))))
+        if query.q is not None:
+            statement = statement.where(has_text(query.q))
         # Named tools are few: their rows are read at once.
         ordering = replace(_ORDER, ids_first=not query.names)
         page = await read_page(session, statement, ordering=ordering, page=query.page())
@@ -96,6 +109,97 @@ async def list_tools(
         usage = await tool_usage(session, names, tenant=principal.tenant_id)
     rows = [tool_view(row) for row in page.rows]
     return Page(rows, page.next_cursor, page.total, page.total_at_least), usage
+
+
+async def _list_seen_tools(
+    database: Database, query: ToolQuery, collection: ToolCollection, conditions: ToolConditions
+) -> tuple[Page[ToolView], Mapping[str, ToolUsage]]:
+    """Return the page of tools as toolsets have them: names and texts are those, all else is stored."""
+    words = (query.q or "").casefold()
+    wanted = set(query.names)
+    tools = [
+        tool
+        for tool in await collection.tools()
+        if (not wanted or wanted.intersection((tool.tool, tool.name)))
+        and (words in tool.listed_names[0].casefold() or words in tool.description.casefold())
+    ]
+    ids = sorted({tool.id for tool in tools})
+    async with database.read_session() as session:
+        statement = (await _filter_tools(session, query, conditions)).where(_is_one_of(ids))
+        times = statement.with_only_columns(col(Tool.id), col(Tool.created_at), col(Tool.updated_at))
+        stored = {row.id: row for row in await session.execute(times)}
+        items = [_SeenItem.of(tool, stored[tool.id]) for tool in tools if tool.id in stored]
+        page = page_of_items(items, fields=_SEEN_ORDER, item_id="item_id", page=query.page())
+        shown = sorted({item.tool.id for item in page.rows})
+        rows = await session.execute(tool_select(outputs=False).where(_is_one_of(shown)))
+        views = {row.id: tool_view(row) for row in rows}
+        names = sorted({item.tool.tool for item in page.rows}) if query.usage else []
+        usage = await tool_usage(session, names, tenant=collection.principal.tenant_id)
+    seen = [_show_as_seen(views[item.tool.id], item.tool) for item in page.rows if item.tool.id in views]
+    used = {item.name: usage[item.tool.tool] for item in page.rows if item.tool.tool in usage}
+    return Page(seen, page.next_cursor, page.total), used
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenItem:
+    """An item of the list of tools as toolsets have them."""
+
+    tool: AgentTool
+    item_id: str
+    name: str
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, tool: AgentTool, row: Any) -> "_SeenItem":
+        name, _ = tool.listed_names
+        return cls(tool, str(uuid5(tool.id, name)), name, row.created_at, row.updated_at)
+
+
+def _show_as_seen(view: ToolView, tool: AgentTool) -> ToolView:
+    """Return a stored tool as a toolset has it: what it sets is in none of the schemas."""
+    name, alias = tool.listed_names
+    inputs = view.inputs
+    if tool.presets:
+        inputs, _ = without_inputs(inputs, tool.presets)
+    return replace(
+        view, name=name, alias=alias, agent_name=tool.name, description=tool.description, inputs=inputs
+    )
+
+
+async def _filter_tools(session: AsyncSession, query: ToolQuery, conditions: ToolConditions) -> Select[Any]:
+    """Return the select of tools with the filters of a query but those by names and texts."""
+    statement = tool_select(outputs=False)
+    if query.provider is not None:
+        statement = statement.where(col(Provider.name) == query.provider)
+    if query.tag is not None:
+        statement = statement.where(has_tag(query.tag))
+    if query.enabled is not None:
+        statement = statement.where(is_enabled() if query.enabled else is_disabled())
+    if query.state == "missing-credential":
+        stored = await conditions.read_stored(session)
+        statement = statement.where(lacks_credential(stored.slots))
+    elif query.state is not None:
+        statement = statement.where(state_filter(query.state))
+    return statement
+
+
+def _is_one_of(ids: Sequence[UUID]) -> ColumnElement[bool]:
+    return col(Tool.id) == any_(cast(list(ids), ARRAY(Uuid)))
+
+
+async def get_seen_tool(
+    database: Database, collection: ToolCollection, *, name: str, full: bool = False
+) -> ToolView:
+    """Return one tool by a name that it has in a collection, as the collection has it; raise NotFound and
+    AmbiguousTool. See `get_tool` for `full`.
+    """
+    if collection.is_registry:
+        return await get_tool(database, principal=collection.principal, name=name, full=full)
+    tool = await collection.get(name)
+    async with database.read_session() as session:
+        statement = tool_select(full=full).where(col(Tool.id) == tool.id)
+        return _show_as_seen(await _found(session, statement, name), tool)
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:
@@ -136,10 +240,12 @@ async def change_tool(
     """
     changes = patch.model_dump(exclude_unset=True)
     async with database.transaction() as session:
+        if "requires_approval" in changes:
+            await lock_names(session)
         before = await _locked(session, principal=principal, name=name, if_match=if_match)
         require_approver(principal, before.requires_approval, changes)
         check_header_inputs(before.inputs, changes)
-        await store_overrides(session, {before.id: changes}, history=history)
+        await store_overrides(session, {before.id: changes}, history=history, principal=principal)
         return await _found(session, _visible_by_id(before), name)
 
 
@@ -157,12 +263,14 @@ async def delete_tool(
     restore.
     """
     async with database.transaction() as session:
+        await lock_names(session)
         tool = await _locked(session, principal=principal, name=name, if_match=if_match)
         if not tool.custom:
             raise Conflict(
                 f"The tool {tool.name} was imported, and the next import would restore it: disable it "
                 'instead with PATCH and {"enabled": false}.'
             )
+        await keep_requirements(session, actor=principal.key_id, provider_id=tool.provider_id)
         row = await session.get_one(Tool, tool.id)
         await history.write_changes(session, tool.provider_id, {row.source_key: []}, action="deleted")
         await session.delete(row)

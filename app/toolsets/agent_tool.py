@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
@@ -31,7 +32,8 @@ _NO_ID: Final = UUID(int=0)
 class AgentTool:
     """A tool as agents see it at one address.
 
-    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`; `tool` is the canonical name.
+    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`, perhaps with that of its toolset
+    and a dot before it; `tool` is the canonical name.
     The schemas are kept as JSON: `inputs` and `outputs` parse them at each access. `inputs` has no preset
     arguments; the keys of `presets` are JSON pointers into the arguments. `stamp` is a digest of the others,
     the same in every worker. `registrar_tags` decide which keys with a restriction to tags see the tool.
@@ -90,6 +92,15 @@ class AgentTool:
         found: dict[str, Any] = orjson.loads(self.outputs_json)
         return found
 
+    @property
+    def listed_names(self) -> tuple[str, str]:
+        """The name and the alias in lists that have both: those of the registry unless it has another name
+        here.
+        """
+        if not self.is_renamed:
+            return self.tool, self.alias
+        return self.name, self.alias if "." in self.name else self.name
+
     def stamped(self) -> "AgentTool":
         """Return the tool with its `stamp` computed."""
         return replace(self, stamp=_digest(self))
@@ -129,6 +140,14 @@ def agent_tool(view: ToolView, *, inputs_json: bytes, outputs_json: bytes) -> Ag
     ).stamped()
 
 
+def toolset_call_url(base_url: str, toolset: str | None, name: str) -> str:
+    """Return the URL at which this gateway takes calls of a tool by its name in a toolset; without a toolset,
+    by that at the addresses that name none. Such names need no escaping.
+    """
+    within = f"/toolsets/{toolset}" if toolset else ""
+    return f"{base_url}{within}/tools/{name}/call"
+
+
 def condition_of(tool: AgentTool, conditions: ToolConditions) -> ToolCondition:
     """Return the condition of a tool, whatever it is called here."""
     return conditions.of(tool.tool, provider=tool.provider, slots=tool.credential_slots)
@@ -152,7 +171,7 @@ _DIGESTED: Final = tuple(one.name for one in fields(AgentTool) if one.name not i
 
 def _digest(tool: AgentTool) -> str:
     parts = [_plain(getattr(tool, name)) for name in _DIGESTED]
-    text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    text = exact_json.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return hashlib.blake2b(text, digest_size=_STAMP_BYTES).hexdigest()
 
 

@@ -1,110 +1,29 @@
-"""Collections of tools: what every interface for agents lists, searches, exports and calls by."""
+"""Opens the collections of tools of all addresses."""
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from dataclasses import replace
+from typing import Any, Final
 
 from app.catalog.feed import ChangeNotice
 from app.database import Database
 from app.errors import NotFound, not_found
-from app.search import Filters, SearchIndex
-from app.security.principal import Principal
+from app.search import SearchIndex
+from app.security.principal import Principal, SchemaForm
 from app.security.upstream_mode import UpstreamMode
 from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
-from app.toolsets.definition import ResultBudget
+from app.toolsets.collection import AmbiguousTool, CallTarget, CollectionOptions, ToolCollection
+from app.toolsets.definition import ResultBudget, ToolsetDefinition
 from app.toolsets.directory import Listing, ToolDirectory, may_see
 from app.toolsets.found import FoundTools, ToolSearch, find_in_registry, find_members
-from app.toolsets.members import MemberProblem, Members, MemberView, names_hint
+from app.toolsets.key_view import KeyView, MergedTools, ToolsetPart, merged_key
+from app.toolsets.members import MemberProblem, names_hint
 from app.toolsets.store import Toolset, ToolsetStore
 
+_MAX_MERGED: Final = 64
 _SEARCH: Final = "Search for the tool with find_tools."
-
-ListMode = Literal["all", "search", "auto"]
-"""Which tools a client that lists them gets: all, those that search for others, or as the number demands."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallTarget:
-    """What a call by a name of the collection executes: a canonical name or alias, and preset arguments by
-    JSON pointer.
-    """
-
-    tool: str
-    presets: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionOptions:
-    """What the owner of a toolset has set for its clients; the registry has the defaults."""
-
-    mode: ListMode = "auto"
-    pinned: tuple[str, ...] = ()
-    """Names of tools that are listed in each mode."""
-    argument_repair: Literal["off", "safe", "on"] = "safe"
-    max_bytes: int | None = None
-    """The default budget of a result in bytes; None: that of the interface."""
-    max_tokens: int | None = None
-    """The default budget of a result in tokens; None: that of the interface."""
-    upstream: UpstreamMode | None = None
-    """The upstream mode of its calls; None: that of the key."""
-
-
-class ToolCollection(Protocol):
-    """The tools that one client may call at one address."""
-
-    @property
-    def principal(self) -> Principal:
-        """The principal to execute calls with; one that is limited to toolsets is limited no longer."""
-
-    @property
-    def toolset(self) -> str | None:
-        """The name of the toolset; None for the registry."""
-
-    @property
-    def options(self) -> CollectionOptions:
-        """What its owner has set."""
-
-    async def listing(self) -> Listing:
-        """Return all tools, by name, with the stamp of the whole list. Raises Unavailable."""
-
-    async def tools(self) -> Sequence[AgentTool]:
-        """Return all tools, by name. Raises Unavailable."""
-
-    async def get(self, name: str) -> AgentTool:
-        """Return a tool by its name here, or its canonical name or alias; raise NotFound, which suggests the
-        nearest names.
-        """
-
-    async def find(
-        self,
-        texts: Sequence[str],
-        *,
-        filters: Filters | None = None,
-        limit: int = 10,
-        advise: bool = False,
-        explain: bool = False,
-    ) -> FoundTools:
-        """Return the best matches, best first, of up to four texts in turn: in the order of `/tools/search`.
-        An empty text lists tools by name. With `advise`, also what to search for next after weak matches;
-        with `explain`, the hits of the search are explained.
-        """
-
-    async def search(
-        self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
-    ) -> Sequence[AgentTool]:
-        """Return the tools of `find`."""
-
-    def target(self, name: str) -> CallTarget:
-        """Return what a call by this name executes, without a look-up in the registry: the call
-        resolves its names. Raise NotFound for a name that the toolset does not have.
-        """
-
-    def owner(self, name: str) -> "ToolCollection":
-        """Return the collection by whose principal, toolset and options a tool is called: this one, or, where
-        this one is made of several, the one of them that has the tool. Raise NotFound where none has.
-        """
 
 
 class ToolCollections:
@@ -116,29 +35,76 @@ class ToolCollections:
         self.index = search
         self.directory = ToolDirectory(database)
         self.toolsets = ToolsetStore(database)
+        self._merged: OrderedDict[Any, MergedTools] = OrderedDict()
 
     async def on_changes(self, changes: list[ChangeNotice]) -> None:
         """Mark what the changes affect; a subscriber of the feed."""
         await self.directory.on_changes(changes)
         await self.toolsets.on_changes(changes)
 
-    def registry(self, principal: Principal) -> ToolCollection:
-        """Return the collection of all tools that the principal may call."""
-        return _Registry(self.directory, self.index, principal)
+    async def open_view(self, principal: Principal) -> ToolCollection:
+        """Return what a key has at the addresses that name no toolset: all tools that it may call or, where
+        it is limited to toolsets, the tools of these, each through one of them. Raise Unavailable.
+        """
+        if principal.toolsets is None:
+            return _Registry(self.directory, self.index, principal)
+        toolsets = await self.toolsets.all()
+        parts, owners = [], []
+        for name in sorted(principal.toolsets.intersection(toolsets)):
+            part = await self._open_part(toolsets[name], principal)
+            if part is not None:
+                parts.append(part[0])
+                owners.append(_ToolsetCollection(*part, self.index))
+        if len(owners) == 1:
+            return owners[0]
+        key = merged_key(parts)
+        merged = self._merged.get(key)
+        if merged is None:
+            merged = self._merged[key] = MergedTools.of(parts)
+            while len(self._merged) > _MAX_MERGED:
+                self._merged.popitem(last=False)
+        return KeyView(merged, owners, self.index, principal)
 
     async def toolset(self, name: str, principal: Principal) -> ToolCollection:
         """Return the collection of a toolset; raise NotFound where the principal may use none of it, and
         Unavailable.
         """
-        within = principal.within_toolset(name)
-        found = None if within is None else (await self.toolsets.all()).get(name)
-        if found is None or within is None:
+        found = (await self.toolsets.all()).get(name)
+        part = None if found is None else await self._open_part(found, principal)
+        if part is None:
             raise await self.unknown_toolset(name, principal)
-        members = await found.members(await self.directory.snapshot())
+        return _ToolsetCollection(*part, self.index)
+
+    async def at(self, toolset: str | None, principal: Principal) -> ToolCollection:
+        """Return the collection of a toolset, without one that of `open_view`; raise what both raise."""
+        return await (self.open_view(principal) if toolset is None else self.toolset(toolset, principal))
+
+    async def require_tool(self, toolset: str | None, tool: str, principal: Principal) -> None:
+        """Raise NotFound where a principal may not, or no longer, call the tool that `CallTarget` names
+        through a toolset, or past all.
+        """
+        if toolset is not None:
+            await self.presets(toolset, tool, principal=principal)
+        else:
+            await (await self.open_view(principal)).get(tool)
+
+    async def _open_part(
+        self, toolset: Toolset, principal: Principal
+    ) -> tuple[ToolsetPart, Principal] | None:
+        """Return a toolset as the principal sees it, and the principal to call its tools with; None where it
+        may use none of it.
+        """
+        within = principal.within_toolset(toolset.name)
+        if within is None:
+            return None
+        members = await toolset.members(await self.directory.snapshot())
         view = members.view(within)
         if within.is_restricted and not view.listing.tools:
-            raise await self.unknown_toolset(name, principal)
-        return _ToolsetCollection(found, members, view, self.index, within)
+            return None
+        visible = {tool.name for tool in view.listing.tools}
+        pinned = tuple(name for name in members.pinned if name in visible)
+        options = _read_options(toolset.definition, pinned)
+        return ToolsetPart(toolset.name, members, view, options), within
 
     async def visible_toolsets(self, principal: Principal) -> list[Toolset]:
         """Return the toolsets that the principal may use, by name. Raises Unavailable."""
@@ -234,6 +200,11 @@ class ToolCollections:
         return not_found(detail, similar) if similar else NotFound(detail, hint=hint)
 
 
+def schema_form(collection: ToolCollection) -> SchemaForm:
+    """Return how the client of a collection sees schemas: as its key says, else as the toolset does."""
+    return collection.principal.schemas or collection.options.schemas
+
+
 async def with_names_here(error: NotFound, collection: ToolCollection) -> NotFound:
     """Return an error about an unknown tool whose suggestions are the names that agents use here; without
     any, its hint says where they are.
@@ -243,32 +214,36 @@ async def with_names_here(error: NotFound, collection: ToolCollection) -> NotFou
         return NotFound(error.detail, hint=hint) if error.hint == NotFound.hint else error
     names: list[str] = []
     for name in error.extra["suggestions"]:
-        with suppress(NotFound):
+        with suppress(NotFound, AmbiguousTool):
             names.append((await collection.get(name)).name)
     if names:
         return not_found(error.detail, list(dict.fromkeys(names)))
     return NotFound(error.detail, hint=hint)
 
 
+def _read_options(definition: ToolsetDefinition, pinned: tuple[str, ...]) -> CollectionOptions:
+    """Return what the definition of a toolset sets for its clients; `pinned` are names that they see."""
+    budget = definition.result_budget or ResultBudget()
+    return CollectionOptions(
+        mode=definition.mode,
+        pinned=pinned,
+        argument_repair=definition.argument_repair,
+        max_bytes=budget.max_bytes,
+        max_tokens=budget.max_tokens,
+        upstream=None if definition.upstream is None else definition.upstream.to_mode(),
+        schemas=definition.schemas,
+    )
+
+
 class _ToolsetCollection:
-    def __init__(
-        self, toolset: Toolset, members: Members, view: MemberView, search: SearchIndex, principal: Principal
-    ) -> None:
-        definition = toolset.definition
-        budget = definition.result_budget or ResultBudget()
-        visible = {tool.name for tool in view.listing.tools}
-        self.toolset = toolset.name
+    is_registry = False
+
+    def __init__(self, part: ToolsetPart, principal: Principal, search: SearchIndex) -> None:
+        self.toolset = part.toolset
         self.principal = principal
-        self.options = CollectionOptions(
-            mode=definition.mode,
-            pinned=tuple(name for name in members.pinned if name in visible),
-            argument_repair=definition.argument_repair,
-            max_bytes=budget.max_bytes,
-            max_tokens=budget.max_tokens,
-            upstream=None if definition.upstream is None else definition.upstream.to_mode(),
-        )
-        self._members = members
-        self._view = view
+        self.options = part.options
+        self._members = part.members
+        self._view = part.view
         self._search = search
 
     async def listing(self) -> Listing:
@@ -280,34 +255,20 @@ class _ToolsetCollection:
     async def get(self, name: str) -> AgentTool:
         return self._found(name)
 
-    async def find(
-        self,
-        texts: Sequence[str],
-        *,
-        filters: Filters | None = None,
-        limit: int = 10,
-        advise: bool = False,
-        explain: bool = False,
-    ) -> FoundTools:
+    async def find(self, wanted: ToolSearch) -> FoundTools:
         return await find_members(
             self._search,
-            ToolSearch(texts, filters, limit, advise, explain),
+            wanted,
             self._view.by_name,
             principal=self.principal,
             toolset=self.toolset,
         )
 
-    async def search(
-        self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
-    ) -> Sequence[AgentTool]:
-        return (await self.find(texts, filters=filters, limit=limit)).tools
-
     def target(self, name: str) -> CallTarget:
-        found = self._found(name)
-        return CallTarget(found.tool, found.presets)
+        return self.resolve(self._found(name))
 
-    def owner(self, name: str) -> ToolCollection:  # noqa: ARG002 - the same for all names.
-        return self
+    def resolve(self, tool: AgentTool) -> CallTarget:
+        return CallTarget(tool.tool, tool.presets, self)
 
     def _found(self, name: str) -> AgentTool:
         found = self._view.by_name.get(name)
@@ -318,6 +279,7 @@ class _ToolsetCollection:
 
 class _Registry:
     toolset = None
+    is_registry = True
     options = CollectionOptions()
 
     def __init__(self, directory: ToolDirectory, search: SearchIndex, principal: Principal) -> None:
@@ -338,31 +300,18 @@ class _Registry:
             raise not_found(f"There is no tool {name}.", similar)
         return found
 
-    async def find(
-        self,
-        texts: Sequence[str],
-        *,
-        filters: Filters | None = None,
-        limit: int = 10,
-        advise: bool = False,
-        explain: bool = False,
-    ) -> FoundTools:
+    async def find(self, wanted: ToolSearch) -> FoundTools:
         found = await find_in_registry(
             self._search,
-            ToolSearch(texts, filters, limit, advise, explain),
+            wanted,
             (await self._directory.snapshot()).by_name,
             principal=self.principal,
         )
         visible = [tool for tool in found.tools if may_see(self.principal, tool)]
         return replace(found, tools=visible)
 
-    async def search(
-        self, texts: Sequence[str], *, filters: Filters | None = None, limit: int = 10
-    ) -> Sequence[AgentTool]:
-        return (await self.find(texts, filters=filters, limit=limit)).tools
-
     def target(self, name: str) -> CallTarget:
-        return CallTarget(name, {})
+        return CallTarget(name, {}, self)
 
-    def owner(self, name: str) -> ToolCollection:  # noqa: ARG002 - the same for all names.
-        return self
+    def resolve(self, tool: AgentTool) -> CallTarget:
+        return CallTarget(tool.tool, tool.presets, self)

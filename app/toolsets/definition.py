@@ -8,8 +8,10 @@ from typing import Annotated, Any, Final, Literal, Self
 import orjson
 from pydantic import Field, field_validator, model_validator
 
+from app import exact_json
 from app.errors import InvalidDocument
 from app.schemas import ProviderName, ShortText, StrictModel, Tag, Text, ToolName, UpstreamModeInput
+from app.security.principal import SchemaForm
 from app.text import pointer, reject_unstorable
 
 TOOLSET_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
@@ -17,12 +19,22 @@ AGENT_NAME: Final = r"^[A-Za-z0-9_-]{1,45}$"
 MAX_MEMBERS: Final = 1_000
 MAX_PRESET_BYTES: Final = 65_536
 MAX_FORMER_NAMES: Final = 200
+SCHEMAS: Final = (
+    "How MCP and `describe_tools` show schemas: `portable`: as all released clients of agents read them, "
+    "without references and look-around; `full`: as they are, with `$defs`. Calls are validated by the whole "
+    "schema."
+)
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}")
 
 ToolsetName = Annotated[str, Field(pattern=TOOLSET_NAME, examples=["support"])]
 AgentName = Annotated[str, Field(pattern=AGENT_NAME, examples=["find_books"])]
 SearchText = Annotated[
-    str, Field(min_length=1, max_length=200, pattern=r"^[^\u0000-\u001F\u007F]*\S[^\u0000-\u001F\u007F]*$")
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\u0000-\u001F\u007F]*[^\s\u0000-\u001F\u007F][^\u0000-\u001F\u007F]*$",
+    ),
 ]
 
 
@@ -30,7 +42,9 @@ class MemberChange(StrictModel):
     """What differs for one tool in this toolset."""
 
     name: AgentName | None = Field(None, description="The name that agents see in place of the tool's own.")
-    title: Annotated[str, Field(max_length=80)] | None = Field(None, description="The title for people.")
+    title: Annotated[str, Field(max_length=80, pattern=r"^[^\u0000]*$")] | None = Field(
+        None, description="The title for people."
+    )
     description: Text | None = Field(None, description="The description in place of the tool's own.")
     presets: dict[Annotated[str, Field(min_length=1, max_length=500)], Any] = Field(
         default_factory=dict,
@@ -53,7 +67,7 @@ class MemberChange(StrictModel):
                 raise ValueError(f"must not set {other}, which is inside of {one}")
         try:
             reject_unstorable(found)
-            size = len(orjson.dumps(found))
+            size = len(exact_json.dumps_strictly(found))
         except (InvalidDocument, orjson.JSONEncodeError):
             raise ValueError("must be JSON values that can be stored") from None
         if size > MAX_PRESET_BYTES:
@@ -113,6 +127,7 @@ class ToolsetDefinition(StrictModel):
     argument_repair: Literal["off", "safe", "on"] = Field(
         "safe", description="Which mistakes in arguments are repaired before a call."
     )
+    schemas: SchemaForm = Field("portable", description=SCHEMAS)
     result_budget: ResultBudget | None = None
     upstream: UpstreamModeInput | None = Field(
         None,

@@ -8,21 +8,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote
 
 import orjson
 
+from app import exact_json
+from app.security.principal import SchemaForm
 from app.tool_schemas.aliases import AliasRecord
 from app.tool_schemas.convert import Converted, convert_inputs
 from app.tool_schemas.dialects import Dialect, Format, Strict, dialect
-from app.tool_schemas.header_inputs import with_header_inputs
 from app.tool_schemas.losses import Grade, grade
+from app.tool_schemas.portable import Portable
 from app.tool_schemas.sanitize import UnusableSchema, description_for, sanitize_outputs
-from app.toolsets.agent_tool import AgentTool
-from app.toolsets.mcp_tool import mcp_tool
+from app.toolsets.agent_tool import AgentTool, toolset_call_url
+from app.toolsets.mcp_tool import mcp_tool, shown_schema, with_marks
 from app.utcp.render import ManualToolEntry, render_tool_v1
 
 Json = dict[str, Any]
+_Key = tuple[str, str, Format, Strict, SchemaForm]
 
 # A token is about four bytes of JSON (docs/decisions/0013).
 _BYTES_PER_TOKEN: Final = 4
@@ -37,6 +39,14 @@ _PROMPT: Final = (
     "The arguments must fit the tool's parameters, which are JSON Schemas. "
     "Answer in words once you need no tool.\n\nTools, one per line:\n"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The toolset whose tools are exported, None for the registry, and how schemas are shown there."""
+
+    toolset: str | None = None
+    form: SchemaForm = "portable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ class ExportedTool:
             "strict": self.is_strict,
             "strict_reason": reason,
             "grade": grade(losses),
-            "tokens": -(-len(orjson.dumps(self.entry)) // _BYTES_PER_TOKEN),
+            "tokens": -(-len(exact_json.dumps(self.entry)) // _BYTES_PER_TOKEN),
             "losses": shown,
         }
         if len(shown) < len(losses):
@@ -91,7 +101,7 @@ class Export:
             "aliases": self.aliases,
             "report": self.report,
         }
-        return orjson.dumps(members if self.prompt is None else members | {"prompt": self.prompt})
+        return exact_json.dumps(members if self.prompt is None else members | {"prompt": self.prompt})
 
 
 class ToolExporter:
@@ -102,7 +112,7 @@ class ToolExporter:
 
     def __init__(self, *, base_url: str) -> None:
         self._base_url = base_url
-        self._exported: OrderedDict[tuple[str, str, Format, Strict], ExportedTool | str] = OrderedDict()
+        self._exported: OrderedDict[_Key, ExportedTool | str] = OrderedDict()
 
     async def export(
         self,
@@ -111,17 +121,20 @@ class ToolExporter:
         *,
         strict: Strict = "auto",
         toolset: str | None = None,
+        form: SchemaForm = "portable",
         unknown: Iterable[str] = (),
         omitted: int = 0,
     ) -> Export:
         """Return the export of some tools of the registry or of a toolset, in their order.
 
+        `form` is that of schemas in the format `mcp`.
         `unknown` names and the number of tools that were `omitted` are only reported. A tool whose schema
         cannot be repaired is left out, and reported.
         """
 
         def run() -> Export:
-            return self._export(tools, target, strict, toolset, unknown=list(unknown), omitted=omitted)
+            place = _Place(toolset, form)
+            return self._export(tools, target, strict, place, unknown=list(unknown), omitted=omitted)
 
         is_large = len(tools) > _INLINE or sum(len(tool.inputs_json) for tool in tools) > _INLINE_BYTES
         return await asyncio.to_thread(run) if is_large else run()
@@ -131,22 +144,20 @@ class ToolExporter:
 
         That of `utcp`, or of a tool that cannot be exported, changes nothing.
         """
-        found = self._tool(tool, target, strict, None)
+        found = self._tool(tool, target, strict, _Place())
         return AliasRecord(tool=tool.tool) if isinstance(found, str) else found.record
 
     def original_names(self, name: str, target: Format) -> tuple[str, ...]:
         """Return the names that tools exported under this name may have, the likeliest first."""
         return (name,) if target == "utcp" else dialect(target).original_names(name)
 
-    def _tool(
-        self, tool: AgentTool, target: Format, strict: Strict, toolset: str | None
-    ) -> ExportedTool | str:
+    def _tool(self, tool: AgentTool, target: Format, strict: Strict, place: _Place) -> ExportedTool | str:
         """Return an exported tool, or why it cannot be exported."""
-        key = (tool.stamp, f"{tool.name} {toolset or ''}", target, strict)
+        key = (tool.stamp, f"{tool.name} {place.toolset or ''}", target, strict, place.form)
         found = self._exported.get(key)
         if found is None:
             try:
-                found = self._made(tool, target, strict, toolset)
+                found = self._made(tool, target, strict, place)
             except UnusableSchema as error:
                 found = error.reason
             self._exported[key] = found
@@ -154,16 +165,16 @@ class ToolExporter:
                 self._exported.popitem(last=False)
         return found
 
-    def _made(self, tool: AgentTool, target: Format, strict: Strict, toolset: str | None) -> ExportedTool:
+    def _made(self, tool: AgentTool, target: Format, strict: Strict, place: _Place) -> ExportedTool:
         if target == "utcp":
             if not tool.tool:
                 raise UnusableSchema("UTCP clients call tools by their URLs, and a meta-tool has none.")
-            entry = orjson.loads(render_tool_v1(self._manual_entry(tool, toolset)))
+            entry = orjson.loads(render_tool_v1(self._manual_entry(tool, place.toolset)))
             return ExportedTool(tool.name, tool, entry, AliasRecord(tool=tool.tool), None)
         rules = dialect(target)
-        converted = convert_inputs(tool.inputs, rules, strict)
+        converted = convert_inputs(tool.inputs, rules, strict, is_whole=place.form == "full")
         converted.record.tool = tool.tool or tool.name
-        name = rules.exported_name(tool.name)
+        name = rules.exported_name(tool.name, tool.alias)
         text = description_for(
             tool.description,
             title=tool.title,
@@ -171,18 +182,21 @@ class ToolExporter:
             limit=rules.description_max or 1 << 20,
         )
         return ExportedTool(
-            name, tool, _ENTRIES[target](name, text, converted, tool), converted.record, converted
+            name,
+            tool,
+            _build_entry(target, name, text, converted, tool, place.form),
+            converted.record,
+            converted,
         )
 
     def _manual_entry(self, tool: AgentTool, toolset: str | None) -> ManualToolEntry:
-        within = "" if toolset is None else f"/toolsets/{quote(toolset, safe='')}"
         return ManualToolEntry(
             name=tool.name,
             description=tool.description,
             inputs=tool.inputs,
             outputs=tool.outputs,
             tags=tool.tags,
-            call_url=f"{self._base_url}{within}/tools/{quote(tool.name, safe='')}/call",
+            call_url=toolset_call_url(self._base_url, toolset, tool.name),
             gateways=tool.gateways,
         )
 
@@ -191,7 +205,7 @@ class ToolExporter:
         tools: Sequence[AgentTool],
         target: Format,
         strict: Strict,
-        toolset: str | None,
+        place: _Place,
         *,
         unknown: list[str],
         omitted: int,
@@ -199,7 +213,7 @@ class ToolExporter:
         found: list[ExportedTool] = []
         reports: dict[str, Json] = {}
         for tool in tools:
-            one = self._tool(tool, target, strict, toolset)
+            one = self._tool(tool, target, strict, place)
             if isinstance(one, str):
                 reports[tool.name] = _unsupported(tool, one)
             else:
@@ -209,7 +223,7 @@ class ToolExporter:
         for index, one in enumerate(found):
             reason = demoted.get(one.name)
             if reason is not None:
-                plain = self._tool(one.tool, target, "false", toolset)
+                plain = self._tool(one.tool, target, "false", place)
                 found[index] = one if isinstance(plain, str) else plain
             reports[one.tool.name] = found[index].report(reason)
         listed = [reports[tool.name] for tool in tools]
@@ -221,7 +235,7 @@ class ToolExporter:
         entries = [one.entry for one in found]
         prompt = None
         if target == "json-prompt":
-            prompt = _PROMPT + "\n".join(orjson.dumps(entry).decode() for entry in entries)
+            prompt = _PROMPT + "\n".join(exact_json.dumps(entry).decode() for entry in entries)
         aliases = {one.name: one.record.to_json() for one in found}
         return Export(target, _envelope(target, entries), aliases, report, prompt)
 
@@ -339,19 +353,26 @@ def _prompted(name: str, text: str, converted: Converted, tool: AgentTool) -> Js
     return {"name": name, "description": text, "parameters": converted.schema}
 
 
-def _mcp(name: str, text: str, converted: Converted, tool: AgentTool) -> Json:
-    del name
-    inputs = with_header_inputs(converted.schema, tool.header_inputs)
-    return mcp_tool(tool, description=text, inputs=inputs, outputs=_outputs(tool))
+def _mcp(text: str, converted: Converted, tool: AgentTool, form: SchemaForm) -> Json:
+    inputs = with_marks(Portable(converted.schema, converted.losses), tool)
+    return mcp_tool(tool, description=text, inputs=inputs, outputs=_outputs(tool, form))
 
 
-def _outputs(tool: AgentTool) -> Json | None:
+def _outputs(tool: AgentTool, form: SchemaForm) -> Portable | None:
     if not tool.publishes_outputs or tool.outputs_json in (b"", b"{}"):
         return None
     try:
-        return sanitize_outputs(tool.outputs).schema
+        return shown_schema(sanitize_outputs(tool.outputs).schema, form, is_typed=False)
     except UnusableSchema:
         return None
+
+
+def _build_entry(
+    target: Format, name: str, text: str, converted: Converted, tool: AgentTool, form: SchemaForm
+) -> Json:
+    if target == "mcp":
+        return _mcp(text, converted, tool, form)
+    return _ENTRIES[target](name, text, converted, tool)
 
 
 _ENTRIES: Final[dict[str, Callable[[str, str, Converted, AgentTool], Json]]] = {
@@ -366,6 +387,5 @@ _ENTRIES: Final[dict[str, Callable[[str, str, Converted, AgentTool], Json]]] = {
     "ollama": _function,
     "ai-sdk": _ai_sdk,
     "langchain": _function,
-    "mcp": _mcp,
     "json-prompt": _prompted,
 }

@@ -23,13 +23,18 @@ class FoundTools:
 
 @dataclass(frozen=True, slots=True)
 class ToolSearch:
-    """What `ToolCollection.find` is asked for."""
+    """What `ToolCollection.find` is asked for: the best matches of up to four texts in turn, at most `limit`.
+    An empty text lists tools by name.
+
+    With `advise`, also what to search for next after weak matches; with `explain`, the hits of the search are
+    explained.
+    """
 
     texts: Sequence[str]
-    filters: Filters | None
-    limit: int
-    advise: bool
-    explain: bool
+    filters: Filters | None = None
+    limit: int = 10
+    advise: bool = False
+    explain: bool = False
 
 
 async def find_members(
@@ -40,12 +45,15 @@ async def find_members(
     principal: Principal,
     toolset: str | None = None,
 ) -> FoundTools:
-    """Return the best matches among some tools, whose names here are in `by_name`; raise Unavailable.
+    """Return the best matches among some tools, whose names here are in `by_name`; raise Unavailable. A tool
+    that has several names here, each in its own form, is found in each of them.
 
     A text that is the name of a tool here finds it first, although the registry does not know that name.
     """
-    tools = {tool.tool: tool for tool in by_name.values()}
-    ids = frozenset(tool.id for tool in tools.values())
+    tools: dict[str, dict[str, AgentTool]] = {}
+    for tool in by_name.values():
+        tools.setdefault(tool.tool, {})[tool.name] = tool
+    ids = frozenset(tool.id for tool in by_name.values())
     given = wanted.filters or Filters()
     chosen = replace(given, tools=ids if given.tools is None else ids & given.tools)
     result = await search.find(
@@ -60,11 +68,10 @@ async def find_members(
     named = [by_name[text.strip()] for text in wanted.texts if text.strip() in by_name]
     if given != Filters():
         named = [tool for tool in named if tool.tool in names]
-    found = [*named, *(tools[hit.name] for hit in result.hits if hit.name in tools)]
+    found = [*named, *(tool for hit in result.hits for tool in tools.get(hit.name, {}).values())]
 
     def see(name: str) -> SeenTool | None:
-        tool = tools.get(name)
-        return None if tool is None else seen_tool(tool)
+        return next((seen_tool(tool) for tool in tools.get(name, {}).values()), None)
 
     advice = None
     if wanted.advise and not named:

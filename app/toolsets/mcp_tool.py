@@ -1,15 +1,61 @@
-"""A tool as MCP describes it: for the list of `/mcp`, and for exports."""
+"""A tool as MCP describes it: for the list of `/mcp`, and for exports; and how agents see its schemas."""
 
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
+import orjson
+
+from app import exact_json
+from app.security.principal import SchemaForm
+from app.tool_schemas.header_inputs import with_header_inputs
+from app.tool_schemas.losses import Loss
+from app.tool_schemas.portable import Portable, make_portable
 from app.toolsets.agent_tool import AgentTool
 
 META_PREFIX: Final = "utcp-gateway/"
 """The prefix of the gateway's own members of `_meta` (MCP, "General fields")."""
+_MAX_CHANGES: Final = 20
+_MAX_CACHED: Final = 1_000
+
+
+def shown_schema(schema: dict[str, Any], form: SchemaForm, *, is_typed: bool = True) -> Portable:
+    """Return a schema in the form in which a client sees it; see `make_portable`."""
+    return Portable(schema) if form == "full" else make_portable(schema, is_typed=is_typed)
+
+
+def with_marks(inputs: Portable, tool: AgentTool) -> Portable:
+    """Return the inputs of a tool with the marks of those that clients repeat in a header."""
+    return replace(inputs, schema=with_header_inputs(inputs.schema, tool.header_inputs))
+
+
+def shown_json(schema: bytes, form: SchemaForm, *, is_typed: bool = True) -> tuple[bytes, tuple[Loss, ...]]:
+    """Return a stored schema, as JSON, in the form in which a client sees it, and what that changed."""
+    return (schema, ()) if form == "full" else _write_portable(schema, is_typed)
+
+
+@lru_cache(maxsize=_MAX_CACHED)
+def _write_portable(schema: bytes, is_typed: bool) -> tuple[bytes, tuple[Loss, ...]]:
+    shown = make_portable(orjson.loads(schema), is_typed=is_typed)
+    return (exact_json.dumps(shown.schema) if shown.losses else schema), shown.losses
+
+
+def schema_changes(inputs: tuple[Loss, ...], outputs: tuple[Loss, ...]) -> dict[str, Any]:
+    """Return the member of `_meta` that says what was changed in the schemas of a tool; {} for nothing."""
+    changes: dict[str, Any] = {}
+    for name, losses in (("inputSchema", inputs), ("outputSchema", outputs)):
+        if losses:
+            changes[name] = [
+                {"pointer": loss.pointer, "action": loss.action} for loss in losses[:_MAX_CHANGES]
+            ]
+    more = sum(max(0, len(losses) - _MAX_CHANGES) for losses in (inputs, outputs))
+    if more:
+        changes["more"] = more
+    return {f"{META_PREFIX}schemaChanges": changes} if changes else {}
 
 
 def mcp_tool(
-    tool: AgentTool, *, description: str, inputs: dict[str, Any], outputs: dict[str, Any] | None
+    tool: AgentTool, *, description: str, inputs: Portable, outputs: Portable | None
 ) -> dict[str, Any]:
     """Return the tool as a `Tool` of MCP's schema, with repaired schemas; no member is null."""
     annotations: dict[str, Any] = {"readOnlyHint": tool.read_only}
@@ -20,14 +66,16 @@ def mcp_tool(
     described: dict[str, Any] = {"name": tool.name}
     if tool.title:
         described["title"] = tool.title
-    described |= {"description": description, "inputSchema": inputs}
+    described |= {"description": description, "inputSchema": inputs.schema}
     if outputs is not None:
-        described["outputSchema"] = outputs
+        described["outputSchema"] = outputs.schema
     described["annotations"] = annotations
+    meta: dict[str, Any] = {}
     if tool.tool:
-        described["_meta"] = {f"{META_PREFIX}name": tool.tool, f"{META_PREFIX}provider": tool.provider}
+        meta = {f"{META_PREFIX}name": tool.tool, f"{META_PREFIX}provider": tool.provider}
         if tool.requires_approval:
-            described["_meta"][f"{META_PREFIX}requiresApproval"] = True
+            meta[f"{META_PREFIX}requiresApproval"] = True
         if tool.risk_tier is not None:
-            described["_meta"][f"{META_PREFIX}riskTier"] = tool.risk_tier
-    return described
+            meta[f"{META_PREFIX}riskTier"] = tool.risk_tier
+    meta |= schema_changes(inputs.losses, () if outputs is None else outputs.losses)
+    return described | {"_meta": meta} if meta else described

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-import orjson
-
+from app import exact_json
 from app.catalog.tools import Viewer
 from app.errors import NotFound, not_found
 from app.json_schema.input_lookup import may_have_input
@@ -201,7 +200,7 @@ def _changed(tool: AgentTool, change: MemberChange, problems: list[MemberProblem
         if lost:
             problems += (MemberProblem("preset", f"{tool.tool}{pointer}", _LOST_INPUT) for pointer in lost)
             return None
-        inputs = orjson.dumps(schema)
+        inputs = exact_json.dumps(schema)
     name = change.name or tool.name
     return replace(
         tool,

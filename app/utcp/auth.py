@@ -2,8 +2,9 @@
 into credentials.
 
 A bearer token is an `api_key` with the value `Bearer ${TOKEN}` in the header `Authorization`, and remains
-one. The types aws_sigv4, hmac, digest and google_service_account, and the grants of oauth2 other than client
-credentials, are the gateway's own: released clients reject them, so no manual has them.
+one; `bearer` is the gateway's own type for it, which manuals have as `api_key`. The types aws_sigv4, hmac,
+digest and google_service_account, and the grants of oauth2 other than client credentials, are the gateway's
+own, too: released clients reject them, so no manual has them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,10 @@ from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
 from app.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
 from app.utcp.signature_recipe import SignatureRecipe
 
+AUTH_SCHEME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}$"
+"""A name of an authentication scheme, a token of RFC 9110."""
 _SPELLINGS: Final = {
+    "http_bearer": "bearer",
     "apikey": "api_key",
     "oauth": "oauth2",
     "oauth_2": "oauth2",
@@ -79,6 +83,14 @@ class DigestAuth(_PasswordAuth):
     """HTTP Digest authentication (RFC 7616)."""
 
     auth_type: Literal["digest"] = "digest"
+
+
+class BearerAuth(_Auth):
+    """A token in the header Authorization (RFC 6750), or the credentials of another scheme."""
+
+    auth_type: Literal["bearer"] = "bearer"
+    token: str = Field(min_length=1, repr=False)
+    scheme: str | None = Field(default=None, pattern=AUTH_SCHEME)
 
 
 class AwsSigV4Auth(_Auth):
@@ -147,12 +159,20 @@ class OAuth2Auth(_Auth, OAuth2Grant):
 
 
 AnyAuth = (
-    ApiKeyAuth | BasicAuth | OAuth2Auth | DigestAuth | AwsSigV4Auth | HmacAuth | GoogleServiceAccountAuth
+    ApiKeyAuth
+    | BasicAuth
+    | BearerAuth
+    | OAuth2Auth
+    | DigestAuth
+    | AwsSigV4Auth
+    | HmacAuth
+    | GoogleServiceAccountAuth
 )
 Auth = Annotated[AnyAuth, Field(discriminator="auth_type")]
 _MODELS: Final[Mapping[str, type[AnyAuth]]] = {
-    "api_key": ApiKeyAuth, "basic": BasicAuth, "oauth2": OAuth2Auth, "digest": DigestAuth,
-    "aws_sigv4": AwsSigV4Auth, "hmac": HmacAuth, "google_service_account": GoogleServiceAccountAuth,
+    "api_key": ApiKeyAuth, "basic": BasicAuth, "bearer": BearerAuth, "oauth2": OAuth2Auth,
+    "digest": DigestAuth, "aws_sigv4": AwsSigV4Auth, "hmac": HmacAuth,
+    "google_service_account": GoogleServiceAccountAuth,
 }  # fmt: skip
 
 
@@ -191,6 +211,8 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
             return CredentialDraft("api_key", {"location": location, "name": name}, {"value": value})
         case BasicAuth(username=username, password=password):
             return CredentialDraft("basic", {}, {"username": username, "password": password})
+        case BearerAuth(token=token, scheme=scheme):
+            return bearer_draft(token, scheme=scheme, at=at)
         case DigestAuth(username=username, password=password):
             return CredentialDraft("digest", {}, {"username": username, "password": password})
         case AwsSigV4Auth() as aws:
@@ -203,6 +225,12 @@ def credential_from_auth(auth: Any, *, at: str = "") -> CredentialDraft:
             return google_draft(google.key, scope=google.scope, subject=google.subject, at=pointer(at, "key"))
         case OAuth2Auth() as oauth:
             return oauth2_draft(oauth, at=at)
+
+
+def bearer_draft(token: str, *, scheme: str | None, at: str = "") -> CredentialDraft:
+    """Return the draft of a token; raise InvalidInput for one with control characters."""
+    _check_value(token, at=pointer(at, "token"))
+    return CredentialDraft("bearer", {"scheme": scheme} if scheme else {}, {"token": token})
 
 
 def hmac_draft(recipe: SignatureRecipe, *, secret: str, key_id: str | None, at: str = "") -> CredentialDraft:
@@ -228,7 +256,12 @@ def _kind(raw: Mapping[str, Any]) -> str:
     if isinstance(auth_type, str):
         kind = auth_type.strip().lower().replace("-", "_").replace(" ", "_")
         return _SPELLINGS.get(kind, kind)
-    for key, kind in (("token_url", "oauth2"), ("username", "basic"), ("api_key", "api_key")):
+    for key, kind in (
+        ("token_url", "oauth2"),
+        ("username", "basic"),
+        ("token", "bearer"),
+        ("api_key", "api_key"),
+    ):
         if key in raw:
             return kind
     return ""

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from pydantic import BaseModel, Field
 
+from app import exact_json
 from app.errors import FieldError, InvalidInput
 from app.security.credentials import CredentialDraft
 from app.text import pointer
@@ -106,6 +107,8 @@ def oauth2_draft(
         check_private_key(key, algorithm=oauth.signing_algorithm, at=pointer(at, "private_key"))
     names = ("token_url", "scope", "audience", "resource", "token_endpoint_auth_method")
     public = {name: getattr(oauth, name) for name in names}
+    if metadata_url := getattr(oauth, "metadata_url", None):
+        public["metadata_url"] = metadata_url
     # Defaults are left out, as in credentials of before there were other grants: fingerprints stay equal.
     defaults = OAuth2Grant()
     for name in GRANT_MEMBERS:
@@ -122,7 +125,7 @@ def google_draft(
     Raise InvalidInput, with the pointer `at`, for what is no such file. A text that is a variable is not
     read: then the token URL is Google's.
     """
-    text = key if isinstance(key, str) else orjson.dumps(dict(key)).decode()
+    text = key if isinstance(key, str) else exact_json.dumps(dict(key)).decode()
     public = {"token_url": GOOGLE_TOKEN_URL, "scope": scope, "subject": subject}
     if BRACED.fullmatch(text.strip()) is None:
         account = read_google_key(text)

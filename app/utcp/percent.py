@@ -10,6 +10,8 @@ from app import exact_json
 # (`#`, `&`) and those that RFC 3986 does not allow in one (`[`, `]`): a value must never begin another
 # parameter.
 _RESERVED: Final = ":/?@!$'()*+,;="
+# Those that RFC 3986, section 3.3, allows within a segment of a path.
+_RESERVED_IN_SEGMENT: Final = ":@!$&'()*+,;="
 _LITERAL: Final = "!$&'()*+,;=:@/?~%"
 _STRAY_PERCENT: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _TRIPLE: Final = re.compile(r"(%[0-9A-Fa-f]{2})")
@@ -33,9 +35,19 @@ def escape_reserved(text: str) -> str:
     """Percent-encode for `allowReserved`: reserved characters but `#`, `&`, `[` and `]`, and triples,
     stay.
     """
-    return "".join(
-        part if index % 2 else quote(part, safe=_RESERVED) for index, part in enumerate(_TRIPLE.split(text))
-    )
+    return _escape_but_triples(text, _RESERVED)
+
+
+def escape_reserved_in_segment(text: str) -> str:
+    """Percent-encode for `allowReserved` of a path parameter: reserved characters but those that end the
+    segment (`/`, `?`, `#`), `[` and `]`, and triples, stay.
+    """
+    return _escape_but_triples(text, _RESERVED_IN_SEGMENT)
+
+
+def _escape_but_triples(text: str, safe: str) -> str:
+    parts = _TRIPLE.split(text)
+    return "".join(part if index % 2 else quote(part, safe=safe) for index, part in enumerate(parts))
 
 
 def escape_literal(text: str) -> str:

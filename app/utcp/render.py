@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import orjson
-
+from app import exact_json
 from app.json_schema.normalize import TYPES, publishable
 from app.json_schema.references import DEFINITIONS, Schema, inline, rebase, transformed
 from app.text import clean_text
@@ -158,7 +157,7 @@ def tool_json(
     """Return a tool of a manual as JSON, without nulls and without keys that a strict client does not
     know.
     """
-    return orjson.dumps(
+    return exact_json.dumps(
         {
             "name": entry.name,
             "description": clean_text(entry.description.replace("\x00", "")),
