@@ -15,7 +15,7 @@ from app.schemas import ShortText, StrictModel, Tag, UrlText
 from app.security.credentials import CredentialDraft
 from app.security.secret import Secret
 from app.text import pointer
-from app.utcp.auth import hmac_draft
+from app.utcp.auth import AUTH_SCHEME, bearer_draft, hmac_draft
 from app.utcp.headers import COOKIE_NAME, HEADER_NAME, forbidden_in_credentials
 from app.utcp.oauth2_grant import OAuth2Grant, google_draft, oauth2_draft
 from app.utcp.signature_recipe import SignatureRecipe, key_bytes
@@ -70,6 +70,14 @@ def _origin(value: str) -> str:
     return origin
 
 
+def _check_origin(value: str) -> str:
+    origin = _origin(value)
+    if not origin.startswith(("https://", "http://")):
+        msg = "must be an origin of HTTP such as https://api.example.com"
+        raise ValueError(msg)
+    return origin
+
+
 PRINTABLE: Final = {"pattern": r"^[^\x00-\x1f\x7f]*$"}
 NO_NUL: Final = {"pattern": r"^[^\x00]*$"}
 # Beside the pattern of the names, which pydantic writes.
@@ -77,9 +85,9 @@ NO_OTHER_KEYS: Final = {"additionalProperties": False}
 _PORT: Final = r"(?:6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|[1-9]\d{0,3})"
 # The normalised form; other spellings of the same origin (upper case, a trailing slash, IDN) are accepted,
 # too.
-_ORIGIN: Final = {
-    "pattern": rf"^(?:https?|wss?|tcp|udp|grpcs?)://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
-}
+_AUTHORITY: Final = rf"://[a-z](?:[a-z0-9-]{{0,61}}[a-z0-9])?(?:\.[a-z]{{2,20}})*(?::{_PORT})?$"
+_ORIGIN: Final = {"pattern": rf"^(?:https?|wss?|tcp|udp|grpcs?){_AUTHORITY}"}
+_HTTP_ORIGIN: Final = {"pattern": rf"^https?{_AUTHORITY}"}
 
 SecretText = Annotated[
     SecretStr,
@@ -90,6 +98,11 @@ Origin = Annotated[
     str,
     Field(max_length=300, examples=["https://api.example.com"], json_schema_extra=dict(_ORIGIN)),
     AfterValidator(_origin),
+]
+HttpOrigin = Annotated[
+    str,
+    Field(max_length=300, json_schema_extra=dict(_HTTP_ORIGIN)),
+    AfterValidator(_check_origin),
 ]
 OverlayText = Annotated[
     str,
@@ -230,7 +243,7 @@ class GoogleServiceAccountInput(_CredentialInput):
         Field(min_length=1, max_length=16_384, json_schema_extra=dict(NO_NUL)),
         AfterValidator(secret_text),
     ] = Field(description="The text of its JSON key file.")
-    scope: Annotated[str, Field(max_length=2000, json_schema_extra=dict(NO_NUL))] | None = Field(
+    scope: Annotated[str, Field(max_length=2000, pattern=NO_NUL["pattern"])] | None = Field(
         default=None,
         description="Scopes, with blanks between them. Default: those that the operation requires.",
         examples=["https://www.googleapis.com/auth/cloud-platform"],
@@ -250,16 +263,23 @@ class GoogleServiceAccountInput(_CredentialInput):
 
 
 class BearerInput(_CredentialInput):
-    """A token sent as `Authorization: Bearer ...`, RFC 6750."""
+    """A token sent as `Authorization: Bearer ...`, RFC 6750, or the credentials of another scheme."""
 
     kind: Literal["bearer"]
     token: SecretText
+    scheme: Annotated[str, Field(pattern=AUTH_SCHEME, examples=["Token"])] | None = Field(
+        default=None,
+        description="The authentication scheme before the token (RFC 9110, section 11.1). Default: that of "
+        "the slot's security scheme, else Bearer.",
+    )
 
-    def to_draft(self, *, at: str = "") -> CredentialDraft:  # noqa: ARG002 - for kinds with rules.
-        """Return the credential with its secrets separated from its public members."""
-        return CredentialDraft(
-            "bearer", {}, {"token": self.token.get_secret_value()}, _tuple(self.allowed_origins)
-        )
+    def to_draft(self, *, at: str = "") -> CredentialDraft:
+        """Return the credential with its secrets separated from its public members.
+
+        Raise InvalidInput, with a pointer below `at`, for a token that cannot be sent.
+        """
+        draft = bearer_draft(self.token.get_secret_value(), scheme=self.scheme, at=at)
+        return replace(draft, allowed_origins=_tuple(self.allowed_origins))
 
 
 class OAuth2Input(_CredentialInput, OAuth2Grant):
@@ -297,6 +317,13 @@ class OAuth2Input(_CredentialInput, OAuth2Grant):
         "scheme, if it is at the origin given at registration.",
         examples=["https://auth.example.com/token"],
     )
+    metadata_url: UrlText | None = Field(
+        default=None,
+        description="Where the token endpoint is found if there is no `token_url`: metadata by RFC 8414 or "
+        "OpenID Connect Discovery, at the origin of the endpoint. Default: that of the security scheme, if "
+        "it is at the origin given at registration.",
+        examples=["https://auth.example.com/.well-known/openid-configuration"],
+    )
     scope: ShortText | None = None
     audience: ShortText | None = None
     resource: ShortText | None = None
@@ -315,7 +342,7 @@ class StaticValue(StrictModel):
     """One value of a call template: in a header, in the query or userinfo of its URL, or in a field."""
 
     location: Literal["header", "query", "userinfo", "field"]
-    name: Annotated[str, Field(min_length=1, max_length=256, json_schema_extra=dict(PRINTABLE))] = Field(
+    name: Annotated[str, Field(min_length=1, max_length=256, pattern=PRINTABLE["pattern"])] = Field(
         description="Name of the header or parameter; `username` or `password` in the userinfo; JSON pointer "
         "of a field.",
         examples=["X-Key"],

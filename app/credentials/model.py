@@ -45,7 +45,7 @@ DISCOVERY_STATIC = "discovery-static"
 DISCOVERY_SLOTS = ("discovery", DISCOVERY_STATIC)
 EGRESS_SLOT = "egress"
 
-SlotKind = CredentialKind | Literal["any", "unsupported"]
+SlotKind = CredentialKind | Literal["mutual_tls", "any", "unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +69,11 @@ class CredentialSlot:
     """A named place for a credential that tools of a provider need, as its source describes it.
 
     `scheme` is the name of the security scheme in an OpenAPI document; `location` and `parameter` are those
-    of an API key; `scopes` are OAuth2 scopes, None where the source has no such list; `values` are the
-    locations of a credential of kind `static`. `fingerprint` is that of a credential that was in the manual
-    itself; `is_fallback` marks the slot of tools without auth of their own.
+    of an API key; `http_scheme` precedes the credentials of a bearer, where it is not `Bearer`;
+    `metadata_url` is where the token URL is found, if the source does not name it; `scopes` are OAuth2
+    scopes, None where the source has no such list; `values` are the locations of a credential of kind
+    `static`. `fingerprint` is that of a credential that was in the manual itself; `is_fallback` marks the
+    slot of tools without auth of their own.
     """
 
     name: str
@@ -79,7 +81,9 @@ class CredentialSlot:
     scheme: str | None = None
     location: str | None = None
     parameter: str | None = None
+    http_scheme: str | None = None
     token_url: str | None = None
+    metadata_url: str | None = None
     scopes: tuple[str, ...] | None = None
     description: str | None = None
     values: tuple[ValueLocation, ...] = ()
@@ -98,7 +102,9 @@ class CredentialSlot:
             scheme=stored.get("scheme") or None,
             location=stored.get("location") or None,
             parameter=stored.get("name") or None,
+            http_scheme=stored.get("http_scheme") or None,
             token_url=stored.get("token_url") or None,
+            metadata_url=stored.get("metadata_url") or None,
             scopes=None if scopes is None else tuple(scopes),
             description=stored.get("description") or None,
             values=tuple(ValueLocation(one["location"], one["name"]) for one in stored.get("values") or ()),
@@ -114,7 +120,9 @@ class CredentialSlot:
             "scheme": self.scheme,
             "location": self.location,
             "name": self.parameter,
+            "http_scheme": self.http_scheme,
             "token_url": self.token_url,
+            "metadata_url": self.metadata_url,
             "scopes": None if self.scopes is None else list(self.scopes),
             "description": self.description,
             "values": [one.to_json() for one in self.values] or None,
@@ -140,10 +148,14 @@ class SlotAssignment:
 
 @dataclass(frozen=True, slots=True)
 class VariableDraft:
-    """The value of a variable before it is sealed. In a registration, it is a variable of the provider."""
+    """The value of a variable before it is sealed. In a registration, it is a variable of the provider.
+
+    `allowed_origins` are the only ones to which a secret that all providers share is sent; None leaves them.
+    """
 
     value: str = field(repr=False)
     secret: bool = True
+    allowed_origins: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

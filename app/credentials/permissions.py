@@ -24,10 +24,12 @@ CREDENTIALS_WRITE_OPTIONS: Final[Mapping[str, Any]] = {
     "client_key": None,
     "unix_socket": None,
     "mask_responses": True,
+    "redirect_origin": None,
 }
 """Options that only a key with `credentials:write` may set or change, also at registration, with their
 defaults. They determine how every request of the provider is sent, including requests with credentials that
-are stored later, and whether its secrets are masked in responses.
+are stored later, whether its secrets are masked in responses, and where credentials go that were meant for
+the origin of its source.
 """
 DESTINATION_OPTIONS: Final = frozenset({"base_url", "server", "server_variables"})
 """Options that name a destination. A key with `providers:write` may set them while the provider has no

@@ -6,11 +6,12 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import CredentialDraft, VariableDraft
 from app.credentials.template_secrets import static_locations
 from app.credentials.variable_scope import VariableScope
-from app.errors import FieldError, UnsetVariable
+from app.errors import FieldError, InvalidInput, UnsetVariable
 from app.models import TENANT, Credential, Variable
 from app.security.credentials import (
     SealedCredential,
@@ -30,7 +31,7 @@ def fingerprint(draft: CredentialDraft, *, vault: Vault) -> str:
     credentials.
     """
     parts = (draft.kind, draft.public, draft.secrets)
-    return vault.digest("credential", orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hex()[:16]
+    return vault.digest("credential", exact_json.dumps(parts, option=orjson.OPT_SORT_KEYS)).hex()[:16]
 
 
 def variables_in(secrets: Any) -> list[str]:
@@ -112,8 +113,18 @@ def new_credential(provider_id: UUID, slot: str, draft: CredentialDraft, *, vaul
 
 
 def seal_into_variable_row(row: Variable, draft: VariableDraft, *, vault: Vault) -> Variable:
-    """Set the value of a variable in its row, sealed where it is secret; return the row."""
+    """Set the value of a variable in its row, sealed where it is secret; return the row.
+
+    Raise InvalidInput for allowed origins of a variable that is not secret or not shared.
+    """
     row.secret = draft.secret
+    if draft.allowed_origins is not None and (row.provider_id is not None or not draft.secret):
+        detail = "Only secret variables that all providers share have allowed origins."
+        raise InvalidInput(detail, errors=[FieldError("/allowed_origins", detail)])
+    if not draft.secret:
+        row.allowed_origins = None
+    elif draft.allowed_origins is not None:
+        row.allowed_origins = list(draft.allowed_origins)
     unsealed = SealedVariable(
         id=row.id,
         tenant_id=row.tenant_id,

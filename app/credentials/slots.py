@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.credentials.input_models import header_problem
 from app.credentials.model import (
@@ -104,6 +104,11 @@ def complete(
     `slot` is None for a credential that its owner wrote into a template. Raise InvalidInput, with pointers
     below `at`, where one of these cannot be determined and must be given by the owner.
     """
+    if slot is not None and slot.kind == "mutual_tls":
+        detail = (
+            "The client certificate of the provider meets this slot: set its option `client_certificate`."
+        )
+        raise InvalidInput("The slot takes no credential.", errors=[FieldError(pointer(at, "kind"), detail)])
     if draft.kind == "static" and slot is not None and slot.kind != "static":
         error = FieldError(pointer(at, "kind"), "This slot does not accept a credential of kind `static`.")
         raise InvalidInput("The kind of the credential is not that of the slot.", errors=[error])
@@ -116,15 +121,28 @@ def complete(
         if problem:
             error = FieldError(pointer(at, "name"), problem)
             raise InvalidInput("The API key cannot be sent under this name.", errors=[error])
+    if draft.kind == "bearer" and slot is not None and slot.http_scheme is not None:
+        public.setdefault("scheme", slot.http_scheme)
     if draft.kind in TOKEN_KINDS:
-        public["token_url"] = _token_url(
-            public.get("token_url"),
-            None if slot is None or draft.kind != "oauth2" else slot.token_url,
-            binding,
-            at=pointer(at, "token_url"),
-        )
+        member, url = _find_documented_url(draft.kind, public, slot)
+        public[member] = _token_url(public.get(member), url, binding, at=pointer(at, member))
     origins = draft.allowed_origins or _default_origins(binding, at=pointer(at, "allowed_origins"))
     return CredentialDraft(draft.kind, public, draft.secrets, origins)
+
+
+def _find_documented_url(
+    kind: str, public: dict[str, Any], slot: CredentialSlot | None
+) -> tuple[str, str | None]:
+    """Return which member of an OAuth2 credential says where tokens come from, and what the slot says of it.
+
+    A token URL that is given needs no metadata, which are removed from `public`.
+    """
+    if slot is None or kind != "oauth2":
+        slot = CredentialSlot("", "any")
+    if "token_url" in public or not (public.get("metadata_url") or slot.metadata_url):
+        public.pop("metadata_url", None)
+        return "token_url", slot.token_url
+    return "metadata_url", slot.metadata_url
 
 
 def _default_origins(binding: Binding, *, at: str) -> tuple[str, ...]:
@@ -147,7 +165,7 @@ def _token_url(requested: str | None, documented: str | None, binding: Binding, 
             error = FieldError(at, "Give the URL of the token endpoint.", expected="uri")
             raise InvalidInput("The token endpoint is not known.", errors=[error])
         if origin_of(documented) not in binding.registrar_origins:
-            detail = "The token URL in the document has another origin. Give it here if it is correct."
+            detail = "The URL in the document has another origin. Give it here if it is correct."
             raise InvalidInput(
                 "The token endpoint needs your consent.", errors=[FieldError(at, detail, expected=documented)]
             )
@@ -178,6 +196,8 @@ def matching_slots(auth: CredentialDraft, slots: Iterable[CredentialSlot]) -> li
 
 
 def _matches(auth: CredentialDraft, slot: CredentialSlot) -> bool:
+    if auth.kind == "bearer":
+        return slot.kind in {"bearer", "oauth2"}
     if auth.kind != "api_key":
         return slot.kind == auth.kind
     parameter = (auth.public.get("location"), str(auth.public.get("name", "")).lower())

@@ -56,7 +56,7 @@ def body_encoder(spec: BodySpec, *, raw_text: bool = False, at: str = "/body") -
     if media in _DEFAULT_TYPES:
         header = media = _DEFAULT_TYPES[media]
     if is_json(media):
-        return lambda value: (exact_json.dumps(value), header)
+        return lambda value: (exact_json.dumps(value, surrogates="refuse"), header)
     if media == "application/x-www-form-urlencoded":
         return lambda value: (_urlencoded(value, spec.encoding, at), header)
     if media.startswith("multipart/"):

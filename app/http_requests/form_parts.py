@@ -98,10 +98,12 @@ def _part(name: str, value: Any, spec: EncodingSpec, at: str) -> Part:
         value = _with_base64(value, at)
     if media is None:
         if isinstance(value, (dict, list)):
-            return Part(name, exact_json.dumps(value), "application/json", headers=headers)
+            return Part(
+                name, exact_json.dumps(value, surrogates="refuse"), "application/json", headers=headers
+            )
         return Part(name, scalar(value).encode(), headers=headers)
     if is_json(media):
-        return Part(name, exact_json.dumps(value), media, headers=headers)
+        return Part(name, exact_json.dumps(value, surrogates="refuse"), media, headers=headers)
     if spec.xml is not None and is_xml(essence(media)):
         return Part(name, xml_encoder(spec.xml, media, at)(value, at), media, headers=headers)
     if spec.text or is_textual(essence(media)):

@@ -17,7 +17,7 @@ from app.errors import FieldError, InvalidArguments
 from app.http_requests.templates import ParameterSpec
 from app.text import pointer
 from app.utcp.headers import COOKIE_NAME, header_value
-from app.utcp.percent import escape, escape_reserved, json_text, scalar
+from app.utcp.percent import escape, escape_reserved, escape_reserved_in_segment, json_text, scalar
 from app.utcp.segments import check_path_text, check_segment
 
 _UNRESERVED: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*").fullmatch
@@ -133,10 +133,11 @@ def path_encoder(spec: ParameterSpec) -> Callable[[Any], str]:
     """
     at, style, explode = pointer("", spec.input), spec.style or "simple", bool(spec.explode)
     name = escape(spec.name)
+    encode_text = escape_reserved_in_segment if spec.allow_reserved else escape
 
     def safe(text: str) -> str:
         check_path_text(text, at=at)
-        return escape(text)
+        return encode_text(text)
 
     def encode(value: Any) -> str:
         if spec.content_type is not None:

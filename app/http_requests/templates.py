@@ -1,6 +1,6 @@
 """The models of call templates that become one HTTP request."""
 
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -101,14 +101,16 @@ class ResponseSpec(_Part):
 
     `status` is that of the response which the output schema describes ("200", "2XX"), where the document has
     several. Of an operation without a response in JSON, `content_type`, `json_schema` and `xml` are those of
-    its response in another form. `output` is the shape of the result; the output schema of the tool, and
-    `schema`, describe what comes of it.
+    its response in another form. `redirects` are the statuses of redirects ("302", "3XX") that are the result
+    of a call, with their Location, instead of being followed. `output` is the shape of the result; the output
+    schema of the tool, and `schema`, describe what comes of it.
     """
 
     status: str | None = None
     content_type: str | None = None
     json_schema: dict[str, Any] | None = Field(default=None, alias="schema")
     xml: XmlShape | None = None
+    redirects: tuple[Annotated[str, Field(pattern="^3([0-9]{2}|XX)$")], ...] = ()
     output: OutputSpec | None = None
 
 

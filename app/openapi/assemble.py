@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
+from app import exact_json
 from app.openapi.accept import read_accept
 from app.openapi.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.conversion import ConvertedTool
@@ -238,7 +237,7 @@ def _named(parameter: Parameter, alias: str) -> Json:
 
 def _size_notes(name: str, description: str, inputs: Json) -> list[str]:
     """Return a note if the tool has more than 30 kB as a model sees it, measured exactly."""
-    seen = len(orjson.dumps({"name": name, "description": description, "inputSchema": inputs}))
+    seen = len(exact_json.dumps({"name": name, "description": description, "inputSchema": inputs}))
     return [f"the tool is large: {seen / 1000:.0f} kB for a model to read"] if seen > _LARGE else []
 
 

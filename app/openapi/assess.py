@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import orjson
-
+from app import exact_json
 from app.openapi.lint import LintableTool, Linter, LintFinding
 from app.openapi.model import Json
 from app.openapi.slim import SlimmedTool, Slimmer
@@ -52,4 +51,4 @@ def assess(tools: Sequence[AssessableTool]) -> dict[str, Assessment]:
 def token_cost(name: str, description: str, inputs: Json) -> int:
     """Return an estimate of the tokens that a model reads for a tool: bytes of its JSON / 4, rounded up."""
     seen = {"name": name, "description": description, "inputs": inputs}
-    return math.ceil(len(orjson.dumps(seen)) / BYTES_PER_TOKEN)
+    return math.ceil(len(exact_json.dumps(seen)) / BYTES_PER_TOKEN)

@@ -82,7 +82,7 @@ def read_body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
 
 def _body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
     try:
-        found = document.references.follow(node, at=at)
+        found = document.references.follow_described(node, at=at)
     except RefProblem as problem:
         document.warnings.add(problem.pointer, f"a request body {problem.reason}; it was taken as any JSON")
         remark = f"the request body {problem.reason}; any JSON value is sent"

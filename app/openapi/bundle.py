@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from app.errors import InvalidDocument, TooLarge
+from app.openapi.identifiers import Identifiers
 from app.openapi.load import is_convertible, is_openapi
 from app.openapi.model import DocumentLimits, Json
 from app.openapi.refs import escape
@@ -112,13 +113,16 @@ class _Gathering:
     known: dict[str, bool] = field(default_factory=dict)
     missing: dict[str, None] = field(default_factory=dict)
     nodes: int = 0
+    identifiers: frozenset[str] | None = None
+    current: Any = None
+    current_url: str = ""
     own_uris: dict[str, str] = field(default_factory=dict)
     identities: dict[str, str] = field(default_factory=dict)
 
     def identify(self, selves: Mapping[str, str]) -> None:
         """Take note of the `$self` of files, by path: a relative one is resolved against the file's URL."""
         for path, own in selves.items():
-            uri = urldefrag(_joined(_joined(self.base or _NOWHERE, f"/{path}"), own))[0]
+            uri = urldefrag(_joined(self._join_url(path), own))[0]
             self.own_uris[path] = uri
             self.identities.setdefault(uri, path)
 
@@ -126,29 +130,39 @@ class _Gathering:
         """Return a copy of a file's value with local references; a file of a fragment may be a map of
         names.
         """
-        return self._node(value, path, keywords=path == self.root or is_openapi(value), names=False)
+        url = self.own_uris.get(path) or self._join_url(path)
+        self.current, self.current_url, self.identifiers = value, url, None
+        keywords = path == self.root or is_openapi(value)
+        return self._node(value, path, base=self.current_url, keywords=keywords, names=False)
 
-    def _node(self, node: Any, path: str, *, keywords: bool, names: bool) -> Any:
+    def _join_url(self, path: str) -> str:
+        return _joined(self.base or _NOWHERE, f"/{path}")
+
+    def _node(self, node: Any, path: str, *, base: str, keywords: bool, names: bool) -> Any:
         self.nodes += 1
         if self.nodes > self.limits.nodes:
             raise TooLarge(f"The files have more than {self.limits.nodes} values together")
         if isinstance(node, list):
-            return [self._node(member, path, keywords=True, names=False) for member in node]
+            return [self._node(member, path, base=base, keywords=True, names=False) for member in node]
         if not isinstance(node, dict):
             return node
         made: Json = {}
+        if isinstance(node.get("$id"), str) and not names:
+            base = _joined(base, node["$id"])
         for key, value in node.items():
             if key == "$ref" and isinstance(value, str) and not names:
-                made[key] = self._reference(value, path)
+                made[key] = self._reference(value, path, base)
             elif key in _VALUES and keywords and not names:
                 made[key] = value
             else:
-                made[key] = self._node(value, path, keywords=True, names=key in _MAPS and not names)
+                made[key] = self._node(
+                    value, path, base=base, keywords=True, names=key in _MAPS and not names
+                )
         return made
 
-    def _reference(self, reference: str, path: str) -> str:
+    def _reference(self, reference: str, path: str, base: str) -> str:
         file, mark, fragment = reference.partition("#")
-        target = path if not file else self._target(file, path)
+        target = path if not file else self._target(file, path, base)
         if target is None or (fragment and not fragment.startswith("/")):
             # Another origin, or an anchor: left to the converter, which reports it where it matters.
             return reference
@@ -156,8 +170,11 @@ class _Gathering:
             return f"#{fragment}" if fragment else reference if not mark else "#"
         return f"#/{FILES}/{escape(target)}{fragment}"
 
-    def _target(self, file: str, path: str) -> str | None:
-        """Return the path of the file that a reference names; None if there is none that can be read."""
+    def _target(self, file: str, path: str, base: str) -> str | None:
+        """Return the path of the file that a reference names; None if there is none that can be read.
+
+        `base` is the URI of the schema resource that has the reference.
+        """
         own = self.own_uris.get(path)
         uri = file if own is None else _joined(own, file)
         if uri in self.identities:
@@ -168,9 +185,20 @@ class _Gathering:
         for spelling in dict.fromkeys((target_path, unquote(target_path))):
             if self._is_there(spelling):
                 return spelling
+        if self._is_identifier(_joined(base, file)):
+            return None
         if len(self.missing) < MAX_MISSING and not self.known.get(target_path):
             self.missing[target_path] = None
         return None
+
+    def _is_identifier(self, uri: str) -> bool:
+        """Return whether the URI is the `$id` of a schema in the present file."""
+        if self.identifiers is None:
+            found = (
+                Identifiers.of(self.current, url=self.current_url) if isinstance(self.current, dict) else None
+            )
+            self.identifiers = frozenset() if found is None else frozenset(found.resources.values())
+        return uri in self.identifiers
 
     def _opened_path(self, path: str) -> str | None:
         return path if self._is_there(path) else None

@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from app import exact_json
 from app.errors import FieldError, InvalidDocument, TooLarge
 from app.openapi.conversion import Conversion, ConvertedTool
 from app.openapi.model import ConvertOptions, Json
@@ -82,7 +83,7 @@ async def convert_in_child(
         raise TooLarge(f"The document has {len(document)} bytes; at most {options.limits.size} are read")
     request = {"options": options.to_json(), "memory": limits.memory, "seconds": limits.cpu_seconds}
     async with start() as child:
-        writing = asyncio.create_task(_write_input(child, orjson.dumps(request) + b"\n", document))
+        writing = asyncio.create_task(_write_input(child, exact_json.dumps(request) + b"\n", document))
         try:
             async with asyncio.timeout(limits.wall_seconds):
                 collected = await _collect(child, limits)

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
+from app import exact_json
 from app.openapi.model import Json
 from app.openapi.report import SourceReport
 from app.openapi.slim import SlimmedTool
 from app.security.requirements import SecurityRequirements, compile_security, security_json
 
-SchemeKind = Literal["api_key", "basic", "bearer", "oauth2", "digest", "aws_sigv4", "unsupported"]
+SchemeKind = Literal[
+    "api_key", "basic", "bearer", "oauth2", "digest", "aws_sigv4", "mutual_tls", "unsupported"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +21,9 @@ class SecuritySchemeSlot:
 
     `name` is that of the slot, `scheme` that of the scheme in the document, and `scheme_type` its type, such
     as "http digest". `location` (header, query, cookie) and `parameter` say where an API key goes.
-    `token_url`, `scopes` and `flows` are those of OAuth2. `origin_hint` is the origin of the first tool that
-    needs the slot.
+    `http_scheme` is sent before the credentials of a bearer, where it is not `Bearer`. `token_url`, `scopes`
+    and `flows` are those of OAuth2; `metadata_url` is where its token URL is found. `origin_hint` is the
+    origin of the first tool that needs the slot.
     """
 
     name: str
@@ -30,7 +32,9 @@ class SecuritySchemeSlot:
     scheme_type: str = "undefined"
     location: str | None = None
     parameter: str | None = None
+    http_scheme: str | None = None
     token_url: str | None = None
+    metadata_url: str | None = None
     scopes: tuple[str, ...] = ()
     flows: tuple[str, ...] = ()
     description: str = ""
@@ -45,7 +49,9 @@ class SecuritySchemeSlot:
             "scheme_type": self.scheme_type,
             "location": self.location,
             "name": self.parameter,
+            "http_scheme": self.http_scheme,
             "token_url": self.token_url,
+            "metadata_url": self.metadata_url,
             "scopes": list(self.scopes),
             "flows": list(self.flows),
             "description": self.description,
@@ -62,7 +68,9 @@ class SecuritySchemeSlot:
             scheme_type=form["scheme_type"],
             location=form["location"],
             parameter=form["name"],
+            http_scheme=form["http_scheme"],
             token_url=form["token_url"],
+            metadata_url=form["metadata_url"],
             scopes=tuple(form["scopes"]),
             flows=tuple(form["flows"]),
             description=form["description"],
@@ -182,4 +190,4 @@ class Conversion:
 
     def to_bytes(self) -> bytes:
         """Return `to_json` as UTF-8 bytes; the same document always gives the same bytes."""
-        return orjson.dumps(self.to_json())
+        return exact_json.dumps(self.to_json())

@@ -32,7 +32,7 @@ class ServerVariable:
         node = node if isinstance(node, dict) else {}
         listed = node.get("enum")
         values = [_text(one) for one in listed[:_MAX_ENUM]] if isinstance(listed, list) else []
-        enum = tuple(one for one in values if one is not None)
+        enum = tuple(dict.fromkeys(one for one in values if one is not None))
         default = _text(node.get("default"))
         if default is None and enum:
             default = enum[0]

@@ -75,7 +75,11 @@ class ComparableSlot(Protocol):
     @property
     def parameter(self) -> str | None: ...
     @property
+    def http_scheme(self) -> str | None: ...
+    @property
     def token_url(self) -> str | None: ...
+    @property
+    def metadata_url(self) -> str | None: ...
 
 
 def compare_tools(
@@ -96,8 +100,13 @@ def compare_tools(
     found += _auth(old.security, new.security, old_slots, new_slots)
     found += _schemas("input", old.inputs, new.inputs, max_pairs)
     found += _schemas("output", old.outputs, new.outputs, max_pairs)
-    if _placing(old.call_template) != _placing(new.call_template):
-        detail = "The same inputs are sent in another way; calls do not change."
+    before, after = _placing(old.call_template), _placing(new.call_template)
+    if before != after:
+        # Their values may be secrets; a method is none.
+        names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        detail = f"The same inputs are sent in another way: by {', '.join(names)}."
+        if "http_method" in names:
+            detail += f" The method is {after.get('http_method')} instead of {before.get('http_method')}."
         found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
     if _annotations(old) != _annotations(new):
         detail = "Its description, tags, keywords or deprecation changed."
@@ -106,7 +115,7 @@ def compare_tools(
 
 
 def changed_slots(old: Mapping[str, ComparableSlot], new: Mapping[str, ComparableSlot]) -> frozenset[str]:
-    """Return the slots of both versions whose kind, location, name or token URL differs."""
+    """Return the slots of both versions whose kind, location, name, scheme or token URL differs."""
     return frozenset(name for name in old.keys() & new.keys() if _members(old[name]) != _members(new[name]))
 
 
@@ -138,7 +147,14 @@ def _server(old: str, new: str) -> list[ToolDifference]:
     if before != after:
         detail = f"Calls would go to {after} instead of {before}."
         return [ToolDifference("server", "changed", breaking=True, detail=detail)]
-    detail = f"The path at {after} changed."
+    old_path, _, old_query = old[len(before) :].partition("?")
+    new_path, _, new_query = new[len(after) :].partition("?")
+    parts = []
+    if old_path != new_path:
+        parts.append(f"the path {new_path or '/'} instead of {old_path or '/'}")
+    if old_query != new_query:
+        parts.append("another query")
+    detail = f"Calls would go to {after} with {' and '.join(parts) or 'another spelling'}."
     return [ToolDifference("server", "changed", breaking=False, detail=detail)]
 
 
@@ -173,7 +189,9 @@ def _members(slot: ComparableSlot) -> dict[str, str | None]:
         "kind": slot.kind,
         "location": slot.location,
         "name": slot.parameter,
+        "http_scheme": slot.http_scheme,
         "token_url": slot.token_url,
+        "metadata_url": slot.metadata_url,
     }
 
 

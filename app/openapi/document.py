@@ -50,7 +50,7 @@ def open_document(
         if may_have_identifiers and version in ("3.1", "3.2")
         else None
     )
-    references = References(raw, identifiers)
+    references = References(raw, identifiers, overrides=version in ("3.1", "3.2"))
     unread = UnreadFields()
     schemas = SchemaRegistry(references, version=version, warnings=warnings, unread=unread)
     return OpenApiDocument(raw, version, options, warnings, unread, references, schemas)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from app import exact_json
 from app.openapi.model import Json
 from app.openapi.text import SCHEMA_TEXT, clean
 
@@ -119,7 +120,7 @@ def _number(value: Any) -> int | float | None:
 
 def _enum(out: Json, keyword: str, value: Any, at: str, warn: Warn) -> None:
     if isinstance(value, list) and value:
-        out[keyword] = value
+        out[keyword] = exact_json.distinct(value)
     else:
         warn(at, "an `enum` without values was left out")
 

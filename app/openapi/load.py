@@ -55,7 +55,13 @@ def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
     Raises InvalidDocument or TooLarge; repairs are reported to `warn(pointer, detail)`.
     """
     try:
-        raw = load_value(document, media_type=options.media_type or "", limits=options.limits, warn=warn)
+        raw = load_value(
+            document,
+            media_type=options.media_type or "",
+            limits=options.limits,
+            warn=warn,
+            drops_tags=True,
+        )
     except InvalidDocument as error:
         known = other_text(to_utf8(document[:_HEAD])[0])
         raise (InvalidDocument(known) if known else error) from None
@@ -68,8 +74,13 @@ def load(document: bytes, *, options: ConvertOptions, warn: Warn) -> Json:
     return raw
 
 
-def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
-    """Parse any JSON or YAML document under the same limits; return its value. Raises as `load` does."""
+def load_value(
+    document: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn, drops_tags: bool = False
+) -> Any:
+    """Parse any JSON or YAML document under the same limits; return its value. Raises as `load` does.
+
+    `drops_tags` is that of `load_yaml`.
+    """
     if len(document) > limits.size:
         raise TooLarge(f"The document has {len(document)} bytes; at most {limits.size} are read")
     if is_gzip(document):
@@ -77,7 +88,7 @@ def load_value(document: bytes, *, media_type: str, limits: DocumentLimits, warn
     content, damage = to_utf8(document)
     if damage is not None:
         warn("", damage)
-    return _parsed(content, media_type=media_type, limits=limits, warn=warn)
+    return _parsed(content, media_type=media_type, limits=limits, warn=warn, drops_tags=drops_tags)
 
 
 def decoded(document: bytes) -> str:
@@ -85,7 +96,7 @@ def decoded(document: bytes) -> str:
     return to_utf8(document)[0].decode("utf-8", "replace")
 
 
-def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn) -> Any:
+def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Warn, drops_tags: bool) -> Any:
     start = content[:4096].lstrip()[:2]
     if not start:
         raise InvalidDocument("The document is empty")
@@ -93,7 +104,7 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
         raise InvalidDocument("The document is compressed in a way that is not read; send it unpacked")
     if start[:1] not in b"{[":
         # YAML, also where it is called JSON: no document is a JSON text of another kind.
-        return load_yaml(content, limits=limits, warn=warn)
+        return load_yaml(content, limits=limits, warn=warn, drops_tags=drops_tags)
     if content.count(b",") > limits.nodes:
         raise TooLarge(f"The document has more than {limits.nodes} values")
     try:
@@ -108,7 +119,7 @@ def _parsed(content: bytes, *, media_type: str, limits: DocumentLimits, warn: Wa
     if "json" not in media_type.lower() and len(content) <= limits.yaml_size and b"\t" not in content[:1]:
         # YAML's flow style also starts with a brace; the error for a document that is neither is JSON's.
         try:
-            return load_yaml(content, limits=limits, warn=warn)
+            return load_yaml(content, limits=limits, warn=warn, drops_tags=drops_tags)
         except InvalidDocument as problem:
             if not problem.detail.startswith("The document is neither"):
                 raise

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
+from app import exact_json
 from app.openapi import media
 from app.openapi.dialect import Mode
 from app.openapi.document import OpenApiDocument
@@ -20,6 +19,8 @@ from app.openapi.sequences import sequence_fragment
 from app.openapi.xml_shapes import xml_shape
 
 _SUCCESS = re.compile(r"2(?:[0-9][0-9]|[xX][xX])")
+# 304 is about a representation that the client has, and always a result.
+_REDIRECT = re.compile(r"3(?:(?!04)[0-9][0-9]|[xX][xX])")
 _REF = "#/$defs/"
 _MAX_RESPONSES = 100
 
@@ -53,7 +54,9 @@ def read_outputs(document: OpenApiDocument, operation: Json, at: str, *, budget:
     # Swagger 2.0 declares the media types of responses next to them.
     produces = operation.get("produces", document.raw.get("produces")) if document.version == "2.0" else None
     if key not in document.memo:
-        outputs = _outputs(document, responses, f"{at}/responses", produces, budget)
+        outputs = _with_redirects(
+            _outputs(document, responses, f"{at}/responses", produces, budget), responses
+        )
         document.memo[key] = responses, outputs
     made: Outputs = document.memo[key][1]
     return made
@@ -74,8 +77,18 @@ def _outputs(document: OpenApiDocument, responses: Json, at: str, produces: Any,
         response = _other_form(document, responses[status], f"{at}/{status}", produces, budget)
         if response is not None:
             more = {"status": status} if len(statuses) > 1 else {}
-            return Outputs({}, len(orjson.dumps(response)), response={**more, **response})
+            return Outputs({}, len(exact_json.dumps(response)), response={**more, **response})
     return _NONE
+
+
+def _with_redirects(outputs: Outputs, responses: Json) -> Outputs:
+    """Return the outputs with the redirects that the operation declares: they are its results."""
+    declared = {
+        status.upper() for status in responses if isinstance(status, str) and _REDIRECT.fullmatch(status)
+    }
+    if not declared:
+        return outputs
+    return replace(outputs, response={**(outputs.response or {}), "redirects": sorted(declared)})
 
 
 def _other_form(document: OpenApiDocument, response: Any, at: str, produces: Any, budget: int) -> Json | None:
@@ -97,7 +110,7 @@ def _other_form(document: OpenApiDocument, response: Any, at: str, produces: Any
     made: Json = {"content_type": chosen, "schema": outputs.schema}
     if media.is_xml(chosen):
         shape = xml_shape(document, schema)
-        if shape is None or len(orjson.dumps(shape)) > budget:
+        if shape is None or len(exact_json.dumps(shape)) > budget:
             return None
         made["xml"] = shape
     return made

@@ -39,6 +39,7 @@ _STYLES = {
 _COLLECTIONS = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tabDelimited"}
 _SCALARS = ("string", "integer", "number", "boolean")
 _FORM = "application/x-www-form-urlencoded"
+_WITHIN_SEGMENT = "the path parameter stays within its segment: `/`, `?` and `#` are percent-encoded"
 _MAX_NESTING = 8
 _PARAMETER_FIELDS = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue", "style", "explode"}
@@ -171,7 +172,7 @@ def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Pa
     known = document.memo.get(("parameter", id(node)))
     if known is None:
         try:
-            known = node, _parameter(document, document.references.follow(node, at=at))
+            known = node, _parameter(document, document.references.follow_described(node, at=at))
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a parameter {problem.reason}; it was left out")
             known = node, str(problem.reason)
@@ -241,6 +242,8 @@ def _read_v3(document: OpenApiDocument, node: Json, at: str, *, name: str, locat
         # `*/*` does not mean JSON here: an identifier is sent as it is, not in JSON's quotes.
         content_type = None
     required, reserved = _is_required(node, location), node.get("allowReserved") is True
+    if reserved and location == "path":
+        document.warnings.add(f"{at}/allowReserved", _WITHIN_SEGMENT)
     return Parameter(name, location, required, style, explode, reserved, content_type, fragment, at, node)
 
 

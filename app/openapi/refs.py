@@ -1,6 +1,7 @@
 """Resolves local references (RFC 6901 pointers and 3.1's identifiers) within the document."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -11,6 +12,7 @@ from app.openapi.report import OperationProblem
 
 #: A chain of references longer than this is a defect or an attack; real documents need three.
 MAX_CHAIN = 50
+_TEXTS = ("summary", "description")
 _PERCENT = re.compile("%[0-9a-fA-F]{2}")
 
 
@@ -47,8 +49,10 @@ class ResolvedNode:
 class References:
     """Resolves the local references of one raw document. Nothing is ever fetched."""
 
-    def __init__(self, raw: Json, identifiers: Identifiers | None = None) -> None:
+    def __init__(self, raw: Json, identifiers: Identifiers | None = None, *, overrides: bool = False) -> None:
+        """`overrides`: texts beside a reference to a parameter, say, replace those of the parameter."""
         self._raw = raw
+        self._overrides = overrides
         # Only 3.1 and 3.2 have identifiers, and few documents use them.
         self._named = identifiers if identifiers and (identifiers.uris or identifiers.anchors) else None
         self._targets: dict[Tokens, ResolvedNode] = {}
@@ -100,10 +104,28 @@ class References:
 
         Raises RefProblem for a dangling, external or endless chain.
         """
+        *_, found = self._follow_chain(node, at)
+        return found
+
+    def follow_described(self, node: Any, *, at: str) -> ResolvedNode:
+        """Return what `follow` does, with the description beside the first reference that has one (OAS 3.1,
+        Reference Object). A `summary` there is the description of what has no other.
+        """
+        *references, found = self._follow_chain(node, at)
+        if not references or not self._overrides or not isinstance(found.node, dict):
+            return found
+        texts: Json = {}
+        for reference in reversed(references):
+            texts |= {key: reference.node[key] for key in _TEXTS if isinstance(reference.node.get(key), str)}
+        fallback = {"description": texts.pop("summary")} if "summary" in texts else {}
+        return ResolvedNode({**fallback, **found.node, **texts}, found.pointer)
+
+    def _follow_chain(self, node: Any, at: str) -> Iterator[ResolvedNode]:
         found = ResolvedNode(node, at)
         for _ in range(MAX_CHAIN):
+            yield found
             if not isinstance(found.node, dict) or not isinstance(found.node.get("$ref"), str):
-                return found
+                return
             here = f"{found.pointer}/$ref"
             found = self.target(self.tokens(found.node["$ref"], at=here), at=here)
         raise RefProblem("has a chain of references that does not end", pointer=at)

@@ -231,6 +231,7 @@ class SourceReport:
 
     `unread` are the fields of an OpenAPI document that have no effect on its tools.
     `servers` are those of an OpenAPI document, where there is something to choose among them.
+    `final_url` is where the URL of the source redirected to, without its query; None where it did not.
     """
 
     operations: tuple[OperationOutcome, ...] = ()
@@ -238,6 +239,7 @@ class SourceReport:
     tokens: int | None = None
     unread: tuple[UnreadField, ...] = ()
     servers: tuple[DeclaredServer, ...] = ()
+    final_url: str | None = None
 
     @classmethod
     def from_json(cls, form: Mapping[str, Any]) -> "SourceReport":
@@ -248,6 +250,7 @@ class SourceReport:
             tokens=form.get("tokens"),
             unread=tuple(UnreadField(**one) for one in form.get("unread", ())),
             servers=tuple(DeclaredServer.from_json(one) for one in form.get("servers", ())),
+            final_url=form.get("final_url"),
         )
 
     @property
@@ -270,6 +273,8 @@ class SourceReport:
             form["unread"] = [one.to_json() for one in self.unread]
         if self.servers:
             form["servers"] = [one.to_json() for one in self.servers]
+        if self.final_url is not None:
+            form["final_url"] = self.final_url
         return form
 
     def with_pointers(self, source_pointer: Callable[[str], str]) -> "SourceReport":

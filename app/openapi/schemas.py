@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
+from app import exact_json
 from app.openapi.dialect import Mode, SchemaConverter, any_value
 from app.openapi.identifiers import Tokens
 from app.openapi.model import Json
@@ -202,7 +201,7 @@ class SchemaRegistry:
     def _convert(self, node: Any, at: str, mode: Mode) -> Fragment:
         walk = SchemaConverter(self, mode)
         schema = walk.schema(node, at, in_place=True)
-        size = len(orjson.dumps(schema))
+        size = len(exact_json.dumps(schema))
         return Fragment(schema, tuple(walk.refs), tuple(walk.in_place), size, tuple(walk.notes))
 
     def _build_closure(self, refs: tuple[Tokens, ...], mode: Mode, budget: int) -> Closure:

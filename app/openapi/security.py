@@ -8,8 +8,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
+from app import exact_json
 from app.openapi.conversion import SchemeKind, SecuritySchemeSlot
 from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
@@ -25,6 +24,7 @@ _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
 _MAX_ALTERNATIVES = 40
 _MAX_NEEDS = 8
 _MAX_SCOPES = 50
+_AUTH_SCHEME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,40}")
 _HTTP_KINDS: dict[str, SchemeKind] = {"basic": "basic", "bearer": "bearer", "digest": "digest"}
 # The flow whose token URL works without a person comes first; the names of 2.0 follow those of 3.x.
 _FLOWS = (
@@ -86,7 +86,7 @@ class SecuritySlots:
         if key not in self._document.memo:
             remarks: list[str] = []
             alternatives = self._read(listed, at, remarks)
-            size = len(orjson.dumps(security_json(alternatives)))
+            size = len(exact_json.dumps(security_json(alternatives)))
             made = SlotAlternatives(alternatives, self._keys(alternatives), size)
             self._document.memo[key] = listed, (made, remarks)
         read: tuple[SlotAlternatives, list[str]] = self._document.memo[key][1]
@@ -141,14 +141,17 @@ class SecuritySlots:
             if len(alternative) > _MAX_NEEDS:
                 notes.append(f"an alternative of more than {_MAX_NEEDS} credentials was left out")
                 continue
-            needs = tuple(
-                SlotRequirement(self._slot(name), _scopes(scopes)) for name, scopes in alternative.items()
-            )
+            needs = tuple(self._build_need(name, scopes) for name, scopes in alternative.items())
             if needs not in alternatives:
                 alternatives.append(needs)
         # OAS 3.2: "consumers SHOULD refrain from usage" of a scheme that is deprecated.
         alternatives.sort(key=lambda needs: any(need.slot in self._deprecated for need in needs))
         return tuple(alternatives)
+
+    def _build_need(self, name: str, scopes: Any) -> SlotRequirement:
+        slot = self._slot(name)
+        is_certificate = self._slots[slot].kind == "mutual_tls"
+        return SlotRequirement(slot, _scopes(scopes), certificate=is_certificate)
 
     def _slot(self, name: str) -> str:
         slot = name = self._component(name)
@@ -164,7 +167,7 @@ class SecuritySlots:
         at = f"{self._at}/{escape(name)}"
         slot = SecuritySchemeSlot(slot_name, name[:200])
         try:
-            node = self._document.references.follow(self._schemes.get(name), at=at).node
+            node = self._document.references.follow_described(self._schemes.get(name), at=at).node
         except RefProblem:
             node = None
         if not isinstance(node, dict):
@@ -204,10 +207,10 @@ class SecuritySlots:
         if kind == "basic":
             return replace(slot, kind="basic")
         if kind == "http":
-            scheme = str(node.get("scheme", "")).lower()
-            slot = replace(slot, scheme_type=f"http {scheme[:40]}".strip())
-            return replace(slot, kind=_HTTP_KINDS.get(scheme, "unsupported"))
-        if kind == "oauth2":
+            return self._read_http(slot, node, at)
+        if kind == "mutualtls":
+            return replace(slot, kind="mutual_tls")
+        if kind in ("oauth2", "openidconnect"):
             return self._oauth2(slot, node, at)
         self._document.warnings.add(at, "a security scheme of this type is not supported")
         return slot
@@ -222,6 +225,17 @@ class SecuritySlots:
             return slot
         return replace(slot, kind="api_key", location=location, parameter=name)
 
+    def _read_http(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
+        scheme = str(node.get("scheme", "")).strip()
+        slot = replace(slot, scheme_type=f"http {scheme.lower()[:40]}".strip())
+        known = _HTTP_KINDS.get(scheme.lower())
+        if known is not None:
+            return replace(slot, kind=known)
+        if not _AUTH_SCHEME.fullmatch(scheme):
+            self._document.warnings.add(at, "an http scheme without a legal name is not supported")
+            return slot
+        return replace(slot, kind="bearer", http_scheme=scheme)
+
     def _oauth2(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
         flows = node.get("flows")
         if self._v2 or (not isinstance(flows, dict) and "flow" in node):
@@ -235,7 +249,11 @@ class SecuritySlots:
                 if token_url is None:
                     self._document.warnings.add(at, "a token URL that is not absolute http(s) was left out")
         names = tuple(str(flow)[:40] for flow in flows)[:10]
-        return replace(slot, kind="oauth2", token_url=token_url, flows=names)
+        declared = node.get("openIdConnectUrl") or node.get("oauth2MetadataUrl")
+        metadata_url = absolute(self._document, declared) if token_url is None else None
+        if declared and token_url is None and metadata_url is None:
+            self._document.warnings.add(at, "a metadata URL that is not absolute http(s) was left out")
+        return replace(slot, kind="oauth2", token_url=token_url, metadata_url=metadata_url, flows=names)
 
 
 def _description(node: Json, *, is_v2: bool) -> str:

@@ -178,6 +178,10 @@ def _substituted(document: OpenApiDocument, node: Json, at: str) -> BaseUrl | st
             )
             document.warnings.add(at if at.startswith(("/servers", "/host")) else "", detail)
 
+    if not url.strip():
+        detail = "an empty server URL means that of the document itself; `base_url` says where the API is"
+        document.warnings.add(f"{at}/url", detail)
+
     def value(found: re.Match[str]) -> str:
         return values.get(found[1]) or ""
 
@@ -194,21 +198,35 @@ def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUr
 def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -> BaseUrl | str:
     """Return an absolute base URL, or the reason why there is none.
 
-    A relative URL is resolved against `base_url` (as a folder) or the document's own URL.
+    A relative URL is resolved against `base_url` (as a folder) or the URL of the document; against its
+    `$self` only where neither is known (OAS 3.2.0, section 4.5.2.1).
     """
     options = document.options
     parts = _split(url)
-    if parts is not None and not parts.scheme and not (parts.netloc or options.url or options.base_url):
+    document_url = options.url
+    if parts is not None and not (parts.scheme or document_url or options.base_url):
+        document_url = _read_own_url(document)
+    if parts is not None and not parts.scheme and not (parts.netloc or document_url or options.base_url):
         return UNKNOWN_BASE
     if parts is not None and not parts.scheme:
         if prefer_base and options.base_url and not parts.netloc:
             # The registrar's base URL is that of the API, so a server of "/" is this URL itself.
             url = urljoin(options.base_url.rstrip("/") + "/", url if url.strip("/") else "")
-        elif options.url or options.base_url:
-            url = urljoin(options.url or options.base_url or "", url)
+        elif document_url or options.base_url:
+            url = urljoin(document_url or options.base_url or "", url)
         else:
             url = f"https:{url}"
     return _checked(url)
+
+
+def _read_own_url(document: OpenApiDocument) -> str | None:
+    """Return `$self` as the URL of a document, after a warning; None where it has none over http(s)."""
+    own = document.raw.get("$self")
+    if document.version == "2.0" or not isinstance(own, str) or not isinstance(_checked(own), BaseUrl):
+        return None
+    detail = "the URL of the document is not known: its relative URLs are resolved against `$self`"
+    document.warnings.add("/$self", detail)
+    return own
 
 
 def _split(url: str) -> Any:

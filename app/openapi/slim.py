@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.openapi.model import Json
 from app.openapi.slim_schema import (
     LEVELS,
@@ -74,11 +73,11 @@ class Slimmer:
     def slim(self, *, name: str, description: str, inputs: Json, outputs: Json) -> SlimmedTool | None:
         """Return the slimmed tool; None where it is small enough unchanged."""
         steps: list[str] = []
-        text = len(orjson.dumps(description))
+        text = len(exact_json.dumps(description))
         if text > _MAX_TEXT:
             description = description[:_CUT_TEXT].rstrip() + "…"
             steps.append("description of the tool shortened")
-            text = len(orjson.dumps(description))
+            text = len(exact_json.dumps(description))
         budget = self._max_bytes - text - len(name)
         level = self._level(inputs, outputs, budget)
         if level == 0 and not steps:
@@ -88,7 +87,7 @@ class Slimmer:
             made = self._at_level(inputs, level, keep=2), self._at_level(outputs, level, keep=1)
             return SlimmedTool(description, *made, tuple(steps))
         outputs = self._outputs(outputs, budget - self._size(inputs, _LAST_LEVEL, keep=2), steps)
-        inputs = self._inputs(inputs, budget - len(orjson.dumps(outputs)), steps)
+        inputs = self._inputs(inputs, budget - len(exact_json.dumps(outputs)), steps)
         return SlimmedTool(description, inputs, outputs, tuple(steps))
 
     def _level(self, inputs: Json, outputs: Json, budget: int) -> int | None:
@@ -202,7 +201,7 @@ class _Pruning:
         """
         names = definition_refs(made) if refs is None else refs
         found = {name: may for name, may in names.items() if name in self.defs and name not in self.seen}
-        need = size + sum(len(orjson.dumps(name)) + _OPEN for name in found)
+        need = size + sum(len(exact_json.dumps(name)) + _OPEN for name in found)
         if (size > limit or need > self.left) and made:
             return False
         self.left -= need

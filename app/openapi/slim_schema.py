@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.openapi.model import Json
 
 LEVELS: Final = (
@@ -141,12 +140,14 @@ def cut_to_size(schema: Json, budget: int) -> tuple[Json, int, bool]:
     """
     for depth in range(_START_DEPTH, -1, -1):
         made = _cut_to_depth(schema, depth)
-        size = len(orjson.dumps(made))
+        size = len(exact_json.dumps(made))
         if size <= budget:
             return made, size, False
     made = _with_fewer_properties(_cut_to_depth(schema, 0), budget)
-    size = len(orjson.dumps(made))
-    return (made, size, True) if size <= budget else (_leaf(schema), len(orjson.dumps(_leaf(schema))), True)
+    size = len(exact_json.dumps(made))
+    return (
+        (made, size, True) if size <= budget else (_leaf(schema), len(exact_json.dumps(_leaf(schema))), True)
+    )
 
 
 def _widened(schema: Json, widen: bool) -> Iterator[tuple[str, Any]]:
@@ -167,7 +168,7 @@ def _is_dropped(key: str, value: Any, level: int, keep: int) -> bool:
     if level >= _EXAMPLES:
         if key in _ANNOTATIONS:
             return True
-        if key == "default" and len(orjson.dumps(value)) > _MAX_DEFAULT:
+        if key == "default" and len(exact_json.dumps(value)) > _MAX_DEFAULT:
             return True
     return (
         level >= _BARE
@@ -184,7 +185,7 @@ def _shortened(text: str) -> str:
 
 
 def _enum_summary(values: list[Any]) -> str:
-    some = ", ".join(orjson.dumps(value).decode()[:60] for value in values[:_ENUM_EXAMPLES])
+    some = ", ".join(exact_json.dumps(value).decode()[:60] for value in values[:_ENUM_EXAMPLES])
     return f"One of {len(values)} values, such as {some}."
 
 
@@ -214,7 +215,7 @@ def _cut_to_depth(schema: Any, depth: int) -> Any:
 def _leaf(schema: Json) -> Json:
     """Return a leaf unchanged; of a branch, its type alone, which accepts whatever the branch accepts."""
     branches = any(isinstance(value, dict | list) for key, value in schema.items() if key not in _VALUES)
-    if not branches and "$ref" not in schema and len(orjson.dumps(schema)) <= _MAX_LEAF:
+    if not branches and "$ref" not in schema and len(exact_json.dumps(schema)) <= _MAX_LEAF:
         return schema
     return {"type": schema["type"]} if isinstance(schema.get("type"), str | list) else {}
 
@@ -227,9 +228,9 @@ def _with_fewer_properties(schema: Json, budget: int) -> Json:
     required = _required(schema)
     retained: Json = {}
     rest = {key: value for key, value in schema.items() if key not in _CLOSING}
-    left = budget - len(orjson.dumps(rest)) - 20
+    left = budget - len(exact_json.dumps(rest)) - 20
     for name in sorted(properties, key=lambda name: name not in required):
-        left -= len(orjson.dumps(properties[name])) + len(orjson.dumps(name)) + 2
+        left -= len(exact_json.dumps(properties[name])) + len(exact_json.dumps(name)) + 2
         if left < 0:
             break
         retained[name] = properties[name]
@@ -245,4 +246,4 @@ def _required(schema: Mapping[str, Any]) -> frozenset[str]:
 
 def with_size(form: Any) -> SizedSchema:
     """Return a schema and its size in bytes."""
-    return form, len(orjson.dumps(form))
+    return form, len(exact_json.dumps(form))

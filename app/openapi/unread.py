@@ -76,7 +76,10 @@ _COMMON: Final[dict[str, dict[str, _Field]]] = {
         **_read("$ref"),
         **_unread("the object that is referred to has its own", "summary description"),
     },
+    "Reference of a described object": _read("$ref summary description"),
 }
+# Objects with a description that tools have, which one beside a reference replaces (OAS 3.1).
+_DESCRIBED: Final = frozenset({"Parameter", "Request Body", "Security Scheme"})
 _V3: Final[dict[str, dict[str, _Field]]] = _COMMON | {
     "OpenAPI": {
         **_read("openapi $self paths security"),
@@ -206,7 +209,8 @@ _V2: Final[dict[str, dict[str, _Field]]] = _COMMON | {
 def find_unread(document: OpenApiDocument, unread: UnreadFields) -> None:
     """Add the fields of a document, less those in Schema Objects, that have no effect on its tools."""
     v2 = document.version == "2.0"
-    walk = _Walk(_V2 if v2 else _V3, unread)
+    described = _DESCRIBED if document.version in ("3.1", "3.2") else frozenset[str]()
+    walk = _Walk(_V2 if v2 else _V3, unread, described)
     walk.object(document.raw, "Swagger" if v2 else "OpenAPI", "")
     paths = document.mapping("paths")
     for path, item in paths.items():
@@ -217,9 +221,12 @@ def find_unread(document: OpenApiDocument, unread: UnreadFields) -> None:
 class _Walk:
     """Visits the objects of a document once each, where they are written: references are not followed."""
 
-    def __init__(self, kinds: Mapping[str, Mapping[str, _Field]], unread: UnreadFields) -> None:
+    def __init__(
+        self, kinds: Mapping[str, Mapping[str, _Field]], unread: UnreadFields, described: frozenset[str]
+    ) -> None:
         self._kinds = kinds
         self._unread = unread
+        self._described = described
 
     def object(self, node: Any, kind: str, at: str) -> None:
         """Visit an object; what is not an object is reported elsewhere."""
@@ -229,7 +236,7 @@ class _Walk:
             self._responses(node, at)
             return
         if "$ref" in node and kind != "Path Item":
-            kind = "Reference"
+            kind = "Reference of a described object" if kind in self._described else "Reference"
         fields = self._kinds[kind]
         for name, value in node.items():
             field = fields.get(name, _MISSING)

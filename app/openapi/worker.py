@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from app import exact_json
 from app.errors import FieldError, GatewayError, InvalidDocument, TooLarge
 from app.openapi.conversion import Conversion, ConvertedTool
 from app.openapi.convert import convert
@@ -90,7 +91,7 @@ class _SharedDefinitions:
         number = self._numbers.get(id(definition))
         if number is None:
             number = self._numbers[id(definition)] = len(self._numbers)
-            self.unsent.append(orjson.dumps(definition))
+            self.unsent.append(exact_json.dumps(definition))
         return number
 
 
@@ -98,7 +99,7 @@ def _batches(kind: str, items: Iterable[Json]) -> Iterator[bytes]:
     batch: list[bytes] = []
     size = 0
     for item in items:
-        batch.append(orjson.dumps(item))
+        batch.append(exact_json.dumps(item))
         size += len(batch[-1])
         if size >= _BATCH:
             yield _joined(kind, batch)
@@ -112,7 +113,7 @@ def _joined(kind: str, batch: list[bytes]) -> bytes:
 
 
 def _line(**form: Any) -> bytes:
-    return orjson.dumps(form) + b"\n"
+    return exact_json.dumps(form) + b"\n"
 
 
 def _error(error: GatewayError) -> Json:

@@ -2,8 +2,8 @@
 
 PyYAML's own loaders read YAML 1.1 (`NO` is false, `2024-01-01` a date, `1:30` ninety), accept duplicate keys,
 and load an alias bomb cheaply that takes gigabytes when it is serialised. Here every scalar is resolved as in
-YAML 1.2.2 section 10.3, mapping keys are their literal text (`200:` is "200"), tags are rejected, and an
-alias counts as much as its target.
+YAML 1.2.2 section 10.3, mapping keys are their literal text (`200:` is "200"), tags of other schemas are
+rejected or cost their node, and an alias counts as much as its target.
 """
 
 import math
@@ -15,6 +15,7 @@ import yaml
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.model import DocumentLimits
+from app.openapi.refs import pointer
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LITERALS: dict[str, Any] = {
@@ -30,8 +31,15 @@ _FLOAT = re.compile(
 _NUMERIC = frozenset("+-.0123456789")
 # Lines that begin a list item or a mapping entry: at least one node each, unless they are in a text block.
 _NODE_LINE = re.compile(rb"^[ ]*(?:- |[\w\"'][^\n:]{0,200}:(?: |$))", re.MULTILINE)
-_STRING_TAG = "tag:yaml.org,2002:str"
+# Blank lines and comments that begin with tabs, which libyaml rejects (YAML 1.2.2, section 6.6).
+_TAB_LINE = re.compile(rb"^( *)\t[ \t]*(?:#[^\r\n]*)?(?=\r?$)", re.MULTILINE)
+_TAG = "tag:yaml.org,2002:"
+_STRING_TAGS = frozenset({"!", f"{_TAG}str"})
+_TYPES_OF_TAGS: dict[str, tuple[type, ...]] = {
+    f"{_TAG}int": (int,), f"{_TAG}float": (float, int), f"{_TAG}bool": (bool,), f"{_TAG}null": (type(None),),
+}  # fmt: skip
 _MERGE = object()
+_DROPPED = object()
 
 
 def _plain(text: str) -> Any:
@@ -56,7 +64,7 @@ def _plain(text: str) -> Any:
 class _Frame:
     """A mapping or sequence that is still open, with the size of its contents so far."""
 
-    __slots__ = ("anchor", "height", "key", "merges", "nodes", "text", "value")
+    __slots__ = ("anchor", "dropped", "height", "key", "merges", "nodes", "text", "value")
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None) -> None:
         self.value = value
@@ -66,12 +74,14 @@ class _Frame:
         self.nodes = 1
         self.text = 0
         self.height = 1
+        self.dropped = False
 
 
 class _Builder:
-    def __init__(self, limits: DocumentLimits, warn: Callable[[str, str], None]) -> None:
+    def __init__(self, limits: DocumentLimits, warn: Callable[[str, str], None], *, drops_tags: bool) -> None:
         self.limits = limits
         self.warn = warn
+        self.drops_tags = drops_tags
         self.root: Any = None
         self.documents = 0
         self.frames: list[_Frame] = []
@@ -107,22 +117,26 @@ class _Builder:
         """Add a scalar, as a key or as a value."""
         text: str = event.value
         self.charge(1, len(text))
-        if event.tag is not None and event.tag not in {"!", _STRING_TAG}:
-            raise _invalid(event, "uses a tag; only plain YAML is read")
         if "\x00" in text:
             text = text.replace("\x00", "")
             self.warn("", "NUL characters were removed from its strings")
         plain = event.implicit[0] and event.tag is None
+        value = _plain(text) if plain or event.tag in _TYPES_OF_TAGS else text
+        known = event.tag is None or event.tag in _STRING_TAGS or _has_type(value, event.tag)
         frame = self.frames[-1] if self.frames else None
+        if not known:
+            self.drop(event)
+            value = None
         if frame is not None and isinstance(frame.value, dict) and frame.key is None:
-            if text == "<<" and plain:
+            if not known:
+                frame.key = _DROPPED
+            elif text == "<<" and plain:
                 frame.key = _MERGE
             elif text in frame.value:
                 raise _invalid(event, "has a mapping with the same key twice")
             else:
                 frame.key = text
             return
-        value = _plain(text) if plain else text
         if event.anchor:
             self.anchors[event.anchor] = (value, 1, len(text), 0)
         self.attach(event, value, 1, len(text), 0)
@@ -140,8 +154,10 @@ class _Builder:
     def open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         """Begin a mapping or a sequence."""
         self.charge(1, 0)
-        if event.tag is not None and event.tag != "!":
-            raise _invalid(event, "uses a tag; only plain YAML is read")
+        kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
+        known = event.tag is None or event.tag in {"!", f"{_TAG}{kind}"}
+        if not known:
+            self.drop(event)
         if len(self.frames) >= self.limits.depth:
             raise _invalid(event, f"is nested deeper than {self.limits.depth} levels")
         if self.frames and isinstance(self.frames[-1].value, dict) and self.frames[-1].key is None:
@@ -149,18 +165,34 @@ class _Builder:
         if event.anchor:
             # While it is open, an alias to it would create a value that contains itself.
             self.anchors.pop(event.anchor, None)
-        self.frames.append(_Frame({} if isinstance(event, yaml.MappingStartEvent) else [], event.anchor))
+        self.frames.append(_Frame({} if kind == "map" else [], event.anchor))
+        self.frames[-1].dropped = not known
+
+    def drop(self, event: yaml.NodeEvent) -> None:
+        """Warn that the node of a tag is null; raise InvalidDocument where it is the whole document."""
+        if not self.drops_tags or not self.frames:
+            raise _invalid(event, "uses a tag; only plain YAML is read")
+        tokens: list[str] = []
+        for frame in self.frames:
+            if isinstance(frame.value, list):
+                tokens.append(str(len(frame.value)))
+            elif frame.key is not None:
+                tokens.append(frame.key if isinstance(frame.key, str) else "<<")
+        self.warn(
+            pointer(tuple(tokens)), "a node with a tag that YAML's core schema does not have was read as null"
+        )
 
     def close(self, event: yaml.Event) -> None:
         """End a mapping or a sequence: apply its merge keys, and add it to its parent."""
         frame = self.frames.pop()
         if isinstance(frame.value, dict):
             for merged in frame.merges:
-                for key, value in merged.items():
-                    frame.value.setdefault(key, value)
+                for key, member in merged.items():
+                    frame.value.setdefault(key, member)
+        value = None if frame.dropped else frame.value
         if frame.anchor:
-            self.anchors[frame.anchor] = (frame.value, frame.nodes, frame.text, frame.height)
-        self.attach(event, frame.value, frame.nodes, frame.text, frame.height)
+            self.anchors[frame.anchor] = (value, frame.nodes, frame.text, frame.height)
+        self.attach(event, value, frame.nodes, frame.text, frame.height)
 
     def attach(self, event: yaml.Event, value: Any, nodes: int, text: int, height: int) -> None:
         """Add a finished value to the open mapping or sequence, or make it the root."""
@@ -176,14 +208,19 @@ class _Builder:
         elif frame.key is None:
             raise _invalid(event, "has an alias as a key")
         elif frame.key is _MERGE:
-            merged = value if isinstance(value, list) else [value]
+            merged = [one for one in (value if isinstance(value, list) else [value]) if one is not None]
             if not all(isinstance(one, dict) for one in merged):
                 raise _invalid(event, "merges something that is not a mapping")
             frame.merges.extend(merged)
             frame.key = None
         else:
-            frame.value[frame.key] = value
+            if frame.key is not _DROPPED:
+                frame.value[frame.key] = value
             frame.key = None
+
+
+def _has_type(value: Any, tag: str) -> bool:
+    return type(value) in _TYPES_OF_TAGS.get(tag, ())
 
 
 def _invalid(event: yaml.Event, what: str) -> InvalidDocument:
@@ -193,9 +230,16 @@ def _invalid(event: yaml.Event, what: str) -> InvalidDocument:
     return InvalidDocument(f"The document {what} (line {mark.line + 1}, column {mark.column + 1})")
 
 
-def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, str], None]) -> Any:
+def load_yaml(
+    document: bytes,
+    *,
+    limits: DocumentLimits,
+    warn: Callable[[str, str], None],
+    drops_tags: bool = False,
+) -> Any:
     """Load one UTF-8 YAML document and return its value; repairs are reported to `warn(pointer, detail)`.
 
+    With `drops_tags`, a node below the root whose tag is not of the core schema is null; else it raises.
     Raises InvalidDocument with line and column, or TooLarge with the limit that was exceeded.
     """
     if len(document) > limits.yaml_size:
@@ -203,12 +247,14 @@ def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, s
     # Counting lines takes a tenth of the time of parsing as many nodes.
     if any(number >= limits.yaml_nodes for number, _ in enumerate(_NODE_LINE.finditer(document))):
         raise TooLarge(f"The YAML document has more than {limits.yaml_nodes} nodes")
-    builder = _Builder(limits, warn)
     try:
-        for event in yaml.parse(document, Loader=_LOADER):
-            handler = builder.handlers.get(type(event))
-            if handler is not None:
-                handler(event)
+        try:
+            return _build(document, _Builder(limits, warn, drops_tags=drops_tags))
+        except yaml.MarkedYAMLError:
+            if _TAB_LINE.search(document) is None:
+                raise
+            repaired = _without_tab_lines(document)
+            return _build(repaired, _Builder(limits, warn, drops_tags=drops_tags))
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
@@ -218,4 +264,30 @@ def load_yaml(document: bytes, *, limits: DocumentLimits, warn: Callable[[str, s
         raise InvalidDocument(f"The document is neither JSON nor YAML{where}{reason}") from None
     except (yaml.YAMLError, ValueError):
         raise InvalidDocument("The document is neither JSON nor YAML") from None
+
+
+def _build(document: bytes, builder: _Builder) -> Any:
+    for event in yaml.parse(document, Loader=_LOADER):
+        handler = builder.handlers.get(type(event))
+        if handler is not None:
+            handler(event)
     return builder.root
+
+
+def _without_tab_lines(document: bytes) -> bytes:
+    """Return the document with lines of tabs emptied, less those that are text of a scalar."""
+    blank = _TAB_LINE.sub(b"", document)
+    lines, indented = document.split(b"\n"), blank.split(b"\n")
+    for event in yaml.parse(blank, Loader=_LOADER):
+        start, end = event.start_mark, event.end_mark
+        if not isinstance(event, yaml.ScalarEvent) or start is None or end is None:
+            continue
+        inside = range(start.line + 1, end.line)
+        # The text of a block begins at the indentation of its first line.
+        texts = (line for line in indented[inside.start : inside.stop] if line.strip())
+        indent = 0 if event.style in ("'", '"') else next((len(t) - len(t.lstrip(b" ")) for t in texts), 0)
+        for number in inside if event.style else ():
+            found = _TAB_LINE.match(lines[number])
+            if found is not None and len(found[1]) >= indent:
+                indented[number] = lines[number]
+    return b"\n".join(indented)

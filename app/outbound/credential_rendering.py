@@ -3,11 +3,11 @@
 import base64
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.errors import CredentialMissing, UnsetVariable
+from app.errors import CredentialMissing, CredentialNotAllowed, InvalidInput, UnsetVariable
 from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import TokenRequest
@@ -16,10 +16,17 @@ from app.outbound.signing.digest import DigestSigner, DigestStates
 from app.outbound.signing.hmac_signature import HmacSigner
 from app.outbound.signing.signer import RequestSigner
 from app.outbound.tokens import TokenHandle
-from app.security.credentials import SealedCredential, SealedVariable, open_credential, open_variable
+from app.security.credentials import (
+    TOKEN_KINDS,
+    SealedCredential,
+    SealedVariable,
+    open_credential,
+    open_variable,
+)
 from app.security.secret import Secret
 from app.security.vault import Vault
 from app.utcp.oauth2_grant import read_google_key
+from app.utcp.paths import compile_url
 from app.utcp.signature_recipe import SignatureRecipe, key_bytes
 
 Location = Literal["header", "query", "cookie", "field", "signature"]
@@ -97,6 +104,7 @@ class CredentialRenderer:
             credential_id=credential.id,
             version=credential.version,
             token_url=str(public.get("token_url") or ""),
+            metadata_url=str(public.get("metadata_url") or ""),
             client_id=Secret(fields.get("client_id") or ""),
             client_secret=Secret(fields["client_secret"]) if "client_secret" in fields else None,
             scope=_scope(public.get("scope"), scopes),
@@ -138,7 +146,7 @@ class CredentialRenderer:
             return [_check(WireCredential(location, name, Secret(fields["value"]), slot))]
         if credential.kind == "bearer":
             self._add(fields["token"])
-            value = Secret(f"Bearer {fields['token']}")
+            value = Secret(f"{credential.public.get('scheme') or 'Bearer'} {fields['token']}")
             self.secrets.append(value.reveal())
             return [_check(WireCredential("header", "Authorization", value, slot))]
         if credential.kind == "basic":
@@ -188,6 +196,11 @@ class CredentialRenderer:
         # A refresh token that was issued is text, in which nothing is a variable (see `RefreshTokens`).
         fields.pop("issued", None)
         variables = {variable.name: variable for variable in credential.variables}
+        # A token is requested with the fields of these kinds: they go there, and not to the tool's origin.
+        is_token = credential.kind in TOKEN_KINDS
+        going = destinations_of(credential) if is_token else (self._origin,)
+        for variable in credential.variables:
+            _require_allowed(variable, going)
         return {name: self._substitute(value, variables) for name, value in fields.items()}
 
     def _substitute(self, value: Any, variables: Mapping[str, SealedVariable]) -> Any:
@@ -251,6 +264,41 @@ class CredentialRenderer:
     def _add_static(self, name: str, text: str) -> None:
         if is_secret(name, text):
             self.secrets += (text, *secret_parts(text))
+
+
+def destinations_of(credential: SealedCredential) -> tuple[str, ...]:
+    """Return the origins to which the fields of a credential are sent: that of its token URL (which is also
+    that of its metadata), or else all that it is allowed for.
+    """
+    if credential.kind not in TOKEN_KINDS:
+        return credential.allowed_origins
+    try:
+        public = credential.public
+        return (compile_url(str(public.get("token_url") or public.get("metadata_url") or "")).origin,)
+    except InvalidInput:
+        return ()
+
+
+def variable_not_allowed(name: str, origin: str) -> CredentialNotAllowed:
+    """Return the error for a shared secret variable that would be sent to an origin that it has not."""
+    error = CredentialNotAllowed(
+        f"The secret variable {name}, which all providers share, may not be sent to {origin}: "
+        "add this origin to its allowed origins first.",
+        extra={"variable": name, "origin": origin},
+    )
+    error.hint = (
+        "If the variable may be sent there, add the origin to its `allowed_origins` with "
+        "PATCH /variables/{variable}; or give the provider a variable of its own."
+    )
+    return error
+
+
+def _require_allowed(variable: SealedVariable, destinations: Iterable[str]) -> None:
+    if variable.allowed_origins is None:
+        return
+    for origin in destinations:
+        if origin not in variable.allowed_origins:
+            raise variable_not_allowed(variable.name, origin)
 
 
 def is_secret(name: str, text: str) -> bool:

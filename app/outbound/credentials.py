@@ -12,9 +12,10 @@ a call. A plan that is compiled again, as after each change of a credential or v
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
+from uuid import UUID
 
 from app.outbound.credential_rendering import CredentialRenderer, WireCredential
 from app.outbound.egress import EgressSettings
@@ -40,6 +41,7 @@ __all__ = [
 
 _CACHE_SECONDS: Final = 60.0
 _MAX_CACHED: Final = 4096
+_OVER_TLS: Final = ("https:", "wss:", "grpcs:")
 
 
 class ResolvedCredentials(tuple[WireCredential, ...]):  # noqa: SLOT001 - a subclass of tuple has no slots.
@@ -73,6 +75,7 @@ class _CachedResolution:
     origin: str
     egress: EgressSettings | None
     expires_at: float
+    ids: tuple[UUID, ...]
     steps: list[WireCredential | _TokenStep] = field(repr=False)
     values: tuple[str, ...] = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
@@ -83,12 +86,28 @@ class _CachedResolution:
 
 
 class CredentialResolver:
-    """Decrypts credentials for calls, and adds every value that it reveals to the masker."""
+    """Decrypts credentials for calls, and adds every value that it reveals to the masker.
 
-    def __init__(self, vault: Vault, tokens: TokenCache, masker: Masker) -> None:
+    What it decrypted for at most `capacity` plans is cached, for `cache_seconds` each.
+    """
+
+    def __init__(
+        self,
+        vault: Vault,
+        tokens: TokenCache,
+        masker: Masker,
+        *,
+        capacity: int = _MAX_CACHED,
+        cache_seconds: float = _CACHE_SECONDS,
+        note_use: Callable[[Iterable[UUID]], None] | None = None,
+    ) -> None:
+        """`note_use` gets the ids of the credentials that a call sends."""
         self._vault = vault
         self._tokens = tokens
         self._masker = masker
+        self._capacity = capacity
+        self._cache_seconds = cache_seconds
+        self._note_use = note_use
         self._digests = DigestStates()
         self._cache: OrderedDict[int, _CachedResolution] = OrderedDict()
 
@@ -122,6 +141,8 @@ class CredentialResolver:
             # The masker drops values that were not used for a long time.
             self._masker.add(value)
         if cached.without_tokens is not None:
+            if self._note_use is not None and cached.ids:
+                self._note_use(cached.ids)
             return cached.without_tokens
         wires = [
             step if isinstance(step, WireCredential) else await self._with_token(step, deadline=deadline)
@@ -132,6 +153,8 @@ class CredentialResolver:
             tokens = [wire.token.token.reveal() for wire in wires if wire.token is not None]
             sent = [value for token in tokens for value in (token, f"Bearer {token}")]
             last = cached.last = _resolved(wires, (*cached.secrets, *sent))
+        if self._note_use is not None:
+            self._note_use(cached.ids)
         return last
 
     async def invalidate(self, handle: TokenHandle) -> None:
@@ -139,7 +162,12 @@ class CredentialResolver:
         await self._tokens.invalidate(handle)
 
     def preview(
-        self, needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
+        self,
+        needs: SecurityRequirements,
+        credentials: Mapping[str, SealedCredential],
+        *,
+        origin: str,
+        egress: EgressSettings | None = None,
     ) -> tuple[WireCredential, ...]:
         """Return what `resolve` would with `***` as each value, without requesting a token: for a dry run.
 
@@ -147,7 +175,7 @@ class CredentialResolver:
         """
         wires: list[WireCredential] = []
         renderer = CredentialRenderer(self._vault, origin=origin, digests=self._digests)
-        for credential, _ in _select(needs, credentials, origin=origin):
+        for credential, _ in _select(needs, credentials, origin=origin, egress=egress):
             if credential.kind in TOKEN_KINDS:
                 wires.append(WireCredential("header", "Authorization", Secret(MASK), credential.slot))
             else:
@@ -165,7 +193,8 @@ class CredentialResolver:
     ) -> _CachedResolution:
         renderer = CredentialRenderer(self._vault, origin=origin, digests=self._digests)
         steps: list[WireCredential | _TokenStep] = []
-        for credential, need in _select(needs, credentials, origin=origin):
+        chosen = _select(needs, credentials, origin=origin, egress=egress)
+        for credential, need in chosen:
             if credential.kind in TOKEN_KINDS:
                 request = renderer.token_request(credential, scopes=need.scopes, egress=egress)
                 steps.append(_TokenStep(request, self._tokens.key_of(request), credential.slot))
@@ -181,7 +210,8 @@ class CredentialResolver:
             credentials=credentials,
             origin=origin,
             egress=egress,
-            expires_at=now + _CACHE_SECONDS,
+            expires_at=now + self._cache_seconds,
+            ids=tuple(credential.id for credential, _ in chosen),
             steps=steps,
             values=tuple(dict.fromkeys(renderer.values)),
             secrets=secrets,
@@ -195,7 +225,7 @@ class CredentialResolver:
         cached.pop(id(resolution.credentials), None)
         cached[id(resolution.credentials)] = resolution
         # They are in the order in which they expire.
-        while len(cached) > _MAX_CACHED or next(iter(cached.values())).expires_at <= now:
+        while len(cached) > self._capacity or next(iter(cached.values())).expires_at <= now:
             cached.popitem(last=False)
 
     async def _with_token(self, step: _TokenStep, *, deadline: float) -> WireCredential:
@@ -219,7 +249,11 @@ def _resolved(wires: Iterable[WireCredential], secrets: Iterable[str]) -> Resolv
 
 
 def _select(
-    needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
+    needs: SecurityRequirements,
+    credentials: Mapping[str, SealedCredential],
+    *,
+    origin: str,
+    egress: EgressSettings | None,
 ) -> list[tuple[SealedCredential, SlotRequirement]]:
     chosen: list[tuple[SealedCredential, SlotRequirement]] = []
     for credential in credentials.values():
@@ -227,4 +261,7 @@ def _select(
             if origin not in credential.allowed_origins:
                 raise not_allowed(credential, origin)
             chosen.append((credential, SlotRequirement(credential.slot)))
-    return chosen + select_alternative(needs, credentials, origin=origin)
+    has_certificate = (
+        egress is not None and egress.client_certificate is not None and origin.startswith(_OVER_TLS)
+    )
+    return chosen + select_alternative(needs, credentials, origin=origin, has_certificate=has_certificate)

@@ -97,8 +97,12 @@ def without_client_certificate(egress: EgressSettings) -> EgressSettings:
     return replace(egress, client_certificate=None, client_key=None)
 
 
-def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
-    """Return a verifying client context, TLS 1.2 or later. Raises InvalidInput for an unusable setting."""
+def tls_context(egress: EgressSettings | None = None, *, temporary: Path | None = None) -> ssl.SSLContext:
+    """Return a verifying client context, TLS 1.2 or later. Raises InvalidInput for an unusable setting.
+
+    A client certificate and its key are, for a moment, in a file in `temporary` (the system's folder for
+    temporary files, where it is None).
+    """
     if egress and egress.proxy_url and not _PROXY.fullmatch(egress.proxy_url.reveal()):
         raise InvalidInput("The outbound proxy is not a URL like http://user:password@host:3128.")
     if egress and egress.ca_bundle is not None and not egress.ca_bundle.strip():
@@ -111,7 +115,7 @@ def tls_context(egress: EgressSettings | None = None) -> ssl.SSLContext:
         raise InvalidInput("The CA bundle is not a list of PEM certificates.") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if egress and egress.client_certificate:
-        _load_client_certificate(context, egress)
+        _load_client_certificate(context, egress, temporary)
     return context
 
 
@@ -126,10 +130,10 @@ def proxy_context(egress: EgressSettings) -> ssl.SSLContext:
     return context
 
 
-def _load_client_certificate(context: ssl.SSLContext, egress: EgressSettings) -> None:
+def _load_client_certificate(context: ssl.SSLContext, egress: EgressSettings, temporary: Path | None) -> None:
     """Load the certificate from a private temporary file, since OpenSSL's loader takes files only."""
     key = egress.client_key.reveal() if egress.client_key else ""
-    descriptor, name = tempfile.mkstemp()
+    descriptor, name = tempfile.mkstemp(dir=temporary)
     path = Path(name)
     try:
         with os.fdopen(descriptor, "w") as file:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.outbound.charsets import charset_of, decode_text
 from app.security.masking import Masker
 
@@ -23,7 +24,7 @@ def sanitize_error_body(raw: bytes, media_type: str, *, masker: Masker, limit: i
     text = _text(masker.mask_bytes(raw), media_type)
     if complete:
         try:
-            text = orjson.dumps(orjson.loads(text)).decode()
+            text = exact_json.dumps(orjson.loads(text)).decode()
         except (orjson.JSONDecodeError, TypeError):
             complete = len(text) <= limit
         else:

@@ -28,7 +28,7 @@ UTF8_JSON_TYPES: Final = frozenset(
 """The usual values of Content-Type for JSON in UTF-8; others may mean the same."""
 
 _TEXTUAL: Final = (
-    "xml", "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "json-lines",
+    "yaml", "javascript", "x-www-form-urlencoded", "graphql", "ndjson", "jsonl", "json-lines",
     "json-seq", "toml",
 )  # fmt: skip
 _END_OF_LINE: Final = re.compile(rb"\r\n?|\n")
@@ -225,8 +225,12 @@ async def parse_events(
 
 
 def is_textual(media: str) -> bool:
-    """Return whether a media type (lower case, without parameters) is text or JSON, by its name."""
-    return media.startswith("text/") or is_json(media) or any(word in media for word in _TEXTUAL)
+    """Return whether a media type (lower case, without parameters) is text or JSON, by its name.
+
+    Files of Office are none, although their types have "openxml" in them: they are zip archives.
+    """
+    is_text = media.startswith(("text/", "application/xml")) or media.endswith("xml") or is_json(media)
+    return is_text or any(word in media for word in _TEXTUAL)
 
 
 def is_json(media: str) -> bool:

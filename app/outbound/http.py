@@ -67,13 +67,12 @@ class OutboundRequest:  # Created for each call; a frozen dataclass costs twice 
 
 @dataclass(frozen=True, slots=True)
 class EgressRoute:
-    """The route to upstreams with the same egress settings: TLS, proxy, Unix socket and name resolution.
+    """The route to upstreams with the same egress settings: proxy, Unix socket and name resolution.
 
     `key` identifies the settings; `resolve` says whether the target's name is resolved and checked here, too.
     """
 
     key: bytes
-    tls: ssl.SSLContext
     proxy: Proxy | None
     resolve: bool
     egress: EgressSettings | None = None
@@ -106,6 +105,7 @@ class Engine:
     with the same egress settings (None: no limit of its own); the time of waiting for one counts towards
     `Limits.connect`. `identity` names the gateway in each request (CDN-Loop, RFC 8586). `probation`: seconds
     from the first response of an origin in which its connections are not reused at once (see `http1.pool`).
+    Of `max_routes` egress settings, the TLS contexts are kept.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class Engine:
         connections_per_origin: int | None = 128,
         identity: str = "",
         probation: float = PROBATION_SECONDS,
+        max_routes: int = _MAX_ROUTES,
     ) -> None:
         self._own_header_lines = f"CDN-Loop: {identity}\r\n" if identity else ""
         self._dialer = Dialer(guard)
@@ -125,10 +126,10 @@ class Engine:
         self._pool = ConnectionPool(
             max_connections=connections, max_connections_per_origin=per_origin, probation=probation
         )
-        self._direct: EgressRoute | None = None
+        self._max_routes = max_routes
         self._routes: OrderedDict[bytes, EgressRoute] = OrderedDict()
         self._http2_only: OrderedDict[tuple[str, bytes], None] = OrderedDict()
-        self._http2_contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+        self._tls_contexts: OrderedDict[tuple[bytes, str], ssl.SSLContext] = OrderedDict()
         self._clock: TimerQueue | None = None
 
     async def request(self, request: OutboundRequest) -> OutboundResponse:
@@ -293,32 +294,35 @@ class Engine:
             self._http2_only.popitem(last=False)
 
     def _tls(self, route: EgressRoute, *, is_http2: bool) -> ssl.SSLContext:
-        """Return the TLS context of a route, which offers one version of HTTP (ALPN)."""
-        if not is_http2:
-            return route.tls
-        context = self._http2_contexts.get(route.key)
+        """Return the TLS context of a route, which offers one version of HTTP (ALPN).
+
+        It is created at the first connection that needs it: reading the CAs of the system takes 25 ms.
+        """
+        key = route.key, "h2" if is_http2 else "http/1.1"
+        context = self._tls_contexts.get(key)
         if context is None:
-            context = self._http2_contexts[route.key] = _context(route.egress, protocol="h2")
-            while len(self._http2_contexts) > _MAX_ROUTES:
-                self._http2_contexts.popitem(last=False)
+            context = self._tls_contexts[key] = _context(route.egress, protocol=key[1])
+            while len(self._tls_contexts) > 2 * self._max_routes:
+                self._tls_contexts.popitem(last=False)
         return context
 
     def _route(self, egress: EgressSettings | None) -> EgressRoute:
         if egress is None:
-            if self._direct is None:
-                self._direct = EgressRoute(b"", _context(None), None, resolve=False)
-            return self._direct
+            return _DIRECT
         route = self._routes.get(egress.key)
         if route is None:
-            tls = _context(egress)
             proxy = Proxy.parse(egress) if egress.proxy_url else None
-            route = self._routes[egress.key] = EgressRoute(
-                egress.key, tls, proxy, resolve=not egress.proxy_resolves, egress=egress
-            )
-            while len(self._routes) > _MAX_ROUTES:
+            route = EgressRoute(egress.key, proxy, resolve=not egress.proxy_resolves, egress=egress)
+            # At once: settings that cannot be used are an error of every call, over TLS or not.
+            self._tls(route, is_http2=False)
+            self._routes[egress.key] = route
+            while len(self._routes) > self._max_routes:
                 self._routes.popitem(last=False)
         self._routes.move_to_end(egress.key)
         return route
+
+
+_DIRECT: Final = EgressRoute(b"", None, resolve=False)
 
 
 async def _http2_connection() -> ConnectionType:
@@ -328,7 +332,7 @@ async def _http2_connection() -> ConnectionType:
     return kind
 
 
-def _context(egress: EgressSettings | None, *, protocol: str = "http/1.1") -> ssl.SSLContext:
+def _context(egress: EgressSettings | None, *, protocol: str) -> ssl.SSLContext:
     context = tls_context(egress)
     context.set_alpn_protocols([protocol])
     return context

@@ -9,6 +9,7 @@ import importlib
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
+from urllib.parse import quote_plus
 from uuid import UUID
 
 from app.errors import TokenRequestFailed
@@ -27,6 +28,7 @@ _CLIENT_WAS_AUTHENTICATED = frozenset(
     {"invalid_scope", "invalid_target", "unsupported_grant_type", "invalid_grant"}
 )
 _MAX_REMEMBERED = 4096
+_METADATA_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,8 @@ class TokenRequest:
     """Everything that decides which token is issued.
 
     `credential_id` and `version` identify the stored credential. `refresh_token` is the one that its owner
-    stored, even after the endpoint has issued others. `assertion` says how assertions are signed, None where
+    stored, even after the endpoint has issued others. `metadata_url` is where the token endpoint is found, if
+    `token_url` is empty. `assertion` says how assertions are signed, None where
     there is no private key.
     """
 
@@ -49,14 +52,18 @@ class TokenRequest:
     resource: str = ""
     auth_method: AuthMethod = "auto"
     egress: EgressSettings | None = None
+    metadata_url: str = ""
     grant_type: GrantType = "client_credentials"
     refresh_token: Secret | None = None
     assertion: AssertionSettings | None = None
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the secrets of the client, to be masked in texts of the endpoint."""
+        """Return the secrets of the client, as stored and as sent by HTTP Basic, to be masked in texts of the
+        endpoint.
+        """
         found = (self.client_secret, self.client_id, self.refresh_token)
-        return tuple(one.reveal() for one in found if one is not None and one.reveal())
+        values = [one.reveal() for one in found if one is not None and one.reveal()]
+        return tuple(dict.fromkeys([*values, *map(quote_plus, values)]))
 
     def parts(self) -> tuple[bytes, ...]:
         """Return all fields as bytes for a keyed digest: requests that differ in one never share a token."""
@@ -64,7 +71,8 @@ class TokenRequest:
             self.tenant_id.bytes,
             self.credential_id.bytes,
             str(self.version).encode(),
-            self.token_url.encode(),
+            # A URL has no blank, so that no token URL is mistaken for one of metadata.
+            (self.token_url or f"metadata {self.metadata_url}").encode(),
             self.client_id.reveal().encode(),
             b"" if self.client_secret is None else self.client_secret.reveal().encode(),
             self.scope.encode(),
@@ -129,6 +137,7 @@ class TokenEndpoint:
         self._engine = engine
         self._refresh_tokens = refresh_tokens
         self.limits = limits
+        self._endpoints: OrderedDict[tuple[str, bytes], tuple[str, float]] = OrderedDict()
         self._working_methods: OrderedDict[tuple[UUID, int], ConcreteMethod] = OrderedDict()
 
     async def fetch(self, request: TokenRequest) -> FetchedToken:
@@ -139,6 +148,8 @@ class TokenEndpoint:
         """
         grant: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.token_requests")
         deadline = asyncio.get_running_loop().time() + self.limits.total
+        if request.metadata_url and not request.token_url:
+            request = replace(request, token_url=await self._find_endpoint(grant, request, deadline))
         store = self._refresh_tokens
         if request.grant_type != "refresh_token" or store is None:
             token: FetchedToken = await self._request(grant, request, request.refresh_token, deadline)
@@ -155,6 +166,18 @@ class TokenEndpoint:
         if token.refresh_token is not None:
             await store.replace(request, token.refresh_token)
         return token
+
+    async def _find_endpoint(self, grant: Any, request: TokenRequest, deadline: float) -> str:
+        """Return the token endpoint that the metadata name, which are read anew after an hour."""
+        now = asyncio.get_running_loop().time()
+        key = request.metadata_url, b"" if request.egress is None else request.egress.key
+        known = self._endpoints.get(key)
+        if known is None or known[1] <= now:
+            found = await grant.find_token_endpoint(self._engine, self.limits, request, deadline=deadline)
+            known = self._endpoints[key] = found, now + _METADATA_SECONDS
+            if len(self._endpoints) > _MAX_REMEMBERED:
+                self._endpoints.popitem(last=False)
+        return known[0]
 
     async def _request(
         self, grant: Any, request: TokenRequest, refresh_token: Secret | None, deadline: float

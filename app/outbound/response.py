@@ -16,7 +16,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.http1.decoding import DECODED, UndecodableBody
-from app.outbound.http1.exchange import HTTP2_ONLY, Exchange, FailureReason
+from app.outbound.http1.exchange import HEAD_TOO_LARGE, HTTP2_ONLY, Exchange, FailureReason
 
 # Decoding this many bytes takes some 5 ms; then other tasks may run.
 _YIELD_AFTER_BYTES: Final = 1 << 20
@@ -34,6 +34,21 @@ class ReadTimeouts:  # Created for each call; a frozen dataclass costs twice as 
     clock: TimerQueue
 
 
+@dataclass(slots=True)
+class Redirection:
+    """Where the redirects of a request have led: to `url`, which has no credentials in it.
+
+    `is_temporary` says that one of them was not permanent; `is_processed` that one was the response to a
+    request with effects, which the upstream has processed. `reason` is a sentence about why the last one was
+    not followed, "" where it was, or where it is the result.
+    """
+
+    url: str
+    is_temporary: bool = False
+    is_processed: bool = False
+    reason: str = ""
+
+
 class OutboundResponse:
     """An upstream's response, of which the headers have been read. Read the body to its end or `close()` it.
 
@@ -49,6 +64,7 @@ class OutboundResponse:
         "_head",
         "_timeouts",
         "headers",
+        "redirection",
         "status",
         "url",
     )
@@ -59,6 +75,8 @@ class OutboundResponse:
         self._head = head
         self._bytes_since_yield = 0
         self.url = url
+        self.redirection: Redirection | None = None
+        """Where redirects have led; None where the first response was none."""
         self.status = exchange.status
         self.headers: CIMultiDict[str] = exchange.headers
         self._coding = self.headers.get("Content-Encoding", "").strip().lower()
@@ -188,6 +206,8 @@ def upstream_error(reason: FailureReason) -> UpstreamError:
     """Return the gateway error for an exchange that failed for this reason."""
     if reason is FailureReason.HTTP2:
         return UpstreamMalformed(HTTP2_ONLY)
+    if reason is FailureReason.HEAD_TOO_LARGE:
+        return UpstreamMalformed(HEAD_TOO_LARGE)
     if reason is FailureReason.TRANSFER_CODING:
         return UpstreamMalformed(
             "The upstream's response has a Transfer-Encoding that was not requested: "

@@ -8,10 +8,15 @@ from app.security.requirements import SecurityRequirements, SlotRequirement
 
 
 def select_alternative(
-    needs: SecurityRequirements, credentials: Mapping[str, SealedCredential], *, origin: str
+    needs: SecurityRequirements,
+    credentials: Mapping[str, SealedCredential],
+    *,
+    origin: str,
+    has_certificate: bool = False,
 ) -> list[tuple[SealedCredential, SlotRequirement]]:
     """Return the credentials of the first alternative of which all are stored and allowed for `origin`.
 
+    `has_certificate`: the connection presents a client certificate, which meets the requirement of one.
     An empty alternative makes credentials optional: the result is empty where no other alternative matches.
     Raises CredentialMissing and CredentialNotAllowed.
     """
@@ -21,8 +26,11 @@ def select_alternative(
         if not alternative:
             optional = True
             continue
-        found = [(credentials[need.slot], need) for need in alternative if need.slot in credentials]
-        if len(found) < len(alternative):
+        stored = [need for need in alternative if not need.certificate]
+        if len(stored) < len(alternative) and not has_certificate:
+            continue
+        found = [(credentials[need.slot], need) for need in stored if need.slot in credentials]
+        if len(found) < len(stored):
             continue
         outside = [credential for credential, _ in found if origin not in credential.allowed_origins]
         if not outside:
@@ -32,7 +40,7 @@ def select_alternative(
         raise not_allowed(denied, origin)
     if optional:
         return []
-    raise _missing(needs)
+    raise _missing(needs, has_certificate=has_certificate)
 
 
 def not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllowed:
@@ -43,13 +51,19 @@ def not_allowed(credential: SealedCredential, origin: str) -> CredentialNotAllow
     )
 
 
-def _missing(needs: SecurityRequirements) -> CredentialMissing:
-    alternatives = dict.fromkeys(
-        " and ".join(repr(need.slot) for need in alternative) for alternative in needs
-    )
-    slots = list(dict.fromkeys(need.slot for alternative in needs for need in alternative))
+def _missing(needs: SecurityRequirements, *, has_certificate: bool) -> CredentialMissing:
+    alternatives = dict.fromkeys(" and ".join(map(_describe, alternative)) for alternative in needs)
+    required = list(dict.fromkeys(need for alternative in needs for need in alternative))
+    slots = list(dict.fromkeys(need.slot for need in required if not need.certificate))
+    errors = [FieldError("", f"No credential is stored in slot {slot!r}.") for slot in slots]
+    if not has_certificate and any(need.certificate for need in required):
+        errors.append(FieldError("", "The provider has no client certificate for this origin."))
     return CredentialMissing(
         f"The tool needs a credential in slot {', or in '.join(alternatives)}, and none is stored.",
-        errors=[FieldError("", f"No credential is stored in slot {slot!r}.") for slot in slots],
+        errors=errors,
         extra={"slots": slots},
     )
+
+
+def _describe(need: SlotRequirement) -> str:
+    return f"{need.slot!r} (the client certificate of the provider)" if need.certificate else repr(need.slot)

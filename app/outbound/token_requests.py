@@ -1,14 +1,16 @@
 """Token requests (RFC 6749 sections 4.4 and 6, RFC 7523), by Authlib over the guarded engine."""
 
+import base64
 import re
 import secrets
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import httpx2
+import orjson
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 from joserfc import jwt
@@ -27,13 +29,14 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.assertions import ASSERTION_SECONDS, AssertionSettings
-from app.outbound.http import Engine
+from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.oauth2 import ClientRejected, ConcreteMethod, FetchedToken, TokenRequest
 from app.outbound.transport import EngineTransport
 from app.security.masking import mask_values
 from app.security.secret import Secret
 from app.utcp.oauth2_grant import check_key_length, default_algorithm
+from app.utcp.paths import compile_url
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -63,6 +66,9 @@ async def request_token(
             timeout=None,
         ) as client:
             client.register_client_auth_method(  # type: ignore[no-untyped-call]
+                ("client_secret_basic", _authenticate_by_basic)
+            )
+            client.register_client_auth_method(  # type: ignore[no-untyped-call]
                 ("client_secret_post", _authenticate_in_body)
             )
             client.register_client_auth_method(  # type: ignore[no-untyped-call]
@@ -81,13 +87,51 @@ async def request_token(
         raise _status_error(error.response.status_code) from None
     except GatewayError as error:
         raise _as_endpoint_error(error) from None
-    except UnicodeEncodeError:
-        raise TokenRequestFailed("The stored client has characters that HTTP Basic cannot carry.") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TypeError, KeyError):
         raise TokenRequestFailed(
             "The token endpoint's response is not an OAuth 2.0 token response."
         ) from None
     return _parse_response(response, request)
+
+
+async def find_token_endpoint(
+    engine: Engine, limits: Limits, request: TokenRequest, *, deadline: float
+) -> str:
+    """Return the token endpoint in the metadata of the authorization server (RFC 8414, section 3.2; OpenID
+    Connect Discovery 1.0, section 4.2).
+
+    It must have the origin of the metadata, to which the credential may be sent. Raise as
+    `TokenEndpoint.fetch` does.
+    """
+    sent = OutboundRequest(
+        "GET",
+        request.metadata_url,
+        [("Accept", "application/json")],
+        limits=limits,
+        deadline=deadline,
+        egress=request.egress,
+    )
+    try:
+        response = await engine.request(sent)
+        try:
+            status, body = response.status, await response.read(limits.response_bytes)
+        finally:
+            response.close()
+    except GatewayError as error:
+        raise _as_endpoint_error(error) from None
+    if status != 200:
+        raise TokenRequestFailed(f"The metadata of the authorization server have the status {status}.")
+    try:
+        endpoint = orjson.loads(body)["token_endpoint"]
+        origins = [compile_url(url).origin for url in (request.metadata_url, endpoint)]
+    except (ValueError, TypeError, KeyError, AttributeError, InvalidInput):
+        raise TokenRequestFailed("The metadata of the authorization server name no token endpoint.") from None
+    if origins[0] != origins[1]:
+        raise TokenRequestFailed(
+            f"The metadata name a token endpoint at another origin, {origins[1]}: if it is correct, store "
+            "the credential with its `token_url`."
+        )
+    return str(endpoint)
 
 
 def _parameters(request: TokenRequest) -> dict[str, str]:
@@ -152,6 +196,15 @@ def _client_error(error: OAuthError, request: TokenRequest) -> ClientRejected:
         reason += f" Its description: {description}"
     masked = mask_values(reason, request.secrets())
     return ClientRejected(f"The token endpoint rejected the stored client: {masked[:250]}", code=code)
+
+
+def _authenticate_by_basic(
+    client: Any, _method: str, uri: str, headers: Any, body: bytes
+) -> tuple[str, Any, bytes]:
+    """Add `client_secret_basic`, id and secret form-encoded (RFC 6749 section 2.3.1), which Authlib omits."""
+    pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
+    headers["Authorization"] = f"Basic {base64.b64encode(pair.encode('ascii')).decode('ascii')}"
+    return uri, headers, body
 
 
 def _authenticate_in_body(

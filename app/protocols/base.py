@@ -1,7 +1,8 @@
 """The interface of protocol adapters: calls and their results, independent of the protocol.
 
 An adapter raises only InvalidArguments, BlockedAddress, UpstreamTimeout, UpstreamUnreachable,
-UpstreamUnauthorized, UpstreamRejected, UpstreamMalformed and ResponseTooLarge; `prepare` raises InvalidInput.
+UpstreamUnauthorized, UpstreamRejected (of a discovery also Redirected), UpstreamMalformed and
+ResponseTooLarge; `prepare` raises InvalidInput.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from app.command_routing import CommandRouter
+from app.errors import UpstreamErrorResponse, UpstreamRejected
 from app.http_requests.templates import ResponseSpec
 from app.models.base import TENANT
 from app.outbound.credentials import WireCredential
@@ -34,6 +36,7 @@ __all__ = [
     "Discovered",
     "Limits",
     "ProgressListener",
+    "Redirected",
     "Result",
     "StreamEvent",
 ]
@@ -123,6 +126,8 @@ class Result:
     events: AsyncGenerator[StreamEvent, None] | None = None
     upstream_headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All headers of the response, for caching rules only: most of them must not be passed on."""
+    url: str | None = field(default=None, repr=False)
+    """The URL to which redirects have led, without credentials; None where there was none."""
     has_text_pieces: bool = False
     """Whether events of kind `text` are pieces of one text, split at arbitrary points."""
     is_masked: bool = False
@@ -211,8 +216,10 @@ class Discovered:
     """The bytes that a discovery fetched, their media type and the URL that they came from. `language` is
     the value of `Content-Language`, "" where there is none.
 
-    `is_generated`: they are a manual that the adapter generated from the upstream's introspection. The call
-    templates of its tools have only the members that they add to the template of the discovery.
+    `is_redirected`: `url` is the address of the last of several redirects, without its query, which may hold
+    a signature. `is_generated`: they are a manual that the adapter generated from the upstream's
+    introspection. The call templates of its tools have only the members that they add to the template of the
+    discovery.
     """
 
     raw: bytes
@@ -220,6 +227,21 @@ class Discovered:
     url: str
     is_generated: bool = False
     language: str = ""
+    is_redirected: bool = False
+
+
+class Redirected(UpstreamRejected):
+    """A redirect in response to a discovery.
+
+    `method` and `url` are those of the request, `location` is the header of the response as it came: it may
+    hold secrets, and is no valid URL for sure.
+    """
+
+    def __init__(
+        self, detail: str, *, response: UpstreamErrorResponse, method: str, url: str, location: str
+    ) -> None:
+        super().__init__(detail, response=response)
+        self.method, self.url, self.location = method, url, location
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +276,10 @@ class Adapter(Protocol[Target]):
         """Return the origin that calls go to, `scheme://host[:port]`: credentials are allowed by origin."""
 
     def is_safe(self, target: Target) -> bool:
-        """Return whether calls have no side effects (RFC 9110 section 9.2.1), so that they may be retried."""
+        """Return whether calls have no side effects (RFC 9110 section 9.2.1).
+
+        They may be retried, unless the adapter is one that `SendsOnce`.
+        """
 
     def is_idempotent(self, target: Target) -> bool:
         """Return whether equal calls have the same effect as one (RFC 9110 section 9.2.2); True if safe."""
@@ -284,11 +309,15 @@ class Adapter(Protocol[Target]):
     def describe(self, call: Call[Target]) -> dict[str, Any]:
         """Return the request that `call` would send as `method`, `url`, `headers` and `body`.
 
-        Secrets are masked as `***`; nothing is sent.
+        Secrets are masked as `***`; nothing is sent. A body that is too large is a `LargeBody`.
         """
 
     async def aclose(self) -> None:
         """Close the adapter's own connections; those of the engine are closed by its owner."""
+
+
+class LargeBody(dict[str, int]):
+    """`{"bytes": size}` in place of a body that is too large to be described: no argument is of this type."""
 
 
 class PassesOwnSecrets(ABC):
@@ -297,6 +326,18 @@ class PassesOwnSecrets(ABC):
     @abstractmethod
     def own_secrets(self, target: Any) -> tuple[str, ...]:
         """Return these secrets of a compiled target, to be masked in responses."""
+
+
+class SendsOnce(ABC):
+    """An adapter of which some calls may not be repeated, whatever they change."""
+
+    @abstractmethod
+    def is_sent_once(self, target: Any) -> bool:
+        """Return whether a call is sent again only where nothing of it was sent.
+
+        So it is where a repetition would cost the upstream as much as the call itself, and where no
+        idempotency key reaches the upstream.
+        """
 
 
 class DescribesResponses(ABC):

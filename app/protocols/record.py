@@ -95,6 +95,19 @@ def _no_command(fields: Fields) -> None:  # noqa: ARG001 - most protocols have n
     return None
 
 
+def _no_request(fields: Fields) -> None:  # noqa: ARG001 - most protocols are not HTTP.
+    return None
+
+
+def _no_operations(fields: Fields) -> tuple[str, ...]:  # noqa: ARG001 - most protocols have no names for them.
+    return ()
+
+
+def http_request(fields: Fields) -> tuple[str, str]:
+    """Return method and URL of the template of a protocol over HTTP."""
+    return http_method(fields), str(fields.get("url", ""))
+
+
 def _not_reassigned(fields: Fields) -> None:  # noqa: ARG001 - most protocols keep all of their templates.
     return None
 
@@ -180,6 +193,10 @@ class ProtocolRecord:
     """Return whether responses are streams of values of their own, which a client reads as they arrive."""
     http_method: Callable[[Fields], str | None] = _unknown_method
     """Return the method of HTTP whose semantics a call has (RFC 9110 section 9), None where it is unknown."""
+    request: Callable[[Fields], tuple[str, str] | None] = _no_request
+    """Return method and URL of the HTTP request that a call sends; None where it sends none."""
+    operations: Callable[[Fields], tuple[str, ...]] = _no_operations
+    """Return the protocol's own names of what a call does at its origin; () where it has none."""
     destructive: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of a field with which `http_method` is PUT or DELETE, by the field's name, for lists of
     tools.

@@ -25,6 +25,7 @@ from app.providers.provider_store import require_version
 from app.registration.destinations import Destination, Destinations, destinations_of
 from app.registration.repository import credentials_of, slots_of, source_summaries, tools_of, variables_for
 from app.registration.service import RegistrationService
+from app.registration.shared_variables import bind_shared_variables
 from app.security.principal import Principal
 from app.suggestions import closest
 
@@ -87,6 +88,7 @@ class CredentialStore:
                 stored.last_used_at = None
                 credential = seal_into_credential_row(stored, ready, vault=registry.vault)
             await session.flush()
+            await bind_shared_variables(session, row, [credential], actor=principal.key_id)
             detail: Json = {
                 "slot": slot,
                 "kind": credential.kind,
@@ -165,8 +167,11 @@ def _similar(slot: str, slots: Iterable[str], *, principal: Principal) -> list[s
 def _as_stored(given: CredentialDraft, stored: Credential) -> CredentialDraft:
     """Return the credential with the origins and token URL of the one it replaces, where it names none."""
     public = dict(given.public)
-    if given.kind == stored.kind == "oauth2" and public.get("token_url") is None:
-        public["token_url"] = stored.public.get("token_url")
+    urls = ("token_url", "metadata_url")
+    if given.kind == stored.kind == "oauth2" and not any(public.get(name) for name in urls):
+        public |= {name: stored.public[name] for name in urls if stored.public.get(name)}
+    if given.kind == stored.kind == "bearer" and public.get("scheme") is None:
+        public["scheme"] = stored.public.get("scheme")
     origins = given.allowed_origins or tuple(stored.allowed_origins) or None
     return replace(given, public=public, allowed_origins=origins)
 

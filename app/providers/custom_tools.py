@@ -17,6 +17,12 @@ from app.json_schema.normalize import normalize_inputs, normalize_schema
 from app.models import Credential, Provider, Variable
 from app.protocols.call_templates import for_tool, read_template, with_protocol
 from app.protocols.registry import DEFAULT
+from app.registration.approval_requirements import (
+    apply_requirements,
+    keep_requirements,
+    operations_with_variables,
+    require_where_changed,
+)
 from app.registration.destinations import with_tool_origin
 from app.registration.from_manual import open_template, slots_of_tools, strict_inputs, tool_security
 from app.registration.input_models import CustomToolInput
@@ -34,6 +40,7 @@ from app.registration.repository import (
 )
 from app.registration.request_parser import variable_draft
 from app.registration.service import RegistrationService
+from app.registration.shared_variables import bind_shared_variables
 from app.registration.tool_checks import slimmed_tool
 from app.security.principal import Principal
 from app.text import reject_unstorable
@@ -62,6 +69,9 @@ class CustomTools:
             canonical = f"{provider.name}.{body.name}"
             if any(tool.name == canonical for tool in await tools_of(session, provider.id)):
                 raise Conflict(f"A tool named {canonical!r} already exists.")
+            await keep_requirements(session, actor=principal.key_id)
+            # A variable of the provider takes the place of a shared one in its other tools.
+            operations = await operations_with_variables(session, provider.id) if body.variables else {}
             variables = await self._variables(session, body, provider)
             stored = await credentials_of(session, [provider.id])
             permissions = permissions_of(principal)
@@ -71,7 +81,9 @@ class CustomTools:
             if body.variables or allocator.assignments:
                 permissions.require_credentials_write()
             tool = slimmed_tool(drafted)
-            self._store_credentials(session, provider, allocator.assignments, stored)
+            added = self._store_credentials(session, provider, allocator.assignments, stored)
+            await session.flush()
+            await bind_shared_variables(session, provider, added, actor=principal.key_id)
             update_provider(provider, {"slots": _slots(provider, allocator, tool)})
             if not is_new:
                 provider.options = with_tool_origin(provider, tool.origin, permissions=permissions)
@@ -79,6 +91,7 @@ class CustomTools:
             _, rejected = await insert_tools(session, provider, [tool], revision_id=None)
             if rejected:
                 raise InvalidInput("The tool contains a value that the database cannot store.")
+            await apply_requirements(session, provider, [tool], actor=principal.key_id)
             history = registry.history_of(principal)
             await history.write_changes(session, provider.id, {tool.source_key: []}, action="created")
             row = (await session.execute(tool_select().where(has_name(canonical)))).one()
@@ -90,6 +103,7 @@ class CustomTools:
                 object_name=canonical,
                 detail={"origin": tool.origin, "provider_created": is_new},
             )
+            await require_where_changed(session, operations, actor=principal.key_id)
             await record_change(session, kind="provider", provider_id=provider.id, object_id=str(provider.id))
         await registry.feed.catch_up()
         return tool_view(row)
@@ -177,12 +191,13 @@ class CustomTools:
         provider: Provider,
         entries: tuple[SlotAssignment, ...],
         stored: list[Credential],
-    ) -> None:
-        """Store the credentials that the template contains, bound to its origin.
+    ) -> list[Credential]:
+        """Store the credentials that the template contains, bound to its origin; return them.
 
         Raises InvalidInput where the same credential is stored already and bound to another origin.
         """
         have = {row.slot: destination_of_row(row) for row in stored}
+        added: list[Credential] = []
         for entry in entries:
             if entry.slot in have:
                 _reject_other_origin(entry, have[entry.slot])
@@ -190,7 +205,9 @@ class CustomTools:
             binding = self.registry.reader.binding(entry.origins)
             ready = complete(entry.credential, slot=None, binding=binding, at="/call_template/auth")
             ready = replace(ready, allowed_origins=entry.origins)
-            session.add(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
+            added.append(new_credential(provider.id, entry.slot, ready, vault=self.registry.vault))
+        session.add_all(added)
+        return added
 
 
 def _reject_other_origin(entry: SlotAssignment, stored: CredentialDraft) -> None:

@@ -28,7 +28,14 @@ from app.registration.model import (
     RejectedEntry,
 )
 from app.registration.persist import HIDDEN_OPTIONS, open_source_body
-from app.registration.repository import credentials_of, overrides_of, slots_of, source_of, tools_of
+from app.registration.repository import (
+    credentials_of,
+    final_url_of,
+    overrides_of,
+    slots_of,
+    source_of,
+    tools_of,
+)
 from app.registration.request_parser import MAX_ENTRIES, read_or_reject
 from app.registration.service import RegistrationService
 from app.schemas import (
@@ -79,6 +86,7 @@ class ExportedProvider(StrictModel):
     limits: LimitsInput = Field(default_factory=LimitsInput)
     options: OptionsInput = Field(default_factory=OptionsInput)
     url: str | None = None
+    final_url: UrlText | None = Field(default=None, description="Where `url` redirected to.")
     media_type: ShortText = ""
     document: str | None = None
     document_base64: str | None = None
@@ -157,6 +165,8 @@ class Exporter:
                 "overlay": source.overlay,
                 "follow_references": source.follow_references,
             }
+            if final_url := await final_url_of(session, row.id):
+                form["final_url"] = final_url
             tools = [tool for tool in tools if tool.revision_id is None]
         # Fingerprints are made with this gateway's key.
         slots = {slot.name: replace(slot, fingerprint=None) for slot in slots_of(row)}
@@ -238,7 +248,14 @@ def _source(body: ExportedProvider, at: str) -> RegistrationSource:
             raise InvalidInput("The document cannot be read.", errors=[error]) from None
     options = DocumentOptions(body.root, body.overlay, body.follow_references)
     return RegistrationSource(
-        "tools", raw, body.media_type, value=value, at=at, url=body.url, options=options
+        "tools",
+        raw,
+        body.media_type,
+        value=value,
+        at=at,
+        url=body.url,
+        options=options,
+        final_url=body.final_url,
     )
 
 

@@ -12,7 +12,8 @@ from app.security.principal import Principal
 
 ReadsProviders = Annotated[Principal, Depends(requires("providers:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
-WritesCredentials = Annotated[Principal, Depends(requires("credentials:write"))]
+WritesCredentials = Annotated[Principal, Depends(requires("credentials:write", recent=True))]
+DeletesProviders = Annotated[Principal, Depends(requires("providers:write", recent=True))]
 
 ProviderPath = Annotated[
     str, Path(pattern=PROVIDER_NAME, description="Name of a provider.", examples=["library"])

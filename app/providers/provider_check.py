@@ -139,7 +139,12 @@ class ProviderChecks:
             origins=tuple(one for one in provider.origins if one),
             unconfirmed=unconfirmed_origins(provider),
             scopes={slot.name: tuple(slot.scopes or ()) for slot in slots_of(provider)},
-            missing=await _missing_slots(session, provider.id, stored=sealed),
+            missing=await _missing_slots(
+                session,
+                provider.id,
+                stored=sealed,
+                has_certificate=egress is not None and egress.client_certificate is not None,
+            ),
             credentials=sealed,
             egress=egress,
             limits=limits_of(provider.limits, self.registry.settings),
@@ -236,15 +241,28 @@ class ProviderChecks:
 
 
 async def _missing_slots(
-    session: AsyncSession, provider_id: UUID, *, stored: Mapping[str, SealedCredential]
+    session: AsyncSession,
+    provider_id: UUID,
+    *,
+    stored: Mapping[str, SealedCredential],
+    has_certificate: bool,
 ) -> list[str]:
-    """Return the slots that hold no credential, and without which a tool cannot be called."""
+    """Return the slots that hold no credential (or need a client certificate that there is not), and without
+    which a tool cannot be called.
+    """
     query = select(col(Tool.security)).where(col(Tool.provider_id) == provider_id).distinct()
     missing: set[str] = set()
     for security in (await session.execute(query.limit(_MAX_SECURITIES))).scalars():
-        alternatives = [{need.slot for need in needs} for needs in compile_security(security)]
-        if alternatives and not any(slots <= stored.keys() for slots in alternatives):
-            missing |= set().union(*alternatives) - stored.keys()
+        alternatives = [
+            {
+                need.slot
+                for need in needs
+                if not (has_certificate if need.certificate else need.slot in stored)
+            }
+            for needs in compile_security(security)
+        ]
+        if alternatives and all(alternatives):
+            missing |= set().union(*alternatives)
     return sorted(missing)
 
 

@@ -5,23 +5,27 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app.access.access_tokens import TOKEN_ID_PREFIX
+from app.access.repository import find_keys
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import EGRESS_SLOT
 from app.credentials.permissions import RegistrationPermissions, permissions_of
 from app.credentials.sealing import new_credential, seal_into_credential_row
-from app.errors import PreconditionFailed
+from app.errors import FieldError, InvalidInput, PreconditionFailed
 from app.models import Credential, Provider, Revision
 from app.openapi.report import SourceReport
 from app.pagination import Page, etag_matches
 from app.providers.queries import ProviderQuery
 from app.registration.destinations import CONFIRMED_BASE_URL, holds_secrets, moves_base_url, with_base_url
 from app.registration.egress_check import reject_unusable_egress
+from app.registration.executor_tools import PROTOCOL as UBP
 from app.registration.input_models import OptionsInput, ProviderPatch
 from app.registration.persist import DEFINITION_OPTION, update_provider
 from app.registration.plan import egress_credential
 from app.registration.repository import (
     SourceSummary,
     credentials_of,
+    lock_names,
     page_of_providers,
     pending_of,
     report_of,
@@ -32,6 +36,7 @@ from app.registration.service import RegistrationService
 from app.security.credentials import open_credential
 from app.security.principal import Principal
 
+_EXECUTOR_FIELDS: Final = ("executor_owner", "executor_keys")
 _SECRETS: Final = frozenset({"proxy_url", "client_key"})
 _EGRESS: Final = frozenset({"proxy_url", "ca_bundle", "client_certificate", "client_key"})
 
@@ -77,8 +82,9 @@ class ProviderStore:
     ) -> ProviderDetails:
         """Change the fields that the body names, and return the provider.
 
-        Raises NotFound, PreconditionFailed where `if_match` names another version, and Forbidden for options
-        that redirect a credential or change whom it is trusted to, where the key may not store credentials.
+        Raises NotFound, PreconditionFailed where `if_match` names another version, Forbidden for options that
+        redirect a credential or change whom it is trusted to, where the key may not store credentials, and
+        InvalidInput for keys of an executor that do not exist, or where the provider is none of an executor.
         """
         registry = self.registry
         async with registry.database.transaction() as session:
@@ -88,6 +94,7 @@ class ProviderStore:
             if body.options is not None:
                 await _permit_options(session, provider, body.options, permissions=permissions)
             values = _values(body, provider, permissions=permissions)
+            values |= await _executor_values(session, body, provider)
             update_provider(provider, values)
             if body.options is not None:
                 await self._write_egress(session, provider, body.options)
@@ -105,6 +112,7 @@ class ProviderStore:
         """
         registry = self.registry
         async with registry.database.transaction() as session:
+            await lock_names(session)
             provider = await registry.visible_provider(session, name, principal=principal, locked=True)
             require_version(provider.version, if_match)
             await registry.delete(session, provider, principal=principal)
@@ -191,6 +199,30 @@ def _values(
             merged |= with_base_url(provider.options, named["base_url"], permissions=permissions)
         values["options"] = {key: value for key, value in merged.items() if value is not None}
         values["options"].setdefault(DEFINITION_OPTION, "")
+    return values
+
+
+async def _executor_values(session: AsyncSession, body: ProviderPatch, provider: Provider) -> dict[str, Any]:
+    """Return the columns with the keys that may connect as the executor, each by its lineage."""
+    named = [name for name in _EXECUTOR_FIELDS if name in body.model_fields_set]
+    if named and provider.protocol != UBP:
+        problem = FieldError(f"/{named[0]}", "Only providers of executors have such keys.")
+        raise InvalidInput(f"The provider {provider.name} is none of an executor.", errors=[problem])
+    owner = [] if body.executor_owner is None else [("/executor_owner", body.executor_owner)]
+    keys = [(f"/executor_keys/{index}", key_id) for index, key_id in enumerate(body.executor_keys or ())]
+    stored = await find_keys(session, [key_id for _, key_id in owner + keys])
+    # Access tokens are not stored.
+    given = ((at, key_id) for at, key_id in owner + keys if not key_id.startswith(TOKEN_ID_PREFIX))
+    unknown = [at for at, key_id in given if key_id not in stored]
+    if unknown:
+        problems = [FieldError(at, "There is no API key with this id.") for at in unknown]
+        raise InvalidInput("A key of the executor does not exist.", errors=problems)
+    lineages = {key_id: row.rate_limit_id or key_id for key_id, row in stored.items()}
+    values: dict[str, Any] = {}
+    if "executor_owner" in named:
+        values["executor_owner"] = lineages.get(body.executor_owner or "", body.executor_owner)
+    if body.executor_keys is not None:
+        values["executor_keys"] = list(dict.fromkeys(lineages.get(one, one) for one in body.executor_keys))
     return values
 
 

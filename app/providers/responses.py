@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,8 @@ from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.responses import JSONResponse, Response
 
-from app.dependencies import location_of
-from app.errors import GatewayError
+from app.dependencies import location_of, services_of
+from app.errors import GatewayError, scopes_missing
 from app.pagination import version_etag
 from app.providers.schemas import (
     BatchCounts,
@@ -26,7 +27,7 @@ from app.providers.schemas import (
     RegisteredProvider,
 )
 from app.providers.views import consents_of, preview_of, refreshed_of, registered_of, report_of
-from app.registration.batch import EntryOutcome, register_all
+from app.registration.batch import EntryOutcome, ImportProgress, register_all
 from app.registration.jobs import ImportJobs, Work, problem_json
 from app.registration.model import (
     RegistrationBatch,
@@ -36,7 +37,9 @@ from app.registration.model import (
 )
 from app.registration.repository import SourceSummary, source_summaries
 from app.registration.service import RegistrationService
+from app.security.lasting_rights import run_while_permitted, when_changed
 from app.security.principal import Principal
+from app.services import Services
 
 StatusAndModel = tuple[int, BaseModel]
 """The status code and the model of a response."""
@@ -53,8 +56,10 @@ class ImportRunner:
     registry: RegistrationService
     principal: Principal
 
-    async def register(self, registrations: RegistrationBatch, *, preview: bool = False) -> StatusAndModel:
-        """Register one provider or a list of them; with `preview`, store nothing.
+    async def register(
+        self, registrations: RegistrationBatch, progress: ImportProgress, *, preview: bool = False
+    ) -> StatusAndModel:
+        """Register one provider or a list of them, which counts in `progress`; with `preview`, store nothing.
 
         Return, for one provider, 201 and a RegisteredProvider (with `preview`: 200 and a Preview); for a list
         a BatchResult with 200 where every entry succeeded, else 207. The error of a single registration is
@@ -62,7 +67,11 @@ class ImportRunner:
         """
         if registrations.is_list:
             outcomes = await register_all(
-                registrations, registry=self.registry, principal=self.principal, preview=preview
+                registrations,
+                registry=self.registry,
+                principal=self.principal,
+                preview=preview,
+                progress=progress,
             )
             status = 200 if all(one.error is None for one in outcomes) else 207
             return status, await asyncio.to_thread(batch_result_of, outcomes)
@@ -76,7 +85,7 @@ class ImportRunner:
         source = await self._source(imported)
         return 201, await asyncio.to_thread(registered_of, imported, source=source)
 
-    async def refresh(self, name: str) -> tuple[int, RefreshedProvider]:
+    async def refresh(self, name: str, _progress: ImportProgress) -> tuple[int, RefreshedProvider]:
         """Import a provider's source again; return 200 and a RefreshedProvider. Raises as
         `RegistrationService.refresh`.
         """
@@ -84,7 +93,7 @@ class ImportRunner:
         source = await self._source(imported)
         return 200, await asyncio.to_thread(refreshed_of, imported, source=source)
 
-    async def preview_refresh(self, name: str) -> tuple[int, Preview]:
+    async def preview_refresh(self, name: str, _progress: ImportProgress) -> tuple[int, Preview]:
         """Return 200 and what a refresh would change, as a Preview; store nothing. Raises as `refresh`."""
         seen = await self.registry.preview_refresh(name, principal=self.principal)
         return 200, await asyncio.to_thread(preview_of, seen)
@@ -93,6 +102,40 @@ class ImportRunner:
         key = imported.provider.id
         async with self.registry.database.read_session() as session:
             return (await source_summaries(session, [key])).get(key)
+
+
+class ImportCheck:
+    """Checks whether a key may still do what an import does: a `RightCheck`."""
+
+    def __init__(
+        self,
+        services: Services,
+        principal: Principal,
+        registers: Sequence[RegistrationRequest],
+        refreshes: str | None,
+    ) -> None:
+        self._registry = services.registration
+        self._registers = registers
+        self._refreshes = refreshes
+        self._check = when_changed(
+            partial(services.keys.renew, principal),
+            lambda: services.feed.position,
+            self._check_principal,
+            began_with=(principal, services.feed.position),
+        )
+
+    async def __call__(self) -> None:
+        """Raise Unauthenticated, Forbidden or NotFound where it may not."""
+        await self._check()
+
+    async def _check_principal(self, principal: Principal) -> None:
+        if not principal.has_scope("providers:write"):
+            raise scopes_missing("The API key lacks the scope `providers:write`.", ["providers:write"])
+        for registration in self._registers:
+            self._registry.require_permission(registration, principal=principal)
+        if self._refreshes is not None:
+            async with self._registry.database.read_session() as session:
+                await self._registry.visible_provider(session, self._refreshes, principal=principal)
 
 
 def batch_result_of(outcomes: list[EntryOutcome]) -> BatchResult:
@@ -115,23 +158,32 @@ async def import_response(
     principal: Principal,
     prefer: str | None,
     registers: RegistrationBatch | None = None,
+    refreshes: str | None = None,
 ) -> Response:
-    """Run `work()` and return its response, to `request`; or start it as a background job and return 202 at
-    once, where the client sends `Prefer: respond-async` (RFC 7240 section 4.1).
+    """Run `work(progress)` and return its response, to `request`; or start it as a background job and return
+    202 at once, where the client sends `Prefer: respond-async` (RFC 7240 section 4.1). It is cancelled once
+    the key may no longer do it.
 
-    `registers` is what it stores, where that is new. A 201 has the path of the provider in `Location`, a 202
-    that of the import.
+    `registers` is what it stores, where that is new, `refreshes` the name of the provider whose source it
+    reads. A 201 has the path of the provider in `Location`, a 202 that of the import.
     """
+    entries = () if registers is None else registers.entries
+    requests = [one for one in entries if isinstance(one, RegistrationRequest)]
+    check = ImportCheck(services_of(request), principal, requests, refreshes)
+
+    progress = ImportProgress()
+
+    async def permitted() -> StatusAndModel:
+        return await run_while_permitted(work(progress), check)
+
     preferences = {preference.strip().lower() for preference in (prefer or "").replace(";", ",").split(",")}
     if "respond-async" not in preferences:
-        status, model = await work()
+        status, model = await permitted()
         headers = {}
         if status == 201 and isinstance(model, RegisteredProvider):
             headers["Location"] = location_of(request, "providers", model.name)
         return await asyncio.to_thread(model_response, status, model, headers=headers)
-    entries = () if registers is None else registers.entries
-    requests = [one for one in entries if isinstance(one, RegistrationRequest)]
-    row = await jobs.start(_as_job(work), principal=principal, registers=requests)
+    row = await jobs.start(_as_job(permitted), principal=principal, progress=progress, registers=requests)
     view = ImportView(
         id=row.id, state="running", status=None, result=None, created_at=row.created_at, finished_at=None
     )
@@ -185,6 +237,7 @@ def import_view(row: Any) -> ImportView:
         state=row.state,
         status=stored.get("status"),
         result=stored.get("body"),
+        progress=stored.get("progress"),
         created_at=row.created_at,
         finished_at=row.finished_at,
     )

@@ -20,6 +20,7 @@ from app.providers.dependencies import UsesApprovals, UsesJobs, UsesProviders, U
 from app.providers.parameters import (
     ETAG,
     LOCATION,
+    DeletesProviders,
     NameQuery,
     Prefer,
     ProviderPath,
@@ -195,7 +196,7 @@ async def update_provider(
     responses=problem_responses(404, 412),
 )
 async def delete_provider(
-    name: ProviderPath, principal: WritesProviders, providers: UsesProviders, *, if_match: IfMatch = None
+    name: ProviderPath, principal: DeletesProviders, providers: UsesProviders, *, if_match: IfMatch = None
 ) -> None:
     """Delete a provider with its tools, credentials and variables. The records of calls and events remain."""
     await providers.delete(name, if_match=if_match, principal=principal)
@@ -225,7 +226,7 @@ async def refresh_provider(
     change of origin, token URL or security waits for approval.
     """
     work = partial(ImportRunner(registry, principal).refresh, name)
-    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer, refreshes=name)
 
 
 @router.post(
@@ -250,7 +251,7 @@ async def preview_refresh(
 ) -> Response:
     """Read the source again, and return what a refresh would change (`difference`). Nothing is stored."""
     work = partial(ImportRunner(registry, principal).preview_refresh, name)
-    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer)
+    return await import_response(work, request, jobs=jobs, principal=principal, prefer=prefer, refreshes=name)
 
 
 @router.post(

@@ -14,6 +14,7 @@ from app.providers.parameters import LOCATION, Prefer, ReadsProviders, WritesPro
 from app.providers.request_bodies import import_body
 from app.providers.responses import ImportRunner, StatusAndModel, import_response, import_view
 from app.providers.schemas import BatchResult, ImportView
+from app.registration.batch import ImportProgress
 from app.registration.request_parser import read_json
 from app.schemas import problem_responses
 
@@ -77,8 +78,8 @@ async def import_providers(
     registrations = await asyncio.to_thread(read_export, raw)
     runner = ImportRunner(registry, principal)
 
-    async def work() -> StatusAndModel:
-        status, model = await runner.register(registrations)
+    async def work(progress: ImportProgress) -> StatusAndModel:
+        status, model = await runner.register(registrations, progress)
         entries = raw.get("toolsets")
         if entries and isinstance(model, BatchResult):
             # After the providers: whatever became of these, a definition may name what does not exist.

@@ -13,6 +13,7 @@ from app.providers.schemas import VariablePage, VariablesImported, VariableView
 from app.providers.variable_bodies import read_variable, read_variables, variable_body, variables_body
 from app.providers.variable_store import VariableStore
 from app.providers.views import variable_of
+from app.registration.input_models import VariablePatch
 from app.schemas import PAGE_HEADERS, location_header, problem_responses
 from app.security.principal import Principal
 
@@ -64,6 +65,19 @@ async def put_variable(
     rows, created = await variables.put(None, {variable: draft}, principal=principal)
     location = location_of(request, "variables", variable)
     return _stored(variable_of(rows[0]), location if created else None)
+
+
+@router.patch(
+    "/variables/{variable}",
+    operation_id="updateVariable",
+    summary="Change where a shared variable is sent",
+    responses=problem_responses(400, 404, 413, 415),
+)
+async def update_variable(
+    variable: VariablePath, body: VariablePatch, principal: WritesCredentials, variables: UsesVariables
+) -> VariableView:
+    """Set the only origins to which a secret variable is sent that all providers share; its value stays."""
+    return variable_of(await variables.allow(variable, body.allowed_origins, principal=principal))
 
 
 @router.delete(

@@ -24,18 +24,30 @@ class SlotView(BaseModel):
     kind: Literal["api_key", "basic", "bearer", "oauth2", "static", "any", "unsupported"]
     exact_kind: str = Field(
         description="The kind itself: `kind` has values of release 0.2.0 only, in place of aws_sigv4, hmac, "
-        "digest and google_service_account `any`."
+        "digest and google_service_account `any`, and in place of mutual_tls `unsupported`."
     )
     scheme: str | None = Field(default=None, description="Name of the security scheme in the document.")
     location: str | None = None
     name: str | None = None
+    http_scheme: str | None = Field(
+        default=None,
+        description="For a slot of kind bearer: the authentication scheme that is sent in place of `Bearer`.",
+    )
     token_url: str | None = None
+    metadata_url: str | None = Field(
+        default=None,
+        description="Where the token endpoint is found if there is no `token_url`: OpenID Connect Discovery "
+        "or RFC 8414.",
+    )
     scopes: list[str] = Field(default_factory=list)
     description: str | None = None
     values: list[StaticValueView] | None = Field(
         default=None, description="For a slot of kind static: the values that its credential consists of."
     )
-    stored: bool = Field(description="Whether a credential is stored for it.")
+    stored: bool = Field(
+        description="Whether a credential is stored for it; for one of kind mutual_tls, whether the provider "
+        "has a client certificate."
+    )
 
 
 class CredentialView(BaseModel):
@@ -56,7 +68,9 @@ class CredentialView(BaseModel):
     variables: list[str] = Field(description="The variables that its sealed fields name.")
     created_at: datetime
     updated_at: datetime
-    last_used_at: datetime | None
+    last_used_at: datetime | None = Field(
+        description="When a call has sent it last; null for never. Updated about once a minute."
+    )
 
 
 class DestinationView(BaseModel):
@@ -66,7 +80,10 @@ class DestinationView(BaseModel):
     origins: list[str] = Field(description="Empty where `allowed_origins` must be given.")
     registered: list[str] = Field(description="The origins of the provider's source.")
     stored: bool = Field(description="Whether `origins` are those of a stored credential.")
-    token_url: str | None = Field(description="The token URL of a stored credential of kind oauth2.")
+    token_url: str | None = Field(
+        description="The token URL of a stored credential of kind oauth2, or the URL of the metadata that "
+        "name it."
+    )
 
 
 class CredentialList(BaseModel):
@@ -82,6 +99,10 @@ class VariableView(BaseModel):
     name: str
     secret: bool
     value: str | None
+    allowed_origins: list[str] | None = Field(
+        description="The only origins to which a secret that all providers share is sent; null until its "
+        "first use, and for other variables."
+    )
     version: int
     updated_at: datetime
 
@@ -181,6 +202,10 @@ class ImportReport(BaseModel):
     servers: list[ServerView] = Field(
         default_factory=list,
         description="The servers of an OpenAPI document, if it has several or their URLs have variables.",
+    )
+    final_url: str | None = Field(
+        default=None,
+        description="Where the URL of the source redirected to, without its query; null where it did not.",
     )
 
 
@@ -286,6 +311,14 @@ class ProviderView(ProviderSummary):
     pending: PendingChanges | None = Field(
         default=None, description="Changes that `POST .../approve` applies."
     )
+    executor_owner: str | None = Field(
+        default=None,
+        description="The id of the API key to which the executor of this name belongs, of a rotated key that "
+        "of the first; null for other providers, and until an executor has registered.",
+    )
+    executor_keys: list[str] = Field(
+        default_factory=list, description="The ids of further keys that may connect as this executor."
+    )
 
 
 class RegisteredProvider(ProviderView):
@@ -370,6 +403,13 @@ class BatchResult(BaseModel):
     )
 
 
+class ProgressView(BaseModel):
+    """How far an import of a list is."""
+
+    done: int = Field(description="Entries that have ended.")
+    total: int
+
+
 class ImportView(BaseModel):
     """An import that runs in the background."""
 
@@ -381,6 +421,9 @@ class ImportView(BaseModel):
     result: dict[str, Any] | None = Field(
         default=None,
         description="The body (or problem) that the response would have had without `respond-async`.",
+    )
+    progress: ProgressView | None = Field(
+        default=None, description="Of a list while it runs, updated about once a second."
     )
     created_at: datetime
     finished_at: datetime | None

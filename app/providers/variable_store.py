@@ -1,6 +1,6 @@
 """Stores variables, the values of `${NAME}`: those of one provider, and those that all providers share."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -16,13 +16,20 @@ from app.catalog.tools import provider_filter
 from app.credentials.model import VariableDraft
 from app.credentials.permissions import permissions_of
 from app.credentials.sealing import new_variable, seal_into_variable_row
-from app.errors import Conflict, Forbidden, not_found
+from app.errors import Conflict, FieldError, Forbidden, InvalidInput, not_found
 from app.models import TENANT, Provider, Variable, now
 from app.pagination import Ordering, Page, SortField, contains, read_page
+from app.protocols.operations import Operation
 from app.protocols.registry import PROTOCOLS
 from app.providers.queries import VariableQuery
+from app.registration.approval_requirements import (
+    keep_requirements,
+    operations_with_variables,
+    require_where_changed,
+)
 from app.registration.repository import lock_names, names_in_use
 from app.registration.service import RegistrationService
+from app.registration.shared_variables import allow_origins, bind_variable
 from app.security.principal import Principal
 from app.suggestions import MAX_CANDIDATES, closest
 
@@ -68,6 +75,7 @@ class VariableStore:
             owner = await self._owner(session, provider, principal=principal, writes=True)
             query = select(Variable).where(_owned(owner), col(Variable.name).in_(list(given)))
             existing = {row.name: row for row in (await session.execute(query)).scalars()}
+            operations = await self._keep_requirements(session, owner, principal)
             rows: list[Variable] = []
             for name, value in given.items():
                 row = existing.get(name)
@@ -81,12 +89,35 @@ class VariableStore:
                 rows.append(row)
             await session.flush()
             for row in rows:
+                if owner is None and row.secret and row.allowed_origins is None:
+                    await bind_variable(session, row, actor=principal.key_id)
                 await self._event(session, row, provider, "stored", principal=principal)
+            await require_where_changed(session, operations, actor=principal.key_id)
             if rows:
                 name = rows[0].name if len(rows) == 1 else ""
                 await record_change(session, kind="variable", provider_id=owner, object_id=name)
         await registry.feed.catch_up()
         return rows, [name for name in given if name not in existing]
+
+    async def allow(self, name: str, origins: Sequence[str], *, principal: Principal) -> Variable:
+        """Set the only origins to which a shared secret variable is sent, and return its row.
+
+        Raise NotFound, InvalidInput for a variable that is not secret, and Forbidden for a limited key.
+        """
+        registry = self.registry
+        async with registry.database.transaction() as session:
+            await self._owner(session, None, principal=principal, writes=True)
+            query = select(Variable).where(_owned(None), col(Variable.name) == name)
+            row = (await session.execute(query.with_for_update())).scalar_one_or_none()
+            if row is None:
+                similar = await _similar(session, None, name, principal=principal)
+                raise not_found(f"There is no variable {name!r}.", similar)
+            if not row.secret:
+                detail = f"The variable {name} is not secret: it has no allowed origins."
+                raise InvalidInput(detail, errors=[FieldError("/allowed_origins", detail)])
+            await allow_origins(session, row, origins, actor=principal.key_id)
+        await registry.feed.catch_up()
+        return row
 
     async def delete(self, provider: str | None, name: str, *, principal: Principal) -> None:
         """Delete a variable. Calls of tools that name it then fail with UnsetVariable.
@@ -97,6 +128,7 @@ class VariableStore:
         """
         registry = self.registry
         async with registry.database.transaction() as session:
+            await lock_names(session)
             owner = await self._owner(session, provider, principal=principal, writes=True)
             query = select(Variable).where(_owned(owner), col(Variable.name) == name)
             row = (await session.execute(query.with_for_update())).scalar_one_or_none()
@@ -105,11 +137,22 @@ class VariableStore:
                 raise not_found(f"There is no variable {name!r}.", similar)
             if owner is not None:
                 await self._reject_deletion_in_use(session, owner, name, principal=principal)
+            operations = await self._keep_requirements(session, owner, principal)
             await session.delete(row)
             await session.flush()
             await self._event(session, row, provider, "deleted", principal=principal)
+            await require_where_changed(session, operations, actor=principal.key_id)
             await record_change(session, kind="variable", provider_id=owner, object_id=name)
         await registry.feed.catch_up()
+
+    async def _keep_requirements(
+        self, session: AsyncSession, owner: UUID | None, principal: Principal
+    ) -> dict[UUID, Operation]:
+        """Keep what requires approval with the values of before a change of variables; return the operations
+        that the change could make other ones, for `require_where_changed`.
+        """
+        await keep_requirements(session, actor=principal.key_id)
+        return await operations_with_variables(session, owner)
 
     async def _owner(
         self, session: AsyncSession, provider: str | None, *, principal: Principal, writes: bool = False
@@ -144,7 +187,7 @@ class VariableStore:
             action=action,
             object_type="variable",
             object_name=row.name if provider is None else f"{provider}/{row.name}",
-            detail={"secret": row.secret, "version": row.version},
+            detail={"secret": row.secret, "version": row.version, "allowed_origins": row.allowed_origins},
         )
 
 

@@ -1,5 +1,7 @@
 """Builds the response models of the control plane from rows and import results."""
 
+from collections.abc import Set as AbstractSet
+
 from app.catalog.tools import ToolView
 from app.credentials.model import EGRESS_SLOT, CredentialSlot, Json, security_json
 from app.models import Credential, Provider, Revision, Variable
@@ -103,7 +105,7 @@ def preview_of(imported: RegistrationResult) -> Preview:
         language=language_of(provider),
         exists=imported.provider_exists,
         origins=provider.origins,
-        slots=[_slot(slot, stored) for slot in slots_of(provider)],
+        slots=_list_slots(provider, stored),
         tools=tools,
         difference=difference_of(imported),
         needs_consent=consents_of(imported),
@@ -129,6 +131,7 @@ def report_of(report: SourceReport) -> ImportReport:
         tokens=report.tokens or 0,
         unread=[UnreadFieldView.model_validate(one.to_json()) for one in report.unread],
         servers=[ServerView.model_validate(one.to_json()) for one in report.servers],
+        final_url=report.final_url,
     )
 
 
@@ -155,6 +158,7 @@ def variable_of(row: Variable) -> VariableView:
         name=row.name,
         secret=row.secret,
         value=None if row.secret else row.value,
+        allowed_origins=row.allowed_origins,
         version=row.version,
         updated_at=row.updated_at,
     )
@@ -178,8 +182,10 @@ def _view(provider: Provider, tool_count: int, credentials: list[Credential]) ->
         "limits": provider.limits,
         "options": {key: value for key, value in provider.options.items() if key not in HIDDEN_OPTIONS},
         "call_template": provider.call_template,
-        "slots": [_slot(slot, {row.slot for row in credentials}) for slot in slots_of(provider)],
+        "slots": _list_slots(provider, {row.slot for row in credentials}),
         "credentials": views,
+        "executor_owner": provider.executor_owner,
+        "executor_keys": provider.executor_keys,
     }
 
 
@@ -228,18 +234,32 @@ def _source(source: SourceSummary | None) -> SourceView | None:
     )
 
 
-def _slot(slot: CredentialSlot, stored: set[str]) -> SlotView:
+def _list_slots(provider: Provider, stored: AbstractSet[str]) -> list[SlotView]:
+    has_certificate = provider.options.get("client_certificate") is not None
+    return [
+        _slot(slot, stored=has_certificate if slot.kind == "mutual_tls" else slot.name in stored)
+        for slot in slots_of(provider)
+    ]
+
+
+def _slot(slot: CredentialSlot, *, stored: bool) -> SlotView:
     values = [StaticValueView.model_validate(value.to_json()) for value in slot.values]
     return SlotView(
         slot=slot.name,
-        kind="any" if slot.kind in RELEASED_KINDS else slot.kind,
+        kind="any"
+        if slot.kind in RELEASED_KINDS
+        else "unsupported"
+        if slot.kind == "mutual_tls"
+        else slot.kind,
         exact_kind=slot.kind,
         scheme=slot.scheme,
         location=slot.location,
         name=slot.parameter,
+        http_scheme=slot.http_scheme,
         token_url=slot.token_url,
+        metadata_url=slot.metadata_url,
         scopes=list(slot.scopes or ()),
         description=slot.description,
         values=values or None,
-        stored=slot.name in stored,
+        stored=stored,
     )

@@ -24,6 +24,14 @@ _CONCURRENCY: Final = 4
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(slots=True)
+class ImportProgress:
+    """How many entries of a list have ended, of how many; 0 of 0 for an import that is no list."""
+
+    done: int = 0
+    total: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class EntryOutcome:
     """The outcome of one entry of a list; `status` is the HTTP status of a request with this entry alone."""
@@ -36,9 +44,15 @@ class EntryOutcome:
 
 
 async def register_all(
-    batch: RegistrationBatch, *, registry: RegistrationService, principal: Principal, preview: bool = False
+    batch: RegistrationBatch,
+    *,
+    registry: RegistrationService,
+    principal: Principal,
+    preview: bool = False,
+    progress: ImportProgress | None = None,
 ) -> list[EntryOutcome]:
-    """Register or preview each entry, four at a time, and return the outcome of each, in order.
+    """Register or preview each entry, four at a time, and return the outcome of each, in order; count in
+    `progress` those that have ended.
 
     An entry that made an existing provider earlier, and has not changed, is `unchanged`; one with the name of
     an entry before it is rejected.
@@ -55,7 +69,15 @@ async def register_all(
             continue
         seen.add(entry.name)
         work.append(_one(entry, registry=registry, principal=principal, preview=preview, permits=permits))
-    return list(await asyncio.gather(*work))
+    counted = progress or ImportProgress()
+    counted.total = len(work)
+
+    async def count(entry: Awaitable[EntryOutcome]) -> EntryOutcome:
+        outcome = await entry
+        counted.done += 1
+        return outcome
+
+    return list(await asyncio.gather(*map(count, work)))
 
 
 async def _one(

@@ -9,10 +9,12 @@ from sqlmodel import col
 
 from app.approvals.kinds import ApprovalCounts, Decision
 from app.approvals.records import decide, record_approval_event
+from app.calls.shown_arguments import Shown
 from app.credentials.model import Json
-from app.errors import ApprovalOutdated, PreconditionFailed
+from app.errors import ApprovalOutdated, NotFound, PreconditionFailed
 from app.models import Approval, Provider, Revision
 from app.pagination import etag_matches, version_etag
+from app.registration.approval_requirements import apply_requirements, keep_requirements
 from app.registration.destinations import with_confirmed
 from app.registration.model import PendingDefinitions, ToolDefinition
 from app.registration.persist import update_provider
@@ -70,6 +72,10 @@ class ChangeApprovalHandler:
         await registry.feed.catch_up()
         return decided
 
+    async def describe(self, approval: Approval) -> Shown:
+        """See `ApprovalHandler`: nothing is sent."""
+        raise NotFound(f"The approval {approval.id} is about changes: nothing is sent.")
+
     async def discard(self, session: AsyncSession, approval: Approval) -> None:
         """See `ApprovalHandler`. The next refresh requests the same changes again, if they still differ."""
         await session.execute(delete(Revision).where(col(Revision.id) == approval.id))
@@ -95,12 +101,15 @@ async def _apply(
 ) -> Json:
     """Store the pending tools; return the slots, origins and options that the provider gets with them."""
     drafts = definitions.tools
+    await keep_requirements(session, actor=history.actor, provider_id=provider.id)
     existing = {tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id}
     before = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
     await update_tools(session, existing, [one for one in drafts if one.source_key in existing])
     revision = await active_revision(session, provider.id)
     added = [one for one in drafts if one.source_key not in existing]
     await insert_tools(session, provider, added, revision_id=revision or pending.id)
+    templates = {key: definition.call_template for key, definition in before.items()}
+    await apply_requirements(session, provider, drafts, before=templates, actor=history.actor)
     await history.write_import(
         session,
         provider,

@@ -22,7 +22,8 @@ class Converter:
     imports of this worker.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, fork_server: ForkServer | None = None) -> None:
+        """`fork_server` is one that others use, too, in place of an own one."""
         self._processes = asyncio.Semaphore(settings.conversion_processes)
         self._document = DocumentLimits(size=settings.max_document_bytes)
         self._limits = ChildLimits(
@@ -30,7 +31,8 @@ class Converter:
             cpu_seconds=max(1, round(settings.conversion_timeout)),
             wall_seconds=settings.conversion_timeout,
         )
-        self._fork_server = ForkServer() if settings.conversion_fork_server else None
+        self._fork_server = (fork_server or ForkServer()) if settings.conversion_fork_server else None
+        self._is_shared = fork_server is not None
         self._delay: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -48,7 +50,7 @@ class Converter:
         `list_missing`: `Conversion.missing` lists the files that the document refers to.
         """
         conversion = ConvertOptions(
-            url=source.url,
+            url=source.document_url,
             base_url=options.get("base_url"),
             server=options.get("server"),
             server_variables=options.get("server_variables") or {},
@@ -75,5 +77,5 @@ class Converter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._delay is not None:
             self._delay.cancel()
-        if self._fork_server is not None:
+        if self._fork_server is not None and not self._is_shared:
             await self._fork_server.aclose()

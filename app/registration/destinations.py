@@ -68,7 +68,9 @@ class Destinations:
             origins=default if stored is None else tuple(stored.allowed_origins),
             registered=self.source or self.base or self._of_tools(slot),
             stored=stored is not None,
-            token_url=None if stored is None else stored.public.get("token_url"),
+            token_url=None
+            if stored is None
+            else stored.public.get("token_url") or stored.public.get("metadata_url"),
         )
 
     def _of_tools(self, slot: str) -> tuple[str, ...]:
@@ -83,6 +85,7 @@ def destinations_of(
     source = list(origins_of([str(scope.resolved(source_url))] if source_url else []))
     if provider.call_template:
         source += named_origins(scope.resolved(provider.call_template))
+        source += redirect_origins(provider.options)
     base = confirmed_base_url(provider.options)
     unconfirmed = unconfirmed_origins(provider)
     found = [(tool, origin_of_template(scope.resolved(tool.call_template)) or "") for tool in tools]
@@ -107,6 +110,12 @@ async def holds_secrets(session: AsyncSession, provider: Provider) -> bool:
 def confirmed_base_url(options: Mapping[str, Any]) -> str | None:
     """Return the base URL that may decide where credentials go, None where there is none."""
     return options.get(CONFIRMED_BASE_URL, options.get("base_url")) or None
+
+
+def redirect_origins(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the origin that a key with `credentials:write` has confirmed for the redirects of the source."""
+    confirmed = options.get("redirect_origin")
+    return (confirmed,) if confirmed else ()
 
 
 def moves_base_url(options: Mapping[str, Any], given: str | None) -> bool:

@@ -3,6 +3,7 @@ approval.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from app.approvals.kinds import ApprovalKind
@@ -24,11 +25,12 @@ def compare(
     old_slots: Sequence[CredentialSlot],
     new_slots: Sequence[CredentialSlot],
     origins: Sequence[str],
+    trusted: Collection[str] | None = None,
 ) -> SourceDiff:
     """Return the difference between the stored tools of a provider and the drafts that replace them.
 
     `existing` are the stored definitions by source key, `old_slots` and `origins` those of the provider
-    before.
+    before. With `trusted`, whatever is added or changed under another source key needs approval.
     """
     before = {slot.name: slot for slot in old_slots}
     after = {slot.name: slot for slot in new_slots}
@@ -46,6 +48,8 @@ def compare(
             found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
             found += _destination(old.call_template, draft.call_template)
             change = _changed(key, found) if found else None
+        if old != new and trusted is not None and key not in trusted:
+            change = _untrusted(change or ToolChange(key, "changed", False, True), draft)
         if change is not None:
             changes.append(change)
         if change is not None and change.pending_approval:
@@ -83,15 +87,19 @@ def change_kind(
         for change in changes
         for one in change.differences
     )
-    if any(old.token_url != new.token_url for old, new in pairs) or any(moves):
+    if any(_find_token_source(old) != _find_token_source(new) for old, new in pairs) or any(moves):
         return "origin"
     if any(_use(old) != _use(new) for old, new in pairs):
         return "credential"
     return "definition"
 
 
-def _use(slot: CredentialSlot) -> tuple[str, str | None, str | None]:
-    return slot.kind, slot.location, slot.parameter
+def _find_token_source(slot: CredentialSlot) -> tuple[str | None, str | None]:
+    return slot.token_url, slot.metadata_url
+
+
+def _use(slot: CredentialSlot) -> tuple[str | None, ...]:
+    return slot.kind, slot.location, slot.parameter, slot.http_scheme
 
 
 def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) -> ToolChange:
@@ -103,6 +111,15 @@ def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) ->
         detail = f"It needs slot {slot}, which has another definition now."
         details.append(ToolDifference("auth", "changed", breaking=False, detail=detail))
     return ToolChange(draft.source_key, "added", False, bool(details), tuple(details))
+
+
+def _untrusted(change: ToolChange, draft: ToolDraft) -> ToolChange:
+    """Return a change that needs approval because of who declares it; of a new tool, with its description."""
+    details = change.differences
+    if change.change == "added":
+        detail = f"It would be added, with this description: {draft.definition.description}"
+        details = (*details, ToolDifference("description", "changed", breaking=False, detail=detail))
+    return replace(change, pending_approval=True, differences=details)
 
 
 def _destination(old: Json, new: Json) -> list[ToolDifference]:

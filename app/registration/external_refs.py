@@ -1,4 +1,7 @@
-"""Fetches the files that a document at a URL refers to, from the same origin."""
+"""Fetches the files that a document at a URL refers to, from the same origin.
+
+Files of other origins are left out. A file that redirects is read from where that leads, as the document is.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlsplit
 
+from app.credentials.origins import origin_of
 from app.errors import GatewayError, TooLarge
 from app.openapi.archive import is_archive, may_be_packed, pack
 from app.openapi.conversion import Conversion
@@ -43,13 +47,13 @@ async def follow(
 ) -> CompleteDocument:
     """Convert, fetch what was missing, and convert again, until nothing new is missing.
 
-    Raises TooLarge beyond 500 files, `max_bytes` or two minutes. What refers to a file that
-    cannot be fetched accepts any value.
+    Raises TooLarge, with the limit and what to do, beyond 500 files, `max_bytes` or two minutes. What refers
+    to a file that cannot be fetched accepts any value.
     """
     conversion = await convert(body, None, True)
     if is_archive(body):
         return CompleteDocument(body, conversion)
-    fetched = _Files(url, fetch, max_bytes - len(body) - _ENTRY, {root_path(url): body})
+    fetched = _Files(url, fetch, max_bytes, max_bytes - len(body) - _ENTRY, {root_path(url): body})
     try:
         async with asyncio.timeout(MAX_SECONDS):
             while missing := [path for path in conversion.missing if path not in fetched.requested]:
@@ -57,7 +61,7 @@ async def follow(
                 body = await asyncio.to_thread(pack, fetched.files)
                 conversion = await convert(body, root_path(url), False)
     except TimeoutError:
-        raise TooLarge(f"Following the references takes more than {MAX_SECONDS:g} seconds") from None
+        raise _reject_size(f"fetching them takes more than {MAX_SECONDS:g} seconds") from None
     root = root_path(url) if len(fetched.files) > 1 else None
     return CompleteDocument(
         body if root else fetched.files[root_path(url)], conversion, root, tuple(fetched.warnings)
@@ -68,6 +72,7 @@ async def follow(
 class _Files:
     url: str
     fetch: Fetch
+    max_bytes: int
     left: int
     files: dict[str, bytes]
     requested: set[str] = field(default_factory=set)
@@ -78,23 +83,25 @@ class _Files:
         """Fetch files into `files`, in the order of their paths."""
         self.requested.update(paths)
         if len(self.requested) > MAX_FILES:
-            raise TooLarge(f"The document refers to more than {MAX_FILES} files")
+            raise _reject_size(f"there are more than {MAX_FILES} of them")
         async with asyncio.TaskGroup() as group:
             tasks = {path: group.create_task(self._one(path)) for path in paths}
         self._add_found({path: task.result() for path, task in tasks.items()})
 
-    def _add_found(self, found: Mapping[str, bytes | str]) -> None:
-        for path, content in found.items():
-            if isinstance(content, str):
-                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {content}"))
-            elif not may_be_packed(path, content):
+    def _add_found(self, found: Mapping[str, Discovered | str]) -> None:
+        for path, file in found.items():
+            if isinstance(file, str):
+                self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {file}"))
+            elif not may_be_packed(path, file.raw):
                 self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: it is no document"))
             else:
-                self.files[path] = content
+                self.files[path] = file.raw
+                if file.is_redirected and origin_of(file.url) != origin_of(self.url):
+                    self.warnings.append(SourceWarning(f"the file {path[:200]} redirects to {file.url}"))
         if self.left < 0:
-            raise TooLarge("The document and its files are too large together")
+            raise _reject_size(f"they and the document have more than {self.max_bytes} bytes together")
 
-    async def _one(self, path: str) -> bytes | str:
+    async def _one(self, path: str) -> Discovered | str:
         """Return the file, or why there is none."""
         split = urlsplit(self.url)
         async with self.permits:
@@ -105,4 +112,11 @@ class _Files:
             except GatewayError as error:
                 return error.detail
             self.left -= len(found.raw) + _ENTRY
-        return found.raw
+        return found
+
+
+def _reject_size(reason: str) -> TooLarge:
+    return TooLarge(
+        f"The document refers to other files at its origin, and {reason}.",
+        hint="Send a zip archive of the files, or leave them out with `source.follow_references: false`.",
+    )

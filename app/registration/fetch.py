@@ -1,12 +1,14 @@
 """Fetches the document or manual of an upstream, through its adapter and with sealed credentials."""
 
 import asyncio
-from collections.abc import Mapping
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.calls.retries import is_retryable
 from app.errors import (
     BlockedAddress,
@@ -23,11 +25,12 @@ from app.outbound.credentials import CredentialResolver, SlotRequirement
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
 from app.outbound.network import Network
-from app.protocols.base import Adapter, Call, Discovered
+from app.protocols.base import Adapter, Call, Discovered, Redirected
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import Adapters
 from app.registration.blocked_destinations import explained
 from app.registration.content_codings import document_text
+from app.registration.redirects import egress_elsewhere, next_address, template_at, without_query
 from app.security.credentials import SealedCredential
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 from app.text import pointer
@@ -59,8 +62,12 @@ class Fetcher:
         egress: EgressSettings | None,
         scope: bytes,
         reuse: bool = True,
+        url: str | None = None,
     ) -> Discovered:
         """Return the document or manual of a template's upstream. The template has no variables any more.
+
+        `url` is the address of another file than the template's own. Redirects are followed as
+        `app.registration.redirects` says.
 
         Raises InvalidInput for a template that needs arguments, BlockedAddress (with the address and the
         setting that allows it), UpstreamTimeout and UpstreamError (always 502: the status of the upstream's
@@ -68,30 +75,38 @@ class Fetcher:
         """
         await self.adapters.load(protocol_of(template))
         adapter = self.adapter(template)
-        target = adapter.prepare(template)
+        home = adapter.origin(adapter.prepare(template))
         needs = (tuple(SlotRequirement(slot) for slot in credentials),) if credentials else ()
         # Requesting a token counts against the time limit of the fetch.
         deadline = asyncio.get_running_loop().time() + limits.total
-        wired = await self.resolver.resolve(
-            needs, credentials, origin=adapter.origin(target), egress=egress, deadline=deadline
-        )
-        call = Call(
-            target=target,
-            arguments={},
-            credentials=wired,
-            deadline=deadline,
-            limits=replace(limits, response_bytes=self.max_bytes),
-            call_id=str(uuid7()),
-            egress=egress,
-            scope=scope,
-            reuse=reuse,
-        )
+        wired = await self.resolver.resolve(needs, credentials, origin=home, egress=egress, deadline=deadline)
+
+        async def discover(address: str | None) -> Discovered:
+            requested = template if address is None else template_at(template, address, home=home)
+            target = adapter.prepare(requested)
+            is_home = adapter.origin(target) == home
+            if credentials and not is_home:
+                raise UpstreamError(f"The credential of the source is sent to its own origin only: {home}.")
+            call = Call(
+                target=target,
+                arguments={},
+                credentials=wired,
+                deadline=deadline,
+                limits=replace(limits, response_bytes=self.max_bytes),
+                call_id=str(uuid7()),
+                egress=egress if is_home else egress_elsewhere(egress),
+                scope=scope,
+                reuse=reuse,
+            )
+            try:
+                return await adapter.discover(call)
+            except BlockedAddress as error:
+                raise await explained(
+                    error, adapter.origin(target), network=self.network, egress=call.egress
+                ) from None
+
         try:
-            found = await adapter.discover(call)
-        except BlockedAddress as error:
-            raise await explained(
-                error, adapter.origin(target), network=self.network, egress=egress
-            ) from None
+            found = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
         except InvalidArguments as error:
             raise _source_with_arguments(template, error) from None
         except (UpstreamRejected, UpstreamUnauthorized) as error:
@@ -101,6 +116,8 @@ class Fetcher:
             if isinstance(error, UpstreamMalformed | UpstreamTimeout):
                 error.hint = f"{error.hint} {SINGLE_TOOLS}"
             raise _masked_error(error, wired.masker) from None
+        if found.is_redirected and wired.masker is not None:
+            found = replace(found, url=wired.masker.mask_text(found.url))
         found = replace(found, raw=await document_text(found.raw, max_bytes=self.max_bytes))
         # A short password may be the name of a tool or a value of an enumeration.
         secrets = wired.masker.values if wired.masker is not None else ()
@@ -127,6 +144,27 @@ class Fetcher:
         return adapter.origin(adapter.prepare(template))
 
 
+async def _follow_redirects(
+    discover: Callable[[str | None], Awaitable[Discovered]], address: str | None, *, home: str, is_bound: bool
+) -> Discovered:
+    """Return what stands at an address, None for that of the source, or where its redirects lead to.
+
+    Raises what `next_address` and discovering raise.
+    """
+    for count in itertools.count(1):
+        try:
+            found = await discover(address)
+        except Redirected as redirect:
+            address = next_address(redirect, home=home, is_bound=is_bound, count=count)
+        except BlockedAddress as error:
+            if count > 1:
+                error.detail = f"The source redirects to {address}. {error.detail}"
+            raise
+        else:
+            break
+    return found if count == 1 else replace(found, url=without_query(str(address)), is_redirected=True)
+
+
 def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
     if masker is not None:
         mask_error(error, masker)
@@ -147,7 +185,7 @@ def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
         return masker.mask_json(raw)
     without_templates = {**document, "tools": [_without_templates(tool) for tool in tools]}
     masked = masker.mask_value(without_templates)
-    return orjson.dumps(
+    return exact_json.dumps(
         {
             **masked,
             "tools": [_with_templates(new, old) for new, old in zip(masked["tools"], tools, strict=True)],

@@ -1,7 +1,7 @@
 """The tools of an export -> a ParsedSource. Templates with secrets are rejected, and nothing is fetched."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field
 
@@ -19,7 +19,11 @@ from app.protocols.registry import DEFAULT
 from app.protocols.variables import variables_of, with_variables
 from app.registration.model import ParsedSource, RegistrationSource, ToolDraft
 from app.schemas import Keywords, ShortText, StrictModel, Text
+from app.security.credentials import CREDENTIAL_KINDS
 from app.text import pointer
+from app.utcp.auth import AUTH_SCHEME
+
+_SLOT_KINDS: Final = (*CREDENTIAL_KINDS, "mutual_tls", "any", "unsupported")
 
 
 class NeedForm(StrictModel):
@@ -27,6 +31,7 @@ class NeedForm(StrictModel):
 
     slot: SlotName
     scopes: Annotated[list[ShortText], Field(max_length=200)] = Field(default_factory=list)
+    certificate: bool = False
 
 
 class ValueLocationForm(StrictModel):
@@ -40,11 +45,13 @@ class SlotForm(StrictModel):
     """A slot of a provider."""
 
     slot: SlotName
-    kind: Annotated[str, Field(pattern="^(api_key|basic|bearer|oauth2|static|any|unsupported)$")]
+    kind: Annotated[str, Field(pattern=f"^({'|'.join(_SLOT_KINDS)})$")]
     scheme: ShortText | None = None
     location: Annotated[str, Field(pattern="^(header|query|cookie)$")] | None = None
     name: ShortText | None = None
+    http_scheme: Annotated[str, Field(pattern=AUTH_SCHEME)] | None = None
     token_url: Annotated[str, Field(max_length=2048)] | None = None
+    metadata_url: Annotated[str, Field(max_length=2048)] | None = None
     scopes: Annotated[list[ShortText], Field(max_length=1000)] | None = None
     description: Text | None = None
     fallback: bool | None = None
@@ -129,7 +136,10 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
         tags=tuple(form.tags),
         call_template=fields,
         security=tuple(
-            tuple(SlotRequirement(need.slot, tuple(need.scopes)) for need in alternative)
+            tuple(
+                SlotRequirement(need.slot, tuple(need.scopes), certificate=need.certificate)
+                for need in alternative
+            )
             for alternative in form.security
         ),
         origin=origin,

@@ -68,7 +68,9 @@ def _slot(scheme: SecuritySchemeSlot) -> CredentialSlot:
         scheme=scheme.scheme or None,
         location=scheme.location,
         parameter=scheme.parameter,
+        http_scheme=scheme.http_scheme,
         token_url=scheme.token_url,
+        metadata_url=scheme.metadata_url,
         scopes=scheme.scopes,
         description=scheme.description or None,
     )

@@ -73,9 +73,14 @@ def urls_of_script(script: bytes, *, url: str) -> tuple[str, ...]:
     return tuple(_absolute(_configured(decoded(script[:_MAX_READ])), url))
 
 
-def html_page_error(urls: tuple[str, ...], *, at: str) -> InvalidDocument:
-    """Return the error for a page, which names the documents that it leads to; `at` points to its URL."""
+def html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:
+    """Return the error for a page, which names the documents that it leads to.
+
+    `at` points to its URL, `final_url` is where that redirected to.
+    """
     detail = "The URL serves an HTML page, neither an OpenAPI document nor a UTCP manual."
+    if final_url is not None:
+        detail = f"The URL redirects to {final_url}, an HTML page, {detail.partition(', ')[2]}"
     if not urls:
         unnamed = "The page names no document."
         return InvalidDocument(detail, hint=_DOCUMENT_HINT, errors=[FieldError(at, unnamed)])

@@ -8,6 +8,8 @@ from app.credentials.input_models import (
     NO_NUL,
     NO_OTHER_KEYS,
     CredentialInput,
+    HttpOrigin,
+    Origin,
     OverlayText,
     SlotName,
     Tags,
@@ -30,11 +32,14 @@ from app.schemas import (
     UrlText,
 )
 
-ServerName = Annotated[str, Field(min_length=1, max_length=500, json_schema_extra=dict(NO_NUL))]
+ServerName = Annotated[str, Field(min_length=1, max_length=500, pattern=NO_NUL["pattern"])]
 ServerVariableName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^{}\x00-\x1f]+$")]
-ServerVariableValue = Annotated[str, Field(max_length=2_000, json_schema_extra=dict(NO_NUL))]
+ServerVariableValue = Annotated[str, Field(max_length=2_000, pattern=NO_NUL["pattern"])]
 # What upstreams call such a header (Idempotency-Key, PayPal-Request-Id); never one of HTTP itself.
 HEADER_NAME = r"^[A-Za-z0-9-]{0,30}([Ii]dempotency|[Rr]equest)[A-Za-z0-9-]{0,30}$"
+
+
+AllowedOrigins = Annotated[list[Origin], Field(min_length=1, max_length=50)]
 
 
 class VariableInput(StrictModel):
@@ -46,6 +51,17 @@ class VariableInput(StrictModel):
         AfterValidator(secret_text),
     ]
     secret: bool = Field(default=True, strict=True)
+    allowed_origins: AllowedOrigins | None = Field(
+        default=None,
+        description="The only origins to which a secret that all providers share is sent. Default: those "
+        "that it has, and for a new one those of its first use. Other variables have none.",
+    )
+
+
+class VariablePatch(StrictModel):
+    """What changes of a shared secret variable, whose value stays."""
+
+    allowed_origins: AllowedOrigins = Field(description="The only origins to which it is sent from now on.")
 
 
 class VariablesInput(StrictModel):
@@ -208,6 +224,12 @@ class OptionsInput(StrictModel):
     responses: ResponsesInput | None = Field(
         default=None, description="Whether responses are decoded and validated. Default: neither."
     )
+    redirect_origin: HttpOrigin | None = Field(
+        default=None,
+        description="The origin to which the URL of the source redirects, and to which credentials may go, "
+        "too. Default: credentials go to the origin of the URL only.",
+        examples=["https://docs.example.com"],
+    )
     client_key: Annotated[SecretStr, Field(max_length=20_000), AfterValidator(secret_text)] | None = Field(
         default=None, description="PEM key of the client certificate. Write-only."
     )
@@ -293,10 +315,9 @@ class SourceInput(StrictModel):
     overlay: dict[str, Any] | OverlayText | None = Field(
         default=None, description="An OpenAPI Overlay 1.0 document; it is applied at each refresh, too."
     )
-    follow_references: bool = Field(
-        default=False,
-        strict=True,
-        description="Whether files that the document refers to are fetched from its origin.",
+    follow_references: Annotated[bool, Field(strict=True)] | None = Field(
+        default=None,
+        description="Whether files that the document refers to are fetched from its origin. Default: true.",
     )
 
 
@@ -317,6 +338,9 @@ class UrlRegistrationInput(RegistrationFields):
     )
 
 
+KeyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9:_-]{1,100}$", examples=["a1b2c3d4e5f6"])]
+
+
 class ProviderPatch(StrictModel):
     """The members of a provider that can be changed. Omitted members are not changed."""
 
@@ -328,6 +352,16 @@ class ProviderPatch(StrictModel):
     limits: LimitsInput | None = None
     options: OptionsInput | None = None
     enabled: Annotated[bool, Field(strict=True)] | None = None
+    executor_owner: KeyId | None = Field(
+        default=None,
+        description="The id of the API key to which the executor of this name belongs, also in the hands of "
+        "the keys that succeed it by rotation; null: the next key that registers.",
+    )
+    executor_keys: Annotated[list[KeyId], Field(max_length=100)] | None = Field(
+        default=None,
+        description="The ids of further keys that may connect as this executor. What these add or change "
+        "waits for approval.",
+    )
 
 
 class CustomToolInput(StrictModel):

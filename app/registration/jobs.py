@@ -7,9 +7,11 @@ the worker has ended, and the import has failed.
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,6 +23,7 @@ from app.catalog.feed import ChangeFeed, record_change
 from app.database import Database
 from app.errors import GatewayError, NotFound, Unavailable
 from app.models import ImportJobRow, now
+from app.registration.batch import ImportProgress
 from app.registration.converter import Converter
 from app.registration.model import RegistrationRequest
 from app.security.principal import Principal
@@ -28,8 +31,16 @@ from app.uuid7 import uuid7
 
 HEARTBEAT_SECONDS: Final = 5.0
 HEARTBEAT_TIMEOUT_SECONDS: Final = 30.0
+_PROGRESS_SECONDS: Final = 1.0
 _RETENTION: Final = timedelta(days=7)
-_WORKER: Final = f"{os.getpid()}-{uuid7()}"
+
+
+@cache
+def _worker_name() -> str:
+    """Return the name of this process, made at its first use: workers are forked after their imports."""
+    return f"{os.getpid()}-{uuid7()}"
+
+
 _log = structlog.get_logger(__name__)
 
 Work = Callable[[], Awaitable[tuple[int, dict[str, Any]]]]
@@ -44,16 +55,21 @@ class ImportJobs:
     feed: ChangeFeed
 
     async def start(
-        self, work: Work, *, principal: Principal, registers: Sequence[RegistrationRequest] = ()
+        self,
+        work: Work,
+        *,
+        principal: Principal,
+        progress: ImportProgress,
+        registers: Sequence[RegistrationRequest] = (),
     ) -> ImportJobRow:
         """Run the work, which returns a status and a body, in the background; return its row.
 
         `registers` are the providers that it stores; the workers learn when it begins and ends
-        (`FirstImports`).
+        (`FirstImports`). The work counts in `progress`, which is stored once a second where it has changed.
         """
         providers = [{"name": one.name, "tags": list(one.tags)} for one in registers]
         state = {"beat": now().isoformat(), "providers": providers}
-        row = ImportJobRow(owner=f"{_WORKER}/{principal.key_id}", result=state)
+        row = ImportJobRow(owner=f"{_worker_name()}/{principal.key_id}", result=state)
         async with self.database.transaction() as session:
             await session.execute(
                 delete(ImportJobRow).where(col(ImportJobRow.created_at) < now() - _RETENTION)
@@ -62,7 +78,7 @@ class ImportJobs:
             await session.flush()
             await record_change(session, kind="import", object_id=str(row.id))
         await self.feed.catch_up()
-        self.converter.spawn(self._run(row.id, work, providers))
+        self.converter.spawn(self._run(row.id, work, providers, progress))
         return row
 
     async def get(self, import_id: UUID, *, principal: Principal) -> ImportJobRow:
@@ -82,8 +98,10 @@ class ImportJobs:
                 row = await session.get(ImportJobRow, import_id) or row
         return row
 
-    async def _run(self, import_id: UUID, work: Work, providers: Sequence[Any]) -> None:
-        heartbeat = asyncio.create_task(self._beat(import_id, providers))
+    async def _run(
+        self, import_id: UUID, work: Work, providers: Sequence[Any], progress: ImportProgress
+    ) -> None:
+        heartbeat = asyncio.create_task(self._beat(import_id, providers, progress))
         state, status = "failed", 500
         body: dict[str, Any] = {}
         try:
@@ -101,12 +119,20 @@ class ImportJobs:
         with contextlib.suppress(Unavailable):
             await self._finish(import_id, state, status, body)
 
-    async def _beat(self, import_id: UUID, providers: Sequence[Any]) -> None:
+    async def _beat(self, import_id: UUID, providers: Sequence[Any], progress: ImportProgress) -> None:
+        shown, written_at = ImportProgress(), time.monotonic()
         while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            if progress == shown and time.monotonic() - written_at < HEARTBEAT_SECONDS:
+                continue
+            shown, written_at = replace(progress), time.monotonic()
             with contextlib.suppress(Unavailable):
                 async with self.database.transaction() as session:
-                    beat = {"beat": now().isoformat(), "providers": list(providers)}
+                    beat = {
+                        "beat": now().isoformat(),
+                        "providers": list(providers),
+                        "progress": asdict(shown) if shown.total else None,
+                    }
                     await session.execute(
                         update(ImportJobRow).where(*_running(import_id)).values(result=beat)
                     )

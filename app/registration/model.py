@@ -41,15 +41,16 @@ class DocumentOptions:
     """How an OpenAPI document is read: `root` and `overlay` as in `ConvertOptions`.
 
     `follow_references`: the files that a document at a URL refers to are fetched, too, if they lie at its
-    origin.
+    origin. None where nobody says whether: they are.
     """
 
     root: str | None = None
     overlay: str | None = None
-    follow_references: bool = False
+    follow_references: bool | None = False
 
 
 PLAIN: Final = DocumentOptions()
+FETCHED: Final = DocumentOptions(follow_references=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class RegistrationSource:
 
     document: the unparsed `body`, OpenAPI or a manual. manual: a parsed manual in `value`. template: a UTCP
     call template or provider in `value`, whose upstream is discovered. tools: those of an export in `value`.
-    `at` is the JSON pointer of the source in the request, `url` where a document came from. `moved`: the
+    `at` is the JSON pointer of the source in the request, `url` where a document came from, and `final_url`
+    where that redirected to. `moved`: the
     beginning of pointers into `value`, and what stands in the request in its place. `protocol` is that of a
     provider without a template of its own.
     """
@@ -72,6 +74,12 @@ class RegistrationSource:
     options: DocumentOptions = PLAIN
     moved: tuple[str, str] = ("", "")
     protocol: str = DEFAULT
+    final_url: str | None = None
+
+    @property
+    def document_url(self) -> str | None:
+        """The URL of the document itself, to which its references are relative."""
+        return self.final_url or self.url
 
     def pointer_in_request(self, pointer: str) -> str:
         """Return the JSON pointer in the request for one into `value` below `at`."""
@@ -318,12 +326,14 @@ class ParsedSource:
 class RegistrationPlan:
     """What one registration stores, in one transaction.
 
-    `credentials` are complete, with `allowed_origins`, by slot.
+    `credentials` are complete, with `allowed_origins`, by slot. With `trusted`, tools of other source keys
+    are added and changed only after approval.
     """
 
     parsed: ParsedSource
     credentials: Mapping[str, CredentialDraft]
     needs_consent: tuple[MissingConsent, ...] = ()
+    trusted: frozenset[str] | None = None
 
     @property
     def origins(self) -> tuple[str, ...]:

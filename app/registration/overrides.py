@@ -18,6 +18,8 @@ from app.catalog.tools import OVERRIDDEN, is_custom, requires_approval, tool_sel
 from app.errors import FieldError, scopes_missing
 from app.models import Override, Tool, now
 from app.pagination import version_etag
+from app.protocols.operations import Operation
+from app.registration.approval_requirements import forget_requirements, keep_requirements, require_of_others
 from app.registration.tool_history import ToolHistoryWriter, field_change
 from app.security.principal import Principal
 
@@ -106,18 +108,26 @@ def overridable(row: Any) -> OverridableTool:
     )
 
 
-def require_approver(principal: Principal, requires_approval: bool, changes: Mapping[str, Any]) -> None:
-    """Raise Forbidden where the changes free the calls of a tool from approval, and the key may not approve
-    them.
+def require_approver(
+    principal: Principal, requires_approval: bool, changes: Mapping[str, Any], *, at: str = ""
+) -> None:
+    """Raise Forbidden where the changes decide that the calls of a tool need no approval, and the key may not
+    approve them.
+
+    A decision against it, also where nothing requires it yet, holds against later requirements of the same
+    operation. `at` is the JSON pointer of the changes in the request.
     """
-    if not requires_approval or changes.get("requires_approval", True) or principal.has_scope(_APPROVER):
+    wanted = changes.get("requires_approval", True)
+    if wanted or (wanted is None and not requires_approval) or principal.has_scope(_APPROVER):
         return
     error = scopes_missing(
-        f"The API key lacks the scope `{_APPROVER}`, which is required for removing the requirement of "
+        f"The API key lacks the scope `{_APPROVER}`, which is required for deciding that calls need no "
         "approval.",
         [_APPROVER],
     )
-    error.errors = (FieldError("/requires_approval", f"Changing this requires the scope `{_APPROVER}`."),)
+    error.errors = (
+        FieldError(f"{at}/requires_approval", f"Changing this requires the scope `{_APPROVER}`."),
+    )
     raise error
 
 
@@ -126,13 +136,16 @@ async def store_overrides(
     changes: Mapping[UUID, Mapping[str, Any]],
     *,
     history: ToolHistoryWriter,
+    principal: Principal | None = None,
 ) -> dict[UUID, OverridableTool]:
     """Change the overrides of tools, whose rows are locked, and return the tools after it, by id.
 
     `changes` are the members of the overrides to set, by the id of the tool; None reverts to the source.
-    Where they publish an output schema, or revert that, deviations from it are counted anew. `history` has
-    the actor of the changes. The last statements of a transaction: the caller calls `feed.catch_up()` after
-    its commit.
+    Where they publish an output schema, or revert that, deviations from it are counted anew. Where they
+    change `requires_approval`, the caller holds the lock of names. `history` has the actor of the changes;
+    where they free calls from approval, `principal` is the key, and Forbidden is raised where its limits
+    exclude what requires that.
+    The last statements of a transaction: the caller calls `feed.catch_up()` after its commit.
     """
     before = await _read(session, changes)
     query = select(Override).where(col(Override.tool_id).in_(list(changes)))
@@ -153,6 +166,7 @@ async def store_overrides(
     await session.execute(bumped, execution_options=_UNSYNCHRONIZED)
     after = await _read(session, changes)
     await _write_history(session, before, after, history=history)
+    created = await _keep_requirements(session, before, after, changes, history.actor, principal)
     if len(changes) == 1:
         (tool_id,) = changes
         await record_event(
@@ -168,8 +182,29 @@ async def store_overrides(
         await record_events(
             session, actor=history.actor, action="updated", object_type="tool", details=details
         )
+    await require_of_others(session, created, actor=history.actor)
     await record_tool_changes(session, before.values())
     return after
+
+
+async def _keep_requirements(
+    session: AsyncSession,
+    before: Mapping[UUID, OverridableTool],
+    after: Mapping[UUID, OverridableTool],
+    changes: Mapping[UUID, Mapping[str, Any]],
+    actor: str,
+    principal: Principal | None,
+) -> list[Operation]:
+    """Return the operations that were not kept before."""
+    freed = [key for key, old in before.items() if old.requires_approval > after[key].requires_approval]
+    if freed and principal is not None:
+        await forget_requirements(session, freed, principal=principal)
+    decided = [key for key, members in changes.items() if members.get("requires_approval")]
+    if not decided and not any(
+        old.requires_approval < after[key].requires_approval for key, old in before.items()
+    ):
+        return []
+    return await keep_requirements(session, actor=actor, decided=decided)
 
 
 def forget_deviations(override: Override) -> None:

@@ -10,12 +10,14 @@ from uuid import UUID
 import orjson
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from app import exact_json
 from app.catalog.loader import UNCONFIRMED_ORIGINS
 from app.credentials.model import Json, compile_security, slot_names
 from app.credentials.origins import origin_of_template
 from app.credentials.sealing import new_credential
 from app.models import Provider, Revision, SourceRow, now
 from app.registration import converter
+from app.registration.approval_requirements import apply_requirements, keep_requirements, require_of_others
 from app.registration.context import ImportContext
 from app.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
 from app.registration.diff import compare
@@ -26,6 +28,7 @@ from app.registration.model import (
     RegistrationPlan,
     RegistrationRequest,
     RegistrationResult,
+    RegistrationSource,
     SourceDiff,
     ToolDefinition,
 )
@@ -42,6 +45,7 @@ from app.registration.repository import (
     update_tools,
     write_overrides,
 )
+from app.registration.shared_variables import bind_shared_variables
 from app.registration.tool_history import ToolHistoryWriter
 from app.security.vault import Vault
 from app.uuid7 import uuid7
@@ -67,9 +71,23 @@ def _digest(request: RegistrationRequest, vault: Vault) -> str:
     for name in ("language", "document_language"):
         if members[name] is None:
             del members[name]
-    members["source"] = _members(request.source, without=frozenset({"at", "body", "moved"}))
-    text = orjson.dumps(members, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    members["source"] = _dump_source(request.source)
+    text = exact_json.dumps(members, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return vault.digest("definition", text, request.source.body).hex()
+
+
+def _dump_source(source: RegistrationSource) -> Json:
+    """Return the members of a source as earlier releases wrote them, which followed no references unless that
+    was requested: a registration that does not say whether is the same one now.
+    """
+    members = _members(source, without=frozenset({"at", "body", "moved"}))
+    if members["final_url"] is None:
+        del members["final_url"]
+    follows: Any = source.options.follow_references
+    if source.kind == "template" and follows is False:
+        follows = "never"
+    members["options"] = replace(source.options, follow_references=follows or False)
+    return members
 
 
 def _members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
@@ -97,13 +115,19 @@ async def write_provider(
     session.add(provider)
     await session.flush()
     session.add_all([row for row in context.variables if row.provider_id == provider.id])
-    await write_credentials(session, provider, plan, vault=vault)
+    await write_credentials(session, provider, plan, vault=vault, actor=history.actor)
     result = await write_tools(session, provider, plan, vault=vault, history=history, is_first=True)
     if request.unconfirmed_origins:
         # Only now: what a registration brings does not wait for approval.
         unconfirmed = list(request.unconfirmed_origins)
         provider.options = {**provider.options, UNCONFIRMED_ORIGINS: unconfirmed}
     await write_overrides(session, provider, request.overrides)
+    await apply_requirements(session, provider, plan.parsed.tools, actor=history.actor)
+    keys = [key for key, members in request.overrides.items() if members.get("requires_approval")]
+    if keys:
+        decided = [tool.id for tool in await tools_of(session, provider.id) if tool.source_key in keys]
+        created = await keep_requirements(session, actor=history.actor, decided=decided)
+        await require_of_others(session, created, actor=history.actor)
     return result
 
 
@@ -147,16 +171,21 @@ def language_of(provider: Provider) -> str | None:
 
 
 async def write_credentials(
-    session: AsyncSession, provider: Provider, plan: RegistrationPlan, *, vault: Vault
+    session: AsyncSession, provider: Provider, plan: RegistrationPlan, *, vault: Vault, actor: str
 ) -> None:
-    """Store the credentials of slots that have none: what somebody stored is never replaced by an import."""
+    """Store the credentials of slots that have none: what somebody stored is never replaced by an import.
+
+    Raise CredentialNotAllowed for one that names a shared secret variable which may not be sent there.
+    """
     stored = {row.slot for row in await credentials_of(session, [provider.id])}
-    session.add_all(
+    rows = [
         new_credential(provider.id, slot, draft, vault=vault)
         for slot, draft in plan.credentials.items()
         if slot not in stored
-    )
+    ]
+    session.add_all(rows)
     await session.flush()
+    await bind_shared_variables(session, provider, rows, actor=actor)
 
 
 async def write_tools(
@@ -175,6 +204,7 @@ async def write_tools(
     What waits for approval keeps its old definition, or is not there yet; it is stored as a pending revision.
     """
     parsed = plan.parsed
+    await keep_requirements(session, actor=history.actor, provider_id=None if is_first else provider.id)
     existing = {
         tool.source_key: tool for tool in await tools_of(session, provider.id) if tool.revision_id is not None
     }
@@ -194,6 +224,10 @@ async def write_tools(
     names, not_inserted = await insert_tools(session, provider, inserts, revision_id=revision.id)
     await restore_overrides(session, provider)
     rejected += not_inserted
+    if not is_first:
+        templates = {key: definition.call_template for key, definition in definitions.items()}
+        drafts = [*updates, *inserts]
+        await apply_requirements(session, provider, drafts, before=templates, actor=history.actor)
     report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
     report = report.with_notes(await lost_header_inputs(session, provider.id))
     revision.report = await asyncio.to_thread(report.to_json)
@@ -235,6 +269,7 @@ def diff_of(provider: Provider, existing: Mapping[str, ToolDefinition], plan: Re
         old_slots=slots_of(provider),
         new_slots=plan.parsed.slots,
         origins=[*confirmed_origins(provider), *plan.parsed.named_origins],
+        trusted=plan.trusted,
     )
 
 
@@ -299,6 +334,6 @@ def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> Sou
         sha256=digest.hex(),
         root=source.options.root,
         overlay=source.options.overlay,
-        follow_references=source.options.follow_references,
+        follow_references=bool(source.options.follow_references),
         converter=converter.VERSION,
     )

@@ -206,6 +206,15 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> SourceReport | 
     return SourceReport.from_json(stored) if stored else None
 
 
+async def final_url_of(session: AsyncSession, provider_id: UUID) -> str | None:
+    """Return where the URL of the source redirected to at the import whose tools are in use, if it did."""
+    query = select(col(Revision.report)["final_url"].astext).where(
+        col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
+    )
+    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    return found.scalar_one_or_none()
+
+
 async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
     """Return the revision that waits for approval, if there is one."""
     query = select(Revision).where(col(Revision.provider_id) == provider_id, col(Revision.state) == "pending")

@@ -15,6 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 
+from app import exact_json
 from app.credentials.input_models import VARIABLE_NAME
 from app.credentials.model import VariableDraft
 from app.credentials.origins import origin_of
@@ -44,6 +45,7 @@ from app.registration.json_yaml import (
     reject_other_formats,
 )
 from app.registration.model import (
+    FETCHED,
     PLAIN,
     DocumentOptions,
     RegistrationBatch,
@@ -312,7 +314,7 @@ def read_registrations(
     if kind in {"provider_v0", "call_template_v1"}:
         return RegistrationBatch((read_template_entry(raw, name=name),))
     if kind == "openapi":
-        source = RegistrationSource("document", body=body or orjson.dumps(raw), media_type=media_type)
+        source = RegistrationSource("document", body=body or exact_json.dumps(raw), media_type=media_type)
         return _single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
         return _single(name, RegistrationSource("manual", value=raw))
@@ -403,7 +405,10 @@ def request_from_fields(
 
 def variable_draft(body: VariableInput) -> VariableDraft:
     """Return a variable from its validated form."""
-    return VariableDraft(body.value.get_secret_value(), body.secret)
+    origins = body.allowed_origins
+    return VariableDraft(
+        body.value.get_secret_value(), body.secret, None if origins is None else tuple(origins)
+    )
 
 
 def read_template_entry(
@@ -417,7 +422,7 @@ def read_template_entry(
     own = raw.get("name")
     own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
-    source = RegistrationSource("template", value=dict(raw), at=at)
+    source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
     return RegistrationRequest(
         registered, source, options=_base_url_option(source), variables=variables or {}, at=at
     )
@@ -467,10 +472,11 @@ def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
 
 
 def document_options(given: Mapping[str, Any]) -> DocumentOptions:
-    """Return `root`, `overlay` and `follow_references` of a validated source."""
+    """Return `root`, `overlay` and, of a URL or call template, `follow_references` of a validated source."""
     overlay = given.get("overlay")
-    text = orjson.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
-    return DocumentOptions(given.get("root"), text, bool(given.get("follow_references")))
+    text = exact_json.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
+    follows = given.get("follow_references", None if {"url", "call_template"} & given.keys() else False)
+    return DocumentOptions(given.get("root"), text, follows)
 
 
 def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
@@ -482,13 +488,13 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
         template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
-        return RegistrationSource("template", value=template, at=at)
+        return RegistrationSource("template", value=template, at=at, options=FETCHED)
     if beside:
         member = next(iter(beside))
         problem = FieldError(pointer(at, member), "This goes with a url only; a call_template holds its own.")
         raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     if kind == "call_template":
-        return RegistrationSource("template", value=given[kind], at=pointer(at, kind))
+        return RegistrationSource("template", value=given[kind], at=pointer(at, kind), options=FETCHED)
     if kind == "manual":
         return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
     if kind == "manifests":
@@ -502,7 +508,7 @@ def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
     if configuration is not None:
         return _configured_source(configuration, at=pointer(at, kind))
     return RegistrationSource(
-        "document", body=orjson.dumps(document), media_type="application/json", at=pointer(at, kind)
+        "document", body=exact_json.dumps(document), media_type="application/json", at=pointer(at, kind)
     )
 
 
@@ -510,7 +516,7 @@ def _manifests(given: Mapping[str, Any], *, at: str) -> RegistrationSource:
     """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
     contents: dict[str, bytes] = {}
     for name, member in given.items():
-        text = member if isinstance(member, str) else orjson.dumps(member).decode()
+        text = member if isinstance(member, str) else exact_json.dumps(member).decode()
         contents[_member_name(name, contents, at=pointer(at, name))] = text.encode("utf-8", "replace")
     return RegistrationSource("document", pack(contents), "application/zip", at=at)
 

@@ -31,6 +31,7 @@ from app.errors import Conflict, Forbidden, not_found
 from app.models import Credential, Provider, Revision, SourceRow, Tool, Variable
 from app.openapi.report import SourceWarning
 from app.outbound.egress import build_egress_settings
+from app.registration.approval_requirements import keep_requirements
 from app.registration.blocked_destinations import blocked_destination_warnings
 from app.registration.context import ImportContext
 from app.registration.destinations import holds_secrets
@@ -47,6 +48,7 @@ from app.registration.model import (
     SourceDiff,
     ToolDefinition,
 )
+from app.registration.overrides import require_approver
 from app.registration.persist import (
     DEFINITION_OPTION,
     definition_of,
@@ -250,16 +252,27 @@ class RegistrationService:
             if parsed.unread_parts:
                 parsed = with_stored_tools(parsed, tools, provider=name, slots=context.slots)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
+        if provider.executor_owner is not None:
+            # The source also has what other keys have declared, and nobody has approved.
+            plan = replace(plan, trusted=frozenset())
         return provider, context, plan
 
     async def replace_source(
-        self, name: str, source: RegistrationSource, *, principal: Principal, replaces: str | None
+        self,
+        name: str,
+        source: RegistrationSource,
+        *,
+        principal: Principal,
+        replaces: str | None,
+        trusted: frozenset[str] | None = None,
+        is_current: Callable[[Provider], bool] = lambda _: True,
     ) -> RegistrationResult:
         """Make the tools of a provider those of another source, as a refresh does with what it has read.
 
-        `replaces` is the digest of the source that it replaces (`StoredManual.sha256`), None for none. Raise
-        SourceReplaced where the provider has another source by now, NotFound where there is no such provider,
-        and what reading raises.
+        `replaces` is the digest of the source that it replaces (`StoredManual.sha256`), None for none. With
+        `trusted`, tools of other source keys are added and changed only after approval. Raise SourceReplaced
+        where the provider has another source by now, or the locked provider is not `is_current`, NotFound
+        where there is no such provider, and what reading raises.
         """
         async with self.database.read_session() as session:
             provider = await self.visible_provider(session, name, principal=principal)
@@ -268,10 +281,11 @@ class RegistrationService:
         context = self._stored_context(provider, rows, variables, permissions=permissions_of(principal))
         parsed = await self.reader.read(source, context)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
+        plan = replace(plan, trusted=trusted)
 
-        async def check_source(session: AsyncSession) -> None:
+        async def check_source(session: AsyncSession, locked: Provider) -> None:
             current = await source_of(session, provider.id)
-            if replaces != (None if current is None else current.sha256):
+            if replaces != (None if current is None else current.sha256) or not is_current(locked):
                 raise SourceReplaced(f"The source of the provider {name} was replaced meanwhile.")
 
         return await self._stored_refresh(name, provider.id, plan, principal=principal, check=check_source)
@@ -283,7 +297,7 @@ class RegistrationService:
         plan: RegistrationPlan,
         *,
         principal: Principal,
-        check: Callable[[AsyncSession], Awaitable[None]] | None = None,
+        check: Callable[[AsyncSession, Provider], Awaitable[None]] | None = None,
     ) -> RegistrationResult:
         """Store the plan of a refresh in one transaction; raise NotFound where the provider is gone, and what
         `check` raises once the provider is locked.
@@ -294,8 +308,8 @@ class RegistrationService:
             if current is None or current.id != provider_id:
                 raise not_found(_no_provider(name))
             if check is not None:
-                await check(session)
-            await write_credentials(session, current, plan, vault=self.vault)
+                await check(session, current)
+            await write_credentials(session, current, plan, vault=self.vault, actor=principal.key_id)
             result = await write_tools(
                 session, current, plan, vault=self.vault, history=self.history_of(principal)
             )
@@ -397,6 +411,9 @@ class RegistrationService:
         permissions.require_options_write(request.options, at=pointer(request.at, "options"))
         if request.credentials or request.variables or request.option_secrets:
             permissions.require_credentials_write()
+        for key, members in request.overrides.items():
+            at = pointer(request.at, "overrides", key)
+            require_approver(principal, requires_approval=False, changes=members, at=at)
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -408,13 +425,15 @@ class RegistrationService:
         return provider
 
     async def delete(self, session: AsyncSession, provider: Provider, *, principal: Principal) -> None:
-        """Delete a provider, which is locked, with all its rows, except for the records of calls and events.
+        """Delete a provider, which is locked, with all its rows, except for the records of calls and events,
+        and for what its tools required approval of. The caller holds the lock of names.
 
         Raise Forbidden where this would delete secrets that the key may not delete one by one: anybody could
         register the next provider of this name.
         """
         if await holds_secrets(session, provider):
             permissions_of(principal).require_deletion(provider.name)
+        await keep_requirements(session, actor=principal.key_id, provider_id=provider.id)
         await replace_changes(session, provider.id)
         await session.execute(delete(Provider).where(col(Provider.id) == provider.id))
         await self.record_action(session, provider, "deleted", actor=principal.key_id)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.catalog.limits import limits_of
 from app.catalog.loader import sealed_credential
 from app.credentials.model import DISCOVERY_SLOTS, DISCOVERY_STATIC, CredentialDraft, Json
@@ -31,7 +32,7 @@ from app.protocols.registry import PROTOCOLS
 from app.protocols.variables import variables_of
 from app.registration.context import ImportContext
 from app.registration.converter import Converter
-from app.registration.destinations import confirmed_base_url
+from app.registration.destinations import confirmed_base_url, redirect_origins
 from app.registration.external_refs import Fetch, follow
 from app.registration.fetch import SINGLE_TOOLS, Fetcher
 from app.registration.from_export import from_export, open_fields
@@ -46,7 +47,8 @@ from app.registration.html_pages import (
     urls_of_script,
 )
 from app.registration.json_yaml import looks_like_openapi, parse_manual
-from app.registration.model import PLAIN, DocumentOptions, ParsedSource, RegistrationSource
+from app.registration.model import FETCHED, PLAIN, DocumentOptions, ParsedSource, RegistrationSource
+from app.registration.redirects import unconfirmed_warning
 from app.registration.server_parts import read_parts
 from app.registration.tool_checks import assessed_source, only_callable
 from app.security.credentials import UNSENT_MEMBERS, SealedCredential, open_credential
@@ -129,7 +131,7 @@ class SourceReader:
             return await self._exported(source, context)
         if source.kind == "manual":
             try:
-                body = await asyncio.to_thread(orjson.dumps, source.value)
+                body = await asyncio.to_thread(exact_json.dumps, source.value)
             except TypeError:
                 detail = "The source has a text with half of a surrogate pair, which is no Unicode text."
                 raise InvalidInput(detail, errors=[FieldError("#/source", detail)]) from None
@@ -252,28 +254,39 @@ class SourceReader:
             read = await self._introspected(request, context)
         else:
             read = await self._published(request, resolved, context)
+        named = tuple(
+            dict.fromkeys(
+                [*named_origins(resolved), *_base_origin(context), *redirect_origins(context.options)]
+            )
+        )
+        warning = unconfirmed_warning(read.report.final_url, named)
         return replace(
             read,
             protocol=protocol,
             call_template=request.template,
-            named_origins=tuple(dict.fromkeys([*named_origins(resolved), *_base_origin(context)])),
+            named_origins=named,
             is_fetched=protocol not in PROTOCOLS.introspected,
+            report=read.report if warning is None else read.report.with_warnings(warning),
         )
 
     async def _published(
         self, request: DiscoveryRequest, resolved: Json, context: ImportContext
     ) -> ParsedSource:
         async def fetch(url: str | None) -> Discovered:
-            template = resolved if url is None else {**resolved, "url": url}
-            return await self._fetch(request, template, context)
+            return await self._fetch(request, resolved, context, url=url)
 
         found = await fetch(None)
-        if is_html(found.raw, media_type=found.media_type):
-            url = str(resolved.get("url", ""))
-            raise html_page_error(await _document_urls(found.raw, url, fetch), at=pointer(request.at, "url"))
         document = RegistrationSource(
-            "document", found.raw, found.media_type, url=resolved.get("url"), options=request.options
+            "document",
+            found.raw,
+            found.media_type,
+            url=resolved.get("url"),
+            options=request.options,
+            final_url=found.url if found.is_redirected else None,
         )
+        if is_html(found.raw, media_type=found.media_type):
+            urls = await _document_urls(found.raw, document.document_url or "", fetch)
+            raise html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
         origin = DocumentOrigin(
             template=request.template,
             fetch=fetch,
@@ -283,7 +296,11 @@ class SourceReader:
             given_variables=_given_variables(request, resolved, vault=self.vault),
         )
         read = await self._document(document, origin, context)
-        return replace(read, language=read.language or content_language(found.language))
+        return replace(
+            read,
+            language=read.language or content_language(found.language),
+            report=replace(read.report, final_url=document.final_url),
+        )
 
     async def _introspected(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read the manuals that the adapter makes, with the provider's template under that of each tool."""
@@ -298,7 +315,7 @@ class SourceReader:
         raw = {"utcp_version": "1.0.1", "tools": tools}
         document = RegistrationSource(
             "manual",
-            orjson.dumps(raw),
+            exact_json.dumps(raw),
             "application/json",
             url=request.template.get("url"),
             options=request.options,
@@ -307,10 +324,13 @@ class SourceReader:
         read = await self._manual(raw, document, origin, context)
         return replace(read, report=read.report.with_warnings(*parts.warnings), unread_parts=parts.unread)
 
-    async def _fetch(self, request: DiscoveryRequest, template: Json, context: ImportContext) -> Discovered:
+    async def _fetch(
+        self, request: DiscoveryRequest, template: Json, context: ImportContext, *, url: str | None = None
+    ) -> Discovered:
         try:
             return await self.fetcher.fetch(
                 template,
+                url=url,
                 credentials=request.credentials,
                 limits=limits_of(context.limits, self.settings),
                 egress=build_egress_settings(context.options, context.option_secrets),
@@ -360,11 +380,15 @@ class SourceReader:
     async def _converted_document(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
-        if not source.options.follow_references or origin.fetch is None or source.url is None:
+        url = source.document_url
+        if source.options.follow_references is False or origin.fetch is None or url is None:
             conversion = await self.converter.convert(source, options=context.options)
             return await self._converted(conversion, source, origin)
-        # The root of an archive that was put together here is found anew each time.
-        options = source.options if is_archive(source.body) else replace(source.options, root=None)
+        options = source.options
+        if options.follow_references and not is_archive(source.body):
+            # The root of an archive that was put together here is found anew each time.
+            options = replace(options, root=None)
+        options = replace(options, follow_references=True)
 
         async def convert(body: bytes, root: str | None, list_missing: bool) -> Conversion:
             inside = options if root is None else replace(options, root=root)
@@ -373,7 +397,7 @@ class SourceReader:
 
         found = await follow(
             source.body,
-            url=source.url,
+            url=url,
             fetch=origin.fetch,
             convert=convert,
             max_bytes=self.settings.max_document_bytes,
@@ -395,6 +419,8 @@ class SourceReader:
         self, raw: Any, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read a parsed manual, the bytes of which are those of `source`."""
+        if source.options == FETCHED:
+            source = replace(source, options=PLAIN)
         if source.options != PLAIN:
             problem = FieldError(
                 source.at, "root, overlay and follow_references go with an OpenAPI document."
@@ -454,14 +480,19 @@ class SourceReader:
             template = open_fields(template, at=pointer(source.at, "call_template"))
         base = confirmed_base_url(context.options)
         urls = [str(context.scope.resolved(url)) for url in (source.url, base) if url]
-        named = [*origins_of(urls), *(named_origins(context.scope.resolved(template)) if template else ())]
+        named = list(origins_of(urls))
+        if template:
+            named += [*named_origins(context.scope.resolved(template)), *redirect_origins(context.options)]
         if source.body:
             converted = await self._openapi(source, _UPLOADED, context)
             custom = tuple(tool for tool in read_tools.tools if tool.is_custom)
             known = {slot.name for slot in converted.slots}
             more = tuple(slot for slot in read_tools.slots if slot.name not in known)
             read_tools = replace(
-                converted, tools=(*converted.tools, *custom), slots=(*converted.slots, *more)
+                converted,
+                tools=(*converted.tools, *custom),
+                slots=(*converted.slots, *more),
+                report=replace(converted.report, final_url=source.final_url),
             )
         return replace(
             read_tools,
@@ -523,7 +554,7 @@ def _given_variables(request: DiscoveryRequest, resolved: Json, *, vault: Vault)
     origins = named_origins(resolved)
     found: set[str] = set()
     for credential in request.credentials.values():
-        token_url = credential.public.get("token_url")
+        token_url = credential.public.get("token_url") or credential.public.get("metadata_url")
         if token_url and origin_of(str(token_url)) not in origins:
             continue
         unsent = UNSENT_MEMBERS.get(credential.kind, frozenset())

@@ -47,7 +47,7 @@ class PostmanSchemes:
                 }  # fmt: skip
             case _:
                 # hawk, ntlm, oauth1, edgegrid, asap: slots of kind `unsupported`.
-                scheme = {"type": "http", "scheme": kind}
+                scheme = {"type": kind}
         return {self._named(kind, scheme): scopes}
 
     def parameter(self, name: str, location: str, value: str) -> str:

@@ -1,7 +1,8 @@
 """One HTTP/1.1 connection to an upstream, and the exchanges on it, one after the other.
 
 The parser is llhttp, which Node.js and uvicorn use. It accepts beyond the letter of RFC 9112 what real
-servers send: bare line feeds, and spaces after a chunk's size. Everything that arrives is limited: a head by
+servers send: bare line feeds, and spaces after a chunk's size; `http1.head_repair` repairs what else a
+recipient may read. Everything that arrives is limited: a head by
 count and length, a body by pausing the transport while 32 KiB wait to be read.
 
 In HTTP/1.1 only the order of the responses says which request each belongs to. So a connection is reused
@@ -22,12 +23,17 @@ from typing import Any, Final, cast
 import httptools
 from multidict import CIMultiDict
 
-from app.outbound.http1.exchange import HIGH_WATER_MARK, Exchange, FailureReason
+from app.outbound.http1.exchange import (
+    HIGH_WATER_MARK,
+    MAX_FIELD_BYTES,
+    MAX_FIELDS,
+    MAX_HEAD_BYTES,
+    MAX_INTERIM_RESPONSES,
+    Exchange,
+    FailureReason,
+)
+from app.outbound.http1.head_repair import END_OF_HEAD, repair_heads
 
-_MAX_HEADERS: Final = 128
-_MAX_HEADER_BYTES: Final = 16 << 10
-_MAX_HEAD_BYTES: Final = 256 << 10
-_MAX_INTERIM_RESPONSES: Final = 16
 _LARGE_BODY_BYTES: Final = 16 << 10
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
 _BODILESS_STATUSES: Final = frozenset({204, 304})
@@ -62,10 +68,12 @@ class Http1Connection(asyncio.BufferedProtocol):
         "_exchange",
         "_fd",
         "_finished",
+        "_head",
         "_head_bytes",
         "_headers",
         "_in_body",
         "_interim",
+        "_is_rejected",
         "_keep",
         "_loop",
         "_lost",
@@ -106,6 +114,8 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._parser = _parser(self)
         self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
+        self._head = b""
+        self._is_rejected = False
         self._head_bytes = 0
         self._interim = 0
         self._in_body = False
@@ -153,6 +163,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self.had_body = bool(body)
         self._sends_large_body = body is not None and len(body) >= _LARGE_BODY_BYTES
         self._headers = []
+        self._head, self._is_rejected = b"", False
         if body is None:
             transport.write(head)
         elif body and self.body_delay:
@@ -203,7 +214,10 @@ class Http1Connection(asyncio.BufferedProtocol):
             if self._deferred_body is not None:
                 self._send_deferred_body()
         try:
-            self._parser.feed_data(self._buffer[:nbytes])
+            if self._is_rejected:
+                self._feed_repaired(nbytes)
+            else:
+                self._feed(nbytes)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             # Bytes after a complete response make the connection unusable, not the response.
             self.desynchronized = self._finished
@@ -217,12 +231,45 @@ class Http1Connection(asyncio.BufferedProtocol):
             return
         # Trailers and chunk extensions count, too; each piece of a body resets the count.
         self._head_bytes += nbytes
-        if self._head_bytes > _MAX_HEAD_BYTES:
-            exchange.end(FailureReason.MALFORMED)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            exchange.end(FailureReason.MALFORMED if self._in_body else FailureReason.HEAD_TOO_LARGE)
             self.abort()
         elif exchange.buffered > HIGH_WATER_MARK and not self._paused and transport is not None:
             self._paused = True
             transport.pause_reading()
+
+    def _feed(self, nbytes: int) -> None:
+        """Parse what has arrived; raise what the parser raises where it cannot be repaired."""
+        try:
+            self._parser.feed_data(self._buffer[:nbytes])
+        except httptools.HttpParserError as error:
+            if self._in_body or self._finished or error.__context__ is not None:
+                raise
+            self._feed_repaired(nbytes)
+        else:
+            if not self._in_body and not self._finished:
+                self._head += self._buffer[:nbytes]
+
+    def _feed_repaired(self, nbytes: int) -> None:
+        """Repair a head that the parser has rejected, and parse it from its beginning once it has ended."""
+        # The end of a head may be divided among segments.
+        unsearched = max(len(self._head) - 2, 0)
+        was_rejected, self._is_rejected = self._is_rejected, True
+        self._head += self._buffer[:nbytes]
+        if was_rejected and END_OF_HEAD.search(self._head, unsearched) is None:
+            return
+        repaired = repair_heads(self._head)
+        if repaired is None:
+            return
+        if repaired is self._head:
+            raise httptools.HttpParserError("The head is not well-formed.")
+        self._is_rejected = False
+        self._headers = []
+        self._interim = 0
+        self._parser = _parser(self)
+        self._parser.feed_data(repaired)
+        # Nobody knows how the upstream itself reads such a head.
+        self._keep = False
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol. A half-closed connection cannot be used."""
@@ -243,8 +290,8 @@ class Http1Connection(asyncio.BufferedProtocol):
             return  # Trailers are ignored (RFC 9110 section 6.5).
         headers = self._headers
         headers.append((name, value))
-        if len(headers) > _MAX_HEADERS or len(name) + len(value) > _MAX_HEADER_BYTES:
-            raise _UnacceptableResponse
+        if len(headers) > MAX_FIELDS or len(name) + len(value) > MAX_FIELD_BYTES:
+            raise _UnacceptableResponse(FailureReason.HEAD_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         """See httptools."""
@@ -253,7 +300,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         if status < 200:
             self._interim += 1
             self._headers = []
-            if status == 101 or self._interim > _MAX_INTERIM_RESPONSES:
+            if status == 101 or self._interim > MAX_INTERIM_RESPONSES:
                 raise _UnacceptableResponse
             return
         # llhttp allows whitespace between a field name and its colon, which a proxy must remove (RFC 9112

@@ -12,6 +12,18 @@ from app.outbound.http1.decoding import Decoder, decoder_for
 HIGH_WATER_MARK: Final = 32 << 10
 """Bytes of a body that may wait to be read before the transport is paused."""
 _LOW_WATER_MARK: Final = 8 << 10
+MAX_FIELDS: Final = 300
+"""The maximum number of fields in the head of a response."""
+MAX_FIELD_BYTES: Final = 64 << 10
+"""The maximum size of a field's name and value together."""
+MAX_HEAD_BYTES: Final = 256 << 10
+"""The maximum size of the whole head, with those of interim responses before it."""
+MAX_INTERIM_RESPONSES: Final = 16
+"""The maximum number of responses with a status below 200 before the one that counts."""
+HEAD_TOO_LARGE: Final = (
+    f"The head of the upstream's response is too large: it may have {MAX_FIELDS} fields, "
+    f"{MAX_FIELD_BYTES >> 10} KiB in each and {MAX_HEAD_BYTES >> 10} KiB in all."
+)
 HTTP2_ONLY: Final = "The upstream speaks HTTP/2 only, which the provider's options.http_version rules out."
 NO_COMMON_VERSION: Final = "The upstream does not speak the version of HTTP that it was offered."
 _NO_HEADERS: Final[CIMultiDict[str]] = CIMultiDict()
@@ -22,6 +34,7 @@ class FailureReason(Enum):
 
     CLOSED = "the upstream closed the connection"
     MALFORMED = "what arrived is not HTTP"
+    HEAD_TOO_LARGE = "the head is larger than allowed"
     TRANSFER_CODING = "the transfer coding is not chunked alone"
     HTTP2 = "what arrived is HTTP/2"
 

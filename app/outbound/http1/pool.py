@@ -131,7 +131,8 @@ class ConnectionPool:
     """A pool of connections for one event loop.
 
     `max_connections` limits the open connections, `max_connections_per_origin` those to each origin.
-    `probation` are seconds; 0 trusts every origin from the beginning.
+    `probation` are seconds; 0 trusts every origin from the beginning. A connection that is idle for
+    `keep_alive` seconds is closed. How at most `max_origins` origins have behaved is remembered.
     """
 
     def __init__(
@@ -140,10 +141,14 @@ class ConnectionPool:
         max_connections: int,
         max_connections_per_origin: int,
         probation: float = PROBATION_SECONDS,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+        max_origins: int = _MAX_ORIGINS,
     ) -> None:
         self._max_connections = max_connections
         self._max_connections_per_origin = max_connections_per_origin
         self._probation = probation
+        self._keep_alive = keep_alive
+        self._max_origins = max_origins
         self._open = 0
         self._waiter_count = 0
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -187,7 +192,7 @@ class ConnectionPool:
                 if connection.reusable_from > now:
                     return None
                 del idle[0]
-            if not connection.usable or now - connection.idle_since >= KEEP_ALIVE_SECONDS:
+            if not connection.usable or now - connection.idle_since >= self._keep_alive:
                 connection.abort()
             elif not connection.has_unread_data:
                 if connection.body_delay and 0.0 < scope.origin.trusted_with_bodies_at <= now:
@@ -282,7 +287,7 @@ class ConnectionPool:
         origin = self._origin_pools.get(route)
         if origin is None:
             origin = self._origin_pools[route] = OriginPool(key[0])
-            if len(self._origin_pools) > _MAX_ORIGINS:
+            if len(self._origin_pools) > self._max_origins:
                 self._evict_origin()
         else:
             self._origin_pools.move_to_end(route)
@@ -327,7 +332,7 @@ class ConnectionPool:
             # A request to another origin may open a connection in place of this one.
             self._wake_another()
         if self._sweeper is None:
-            self._sweeper = loop.call_later(KEEP_ALIVE_SECONDS, self._sweep)
+            self._sweeper = loop.call_later(self._keep_alive, self._sweep)
 
     def _handle_loss(
         self,
@@ -393,7 +398,7 @@ class ConnectionPool:
     def _sweep(self) -> None:
         self._sweeper = None
         loop = asyncio.get_running_loop()
-        old = loop.time() - KEEP_ALIVE_SECONDS
+        old = loop.time() - self._keep_alive
         left = False
         for scope in list(self._scope_pools.values()):
             for connection in [one for one in scope.idle if one.idle_since <= old]:

@@ -23,31 +23,54 @@ from h2.events import (
     StreamReset,
     WindowUpdated,
 )
-from h2.exceptions import FrameTooLargeError, H2Error
+from h2.exceptions import DenialOfServiceError, FrameTooLargeError, H2Error
 from h2.settings import SettingCodes, Settings
+from hpack import Decoder
 from multidict import CIMultiDict
 
-from app.outbound.http1.exchange import HIGH_WATER_MARK, Exchange, FailureReason
+from app.outbound.http1.exchange import (
+    HIGH_WATER_MARK,
+    MAX_FIELD_BYTES,
+    MAX_FIELDS,
+    MAX_HEAD_BYTES,
+    MAX_INTERIM_RESPONSES,
+    Exchange,
+    FailureReason,
+)
+from app.outbound.http1.head_repair import merge_lengths
 
 PROTOCOL: Final = "h2"
 """The protocol's name in ALPN (RFC 9113 section 3.2)."""
 _SETTINGS: Final = {
     SettingCodes.ENABLE_PUSH: 0,
     SettingCodes.MAX_CONCURRENT_STREAMS: 1,
-    SettingCodes.MAX_HEADER_LIST_SIZE: 64 << 10,
+    SettingCodes.MAX_HEADER_LIST_SIZE: MAX_HEAD_BYTES,
 }
 _FRAME_HEAD_BYTES: Final = 9
 _MAX_FRAME_BYTES: Final = 16 << 10
 _STATUS: Final = re.compile(rb"[2-9][0-9]{2}")
-_MAX_HEADERS: Final = 128
-_MAX_HEADER_BYTES: Final = 16 << 10
-_MAX_INTERIM_RESPONSES: Final = 16
-# Bytes of frames other than data: settings, pings and the like, which an upstream could send for ever.
-_MAX_CONTROL_BYTES: Final = 256 << 10
+# Bytes of frames other than data: a head, settings, pings, which an upstream could send for ever.
+_MAX_CONTROL_BYTES: Final = MAX_HEAD_BYTES + (16 << 10)
 # RFC 9113 section 8.2.2: fields of the connection have no place here; Host becomes `:authority`.
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "host", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"}
 )
+
+
+class _HeadDecoder(Decoder):
+    """Decodes heads, in which a repeated Content-Length of one value is one: `h2` rejects a list of them."""
+
+    def __init__(self) -> None:
+        super().__init__(max_header_list_size=MAX_HEAD_BYTES)
+
+    def decode(self, data: bytes, raw: bool = False) -> Any:
+        fields = super().decode(data, raw=raw)
+        stated = [field for field in fields if field[0] == b"content-length"]
+        length = merge_lengths([value for _, value in stated])
+        if length is None or (len(stated) == 1 and stated[0][1] == length):
+            return fields
+        others = [field for field in fields if field[0] != b"content-length"]
+        return [*others, type(stated[0])(b"content-length", length)]
 
 
 class Http2Connection(asyncio.BufferedProtocol):
@@ -78,6 +101,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self._h2.decoder = _HeadDecoder()
         self._exchange: Exchange | None = None
         self._received = bytearray()
         self._stream = 0
@@ -170,11 +194,15 @@ class Http2Connection(asyncio.BufferedProtocol):
                     self._handle(event)
             self._send_body()
             self._flush()
+        except DenialOfServiceError:
+            self._fail(FailureReason.HEAD_TOO_LARGE)
+            return
         except H2Error:
             self._fail(FailureReason.MALFORMED)
             return
         if self._control_bytes > _MAX_CONTROL_BYTES:
-            self._fail(FailureReason.MALFORMED)
+            awaits_head = self._exchange is not None and not self._exchange.status
+            self._fail(FailureReason.HEAD_TOO_LARGE if awaits_head else FailureReason.MALFORMED)
 
     def eof_received(self) -> bool:
         """See asyncio.BufferedProtocol. A half-closed connection cannot be used."""
@@ -217,7 +245,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         match event:
             case InformationalResponseReceived():
                 self._interim += 1
-                if self._interim > _MAX_INTERIM_RESPONSES:
+                if self._interim > MAX_INTERIM_RESPONSES:
                     self._fail(FailureReason.MALFORMED)
             case ResponseReceived(headers=headers):
                 self._receive_head(exchange, headers or [])
@@ -233,9 +261,12 @@ class Http2Connection(asyncio.BufferedProtocol):
     def _receive_head(self, exchange: Exchange, fields: Any) -> None:
         exchange.response_started = True
         pairs = [(bytes(name), bytes(value)) for name, value in fields]
-        too_long = any(len(name) + len(value) > _MAX_HEADER_BYTES for name, value in pairs)
+        is_long = any(len(name) + len(value) > MAX_FIELD_BYTES for name, value in pairs)
+        if is_long or len(pairs) > MAX_FIELDS + 1:
+            self._fail(FailureReason.HEAD_TOO_LARGE)
+            return
         status = dict(pairs).get(b":status", b"")
-        if too_long or len(pairs) > _MAX_HEADERS or not _STATUS.fullmatch(status):
+        if not _STATUS.fullmatch(status):
             self._fail(FailureReason.MALFORMED)
             return
         headers = CIMultiDict(

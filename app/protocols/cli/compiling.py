@@ -51,6 +51,14 @@ def compile_cli(template: Mapping[str, Any], rules: ProgramRules) -> CliTarget:
         manifest = compile_manifest_command(model.toolclad, rules)
         rules.account()
         return CliTarget(origin, (), False, {}, frozenset(), manifest.folder, manifest)
+    commands = {pointer("/commands", number, "command"): one for number, one in enumerate(model.commands)}
+    rules.check_texts(
+        {
+            "/command_name": model.command_name or "",
+            **{at: one.command for at, one in commands.items()},
+            **{pointer("/env_vars", name): value for name, value in model.env_vars.items()},
+        }
+    )
     steps = _v0_step(model.command_name, rules) if model.command_name else _steps(model, rules)
     rules.check_names(model.env_vars, at="/env_vars")
     rules.account()

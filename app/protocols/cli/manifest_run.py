@@ -18,7 +18,7 @@ from typing import Any, Final
 from app.errors import FieldError, InvalidArguments, InvalidInput, ResponseTooLarge, UpstreamUnreachable
 from app.protocols.base import Call
 from app.protocols.shared.programs import ProgramRules
-from app.protocols.shared.programs.rules import is_shell
+from app.protocols.shared.programs.rules import is_path, is_shell
 from app.text import pointer
 from app.toolclad.command import CompiledCommand, compile_command
 from app.toolclad.contract import Contract
@@ -140,11 +140,15 @@ def injected(target: ManifestCommand, call_id: str, folder: EvidenceFolder | Non
 
 
 def check_paths(target: ManifestCommand, arguments: Mapping[str, Any], rules: ProgramRules) -> None:
-    """Raise InvalidArguments for a path that leads out of the folder by a link, and for a missing file."""
+    """Raise InvalidArguments for what is no path, for a path that leads out of the folder by a link, and for
+    a missing file.
+    """
     for name, argument in target.contract.arguments.items():
         value = arguments.get(name, argument.default)
         if argument.type not in _PATHS or not isinstance(value, str) or not value:
             continue
+        if not is_path(value):
+            _reject(name, "Must have no U+0000 and be Unicode text.")
         root = rules.resolved(target.folder)
         real = os.path.realpath(os.path.join(root, value))  # noqa: PTH118
         if real != root and not real.startswith(f"{root.rstrip('/')}/"):

@@ -14,6 +14,10 @@ def _http_method(fields: Fields) -> str:
     return "GET" if fields.get("operation") == "read" else "PUT"
 
 
+def _operations(fields: Fields) -> tuple[str, ...]:
+    return (str(fields.get("operation")),)
+
+
 PROTOCOL = ProtocolRecord(
     name="filesystem",
     template=FilesystemTemplate,
@@ -21,6 +25,7 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     may_be_local=True,
     http_method=_http_method,
+    operations=_operations,
     destructive={"operation": ("write",)},
     direct=DirectMode(versions=frozenset(), native=not_direct_here),
 )

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-import orjson
 from graphql import GraphQLSchema
 
+from app import exact_json
 from app.errors import FieldError, InvalidArguments
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan_without_body
 from app.outbound.attach import Headers, attach, sign_upgrade
@@ -19,6 +19,7 @@ from app.protocols.graphql.schema_cache import SchemaCache
 from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
 from app.protocols.graphql.template import GraphqlTemplate
 from app.protocols.graphql.tools import INTROSPECTION, build_manual
+from app.protocols.shared.described import describe_headers
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 from app.protocols.shared.messages import map_encoding_errors
 from app.protocols.shared.results import JSON, event_result
@@ -125,7 +126,7 @@ class GraphqlAdapter(HttpBasedAdapter, ChecksUpstream):
         if call.target.kind != "subscription":
             return self.describe_request(self._post_request(call, payload), call)
         url, headers = self._upgrade(call, masked=True)
-        return {"method": "GET", "url": url, "headers": dict(headers), "body": payload}
+        return {"method": "GET", "url": url, "headers": describe_headers(headers), "body": payload}
 
     async def _read(self, placed: PreparedRequest, call: Call[GraphqlTarget]) -> bytes:
         """Return the body of a response of status 2xx; raise the error for any other."""
@@ -189,7 +190,7 @@ class GraphqlAdapter(HttpBasedAdapter, ChecksUpstream):
         other_headers = [pair for pair in head.headers if pair[0].lower() not in _NEGOTIATION_HEADERS]
         headers = [*other_headers, ("Accept", _ACCEPT), ("Content-Type", JSON)]
         with map_encoding_errors():
-            return head._replace(headers=headers, body=orjson.dumps(payload))
+            return head._replace(headers=headers, body=exact_json.dumps(payload))
 
     def _head(self, call: Call[GraphqlTarget]) -> PreparedRequest:
         target = call.target

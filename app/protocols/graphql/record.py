@@ -1,5 +1,6 @@
 """UTCP's `graphql`."""
 
+import importlib
 from typing import Any
 
 from app.protocols.graphql.template import GraphqlTemplate
@@ -34,6 +35,24 @@ def _http_method(fields: Fields) -> str | None:
     return "POST" if fields["operation_type"] == "mutation" else "GET"
 
 
+def _request(fields: Fields) -> tuple[str, str]:
+    return "POST", str(fields.get("url", ""))
+
+
+def _operations(fields: Fields) -> tuple[str, ...]:
+    """Return the fields that a call selects of the root type; () where they are not known."""
+    query = fields.get("query")
+    if query is None:
+        return (str(fields["operation_name"]),) if fields.get("operation_name") else ()
+    try:
+        # Only here: the library is optional, and takes long to import.
+        module = importlib.import_module("app.protocols.graphql.root_fields")
+    except ImportError:
+        return ()
+    found: tuple[str, ...] = module.root_fields(str(query))
+    return found
+
+
 PROTOCOL = ProtocolRecord(
     name="graphql",
     template=GraphqlTemplate,
@@ -44,5 +63,7 @@ PROTOCOL = ProtocolRecord(
     streams=_streams,
     is_introspected=True,
     http_method=_http_method,
+    request=_request,
+    operations=_operations,
     direct=DirectMode(without_unsendable=_without_chosen_fields, native=_native),
 )

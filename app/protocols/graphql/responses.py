@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.errors import (
     UpstreamError,
     UpstreamErrorResponse,
@@ -53,15 +54,15 @@ def response_value(response: Any, masker: Masker) -> bytes:
     if not errors:
         if not isinstance(data, dict):
             raise UpstreamMalformed("The upstream's response has neither data nor errors.")
-        return orjson.dumps(data)
+        return exact_json.dumps(data)
     if not isinstance(data, dict) or all(value is None for value in data.values()):
         raise response_error(errors, data, masker)
-    return orjson.dumps({"data": data, "errors": errors})
+    return exact_json.dumps({"data": data, "errors": errors})
 
 
 def response_error(errors: Any, data: Any, masker: Masker) -> UpstreamError:
     """Return the error for a response without data; its body has the `errors` and the `data`, masked."""
-    raw = orjson.dumps({"errors": errors, "data": data})
+    raw = exact_json.dumps({"errors": errors, "data": data})
     complete = len(raw) <= _ERROR_BODY
     if not complete:
         raw = raw[: _ERROR_BODY + _MAX_SECRET_LENGTH]

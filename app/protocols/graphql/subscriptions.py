@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.errors import UpstreamMalformed
 from app.outbound.framing import StreamEvent
 from app.protocols.graphql.responses import response_error, response_value
@@ -73,4 +74,4 @@ class Subscription:
                 return message
 
     async def _send(self, message: dict[str, Any], *, deadline: float) -> None:
-        await self._socket.send(orjson.dumps(message).decode(), deadline=deadline)
+        await self._socket.send(exact_json.dumps(message).decode(), deadline=deadline)

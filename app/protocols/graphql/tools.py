@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import orjson
 from graphql import (
     GraphQLError,
     GraphQLField,
@@ -12,6 +11,7 @@ from graphql import (
     get_introspection_query,
 )
 
+from app import exact_json
 from app.errors import UpstreamMalformed
 from app.protocols.graphql.chosen_fields import FIELDS_ARGUMENT, fields_schema
 from app.protocols.graphql.inputs import Schema, arguments_schema
@@ -39,7 +39,7 @@ def build_manual(data: Any, *, placed: Mapping[str, bool]) -> bytes:
                 tools[tool["name"]] = tool
     except (GraphQLError, TypeError, ValueError, KeyError, AttributeError, RecursionError):
         raise UpstreamMalformed("The upstream's schema cannot be read.") from None
-    return orjson.dumps({"utcp_version": "1.0.1", "tools": list(tools.values())})
+    return exact_json.dumps({"utcp_version": "1.0.1", "tools": list(tools.values())})
 
 
 def _tools(

@@ -9,8 +9,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     FieldError,
     InvalidInput,
@@ -28,6 +27,7 @@ from app.protocols.grpc.metadata import Pairs, build_metadata
 from app.protocols.grpc.reflection import ReflectedServices, reflect, tolerant_pool
 from app.protocols.grpc.rpc import RpcFailed, RpcStream, unary
 from app.protocols.grpc.target import GrpcTarget, compile_target, encode_messages
+from app.protocols.shared.described import describe_headers
 from app.protocols.shared.results import JSON, body_result, check_size, event_result, time_limit
 
 _MAX_MESSAGE_BYTES: Final = 4 << 20
@@ -130,7 +130,7 @@ class GrpcAdapter(ChecksUpstream):
         return {
             "method": "POST",
             "url": f"{target.origin}/{target.service}/{target.method}",
-            "headers": dict(build_metadata(target.metadata, call, masked=True)),
+            "headers": describe_headers(build_metadata(target.metadata, call, masked=True)),
             "body": call.arguments,
         }
 
@@ -260,7 +260,7 @@ async def _encode(rpc: Rpc, call: Call[GrpcTarget]) -> list[bytes]:
 
 def _is_large(arguments: dict[str, Any]) -> bool:
     try:
-        return len(orjson.dumps(arguments)) > _THREAD_BYTES
+        return len(exact_json.dumps(arguments)) > _THREAD_BYTES
     except TypeError:
         # An integer beyond 64 bits, which no message can hold, either: encoding reports it.
         return False

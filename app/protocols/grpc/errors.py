@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from app import exact_json
 from app.errors import (
     ResponseTooLarge,
     UpstreamError,
@@ -73,7 +74,7 @@ def status_error(failed: RpcFailed, *, masker: Masker, pool: DescriptorPool | No
     sent = upstream_response(failed.code, failed.name, failed.details[:_STATUS_BYTES_MAX], details)
     # Other than HTTP's, its message may be empty.
     masked = sanitize_error_body(
-        orjson.dumps(sent.body), "application/json", masker=masker, limit=_STATUS_BYTES_MAX, complete=True
+        exact_json.dumps(sent.body), "application/json", masker=masker, limit=_STATUS_BYTES_MAX, complete=True
     )
     error_response = UpstreamErrorResponse(sent.status, masked)
     if failed.code == _UNAUTHENTICATED:

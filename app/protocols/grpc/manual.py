@@ -6,9 +6,9 @@ Descriptions of tools are made of names only: reflection sends no comments.
 import re
 from typing import Any, Final
 
-import orjson
 from google.protobuf.descriptor import Descriptor
 
+from app import exact_json
 from app.errors import FieldError, InvalidInput, ResponseTooLarge
 from app.protocols.grpc.descriptor_pruner import DescriptorPruner, encode_descriptors
 from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
@@ -56,7 +56,7 @@ def build_manual(found: ReflectedServices, method: str | None, *, max_bytes: int
         last = one.service.rpartition(".")[2]
         tool = _tool(one, last if len(short[last]) == 1 else one.service, pruner)
         check_json_size(tool, max_bytes)
-        raw = orjson.dumps(tool)
+        raw = exact_json.dumps(tool)
         size += len(raw)
         if size > max_bytes:
             raise ResponseTooLarge(

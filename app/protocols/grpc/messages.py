@@ -7,13 +7,13 @@ base64; fields without a value are left out. Requests may use the names of the .
 from collections.abc import Iterator
 from typing import Any, Final
 
-import orjson
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
+from app import exact_json
 from app.errors import FieldError, InvalidArguments, ResponseTooLarge, UpstreamMalformed
 from app.text import pointer
 
@@ -82,7 +82,7 @@ def decode_message(raw: bytes, descriptor: Descriptor, pool: DescriptorPool, *, 
         raise UpstreamMalformed(detail) from None
     if len(raw) > _CHECKED_BYTES:
         check_json_size(value, max_bytes)
-    body = orjson.dumps(value)
+    body = exact_json.dumps(value)
     if len(body) > max_bytes:
         raise _too_large(max_bytes)
     return body

@@ -20,6 +20,12 @@ def _streams(fields: Fields) -> bool:
     return bool(fields.get("server_streaming"))
 
 
+def _operations(fields: Fields) -> tuple[str, ...]:
+    # `/Bank` and `.Bank`, the full name in a descriptor, are the same service.
+    service, method = (str(fields.get(key) or "").lstrip("/.") for key in ("service_name", "method_name"))
+    return (f"{service}/{method}",) if service and method else ()
+
+
 PROTOCOL = ProtocolRecord(
     name="grpc",
     template=GrpcTemplate,
@@ -32,5 +38,6 @@ PROTOCOL = ProtocolRecord(
     socket_schemes=("grpc", "grpcs"),
     tls_schemes=("grpcs",),
     is_introspected=True,
+    operations=_operations,
     direct=DirectMode(versions=frozenset({0})),
 )

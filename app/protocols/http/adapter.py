@@ -5,9 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
-import orjson
-from yarl import URL
-
+from app import exact_json
 from app.http_requests.manifest_request import ManifestPlan, manifest_plan
 from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
 from app.http_requests.templates import ResponseSpec
@@ -23,11 +21,11 @@ from app.protocols.base import (
     Result,
 )
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
+from app.protocols.shared.redirects import is_declared, is_same_origin, resolve_location
 from app.protocols.shared.sealed_fields import field_values
 from app.text import pointer_parts
 
 _SMALL_BODY = 64 * 1024
-_MAX_LINK = 8 * 1024
 # Headers of a response without body that are not described: those of the connection (RFC 9110 sections 7.6.1,
 # 11.7), cookies, and what belongs to the exchange of credentials.
 _UNDESCRIBED_HEADERS = frozenset(
@@ -107,8 +105,8 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
 
         A response to HEAD, and one to OPTIONS without a body, is `{"status", "headers"}` as JSON.
 
-        Raise UpstreamUnauthorized for 401, UpstreamRejected for other statuses than 2xx and 304, and what the
-        engine raises.
+        Raise UpstreamUnauthorized for 401, UpstreamRejected for other statuses than 2xx, 304 and the
+        redirects that the operation declares, and what the engine raises.
         """
         prepared = await asyncio.to_thread(_prepared, call) if call.has_large_arguments else _prepared(call)
         _add_accept(prepared, call)
@@ -116,16 +114,14 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
 
     def resolve_link(self, call: Call[RequestPlan], link: str, base: str | None) -> str | None:
         """Return the URL of a link, None where it is not at the origin of the tool."""
-        if len(link) > _MAX_LINK or not link.isascii() or not link.isprintable():
+        if not link.isprintable():
             return None
-        try:
-            begin = _prepared(call).url if base is None else base
-            url = URL(begin).join(URL(link))
-            own = URL(call.target.origin).origin()
-            is_own = url.origin() == own and url.user is None and url.password is None
-        except ValueError:
-            return None
-        return str(url.with_fragment(None)) if is_own else None
+        url = resolve_location(link, _prepared(call).url if base is None else base)
+        return (
+            str(url.with_fragment(None))
+            if url is not None and is_same_origin(url, call.target.origin)
+            else None
+        )
 
     async def follow(self, call: Call[RequestPlan], url: str) -> Result:
         """Send a GET of a URL at the tool's origin with its headers and credentials; return the response.
@@ -137,6 +133,10 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
         request = prepared._replace(method="GET", url=url, headers=headers, body=None)
         _add_accept(request, call)
         return await self._received(request, call)
+
+    def is_result(self, call: Call[RequestPlan], status: int) -> bool:
+        """Return whether the operation declares a redirect of this status as its result."""
+        return _is_success(call.target, status)
 
     async def _received(self, prepared: PreparedRequest, call: Call[RequestPlan]) -> Result:
         """Send a request, and return its response."""
@@ -156,6 +156,8 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
             body=None,
             upstream_headers=response.headers,
         )
+        if response.redirection is not None:
+            _note_redirection(result, response)
         if response.unsupported_coding and self._pass_undecodable and call.stream_deadline is None:
             result.headers.append(("Content-Encoding", response.unsupported_coding))
             response.keep_content_coding()
@@ -196,7 +198,7 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
             status=response.status,
             headers=self.response_headers(response),
             media_type="application/json",
-            body=orjson.dumps({"status": response.status, "headers": described}),
+            body=exact_json.dumps({"status": response.status, "headers": described}),
             upstream_headers=response.headers,
         )
 
@@ -233,7 +235,21 @@ def _prepared(call: Call[RequestPlan], *, masked: bool = False) -> PreparedReque
 def _is_success(plan: RequestPlan, status: int) -> bool:
     if isinstance(plan, ManifestPlan):
         return plan.is_success(status) or status == 304
-    return 200 <= status < 300 or status == 304
+    if 200 <= status < 300 or status == 304:
+        return True
+    return plan.response is not None and is_declared(status, plan.response.redirects)
+
+
+def _note_redirection(result: Result, response: OutboundResponse) -> None:
+    """Note where redirects have led, and that a response behind a temporary one is not to be cached for the
+    URL of the call (RFC 9111 section 4.2.2).
+    """
+    redirection = response.redirection
+    if redirection is None:
+        return
+    result.url = redirection.url
+    if redirection.is_temporary:
+        response.headers["Cache-Control"] = "no-store"
 
 
 def _add_accept(prepared: PreparedRequest, call: Call[RequestPlan]) -> None:

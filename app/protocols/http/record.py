@@ -3,7 +3,14 @@
 from app.outbound.framing import EVENT_MEDIA_TYPES
 from app.protocols.http.direct import native, without_unsendable
 from app.protocols.http.template import HttpTemplate
-from app.protocols.record import DESTRUCTIVE_HTTP_METHODS, DirectMode, Fields, ProtocolRecord, http_method
+from app.protocols.record import (
+    DESTRUCTIVE_HTTP_METHODS,
+    DirectMode,
+    Fields,
+    ProtocolRecord,
+    http_method,
+    http_request,
+)
 from app.protocols.shared.origins import url_origin
 
 
@@ -21,6 +28,7 @@ PROTOCOL = ProtocolRecord(
     origin=url_origin,
     streams=_streams,
     http_method=http_method,
+    request=http_request,
     destructive=DESTRUCTIVE_HTTP_METHODS,
     direct=DirectMode(by_default=True, without_unsendable=without_unsendable, native=native),
 )

@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     FieldError,
     InvalidArguments,
@@ -17,7 +16,15 @@ from app.errors import (
 )
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
-from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, GivesEvidence, Result
+from app.protocols.base import (
+    AdapterContext,
+    Call,
+    ChecksUpstream,
+    Discovered,
+    GivesEvidence,
+    Result,
+    SendsOnce,
+)
 from app.protocols.mcp.calls import McpCall, send_request
 from app.protocols.mcp.compiling import McpTarget, compile_mcp, describe_server, server_arguments
 from app.protocols.mcp.listing import fill_uri, resource_entries, template_entries, tool_entries, uri_names
@@ -39,7 +46,7 @@ _ERROR_BODY: Final = 64 * 1024
 _MAX_NAMED: Final = 20
 
 
-class McpAdapter(ChecksUpstream, GivesEvidence):
+class McpAdapter(ChecksUpstream, GivesEvidence, SendsOnce):
     """The adapter for MCP servers; sessions are pooled."""
 
     name: ClassVar[str] = "mcp"
@@ -70,6 +77,10 @@ class McpAdapter(ChecksUpstream, GivesEvidence):
     def is_idempotent(self, target: McpTarget) -> bool:
         """Return whether a resource is read."""
         return target.uri is not None
+
+    def is_sent_once(self, target: McpTarget) -> bool:
+        """Return whether a tool of a program is called, which gets no headers."""
+        return target.program is not None and target.uri is None
 
     def request_identity(self, call: Call[McpTarget]) -> bytes | None:  # noqa: ARG002 - the contract's.
         """Return None: responses may depend on the session."""
@@ -116,7 +127,7 @@ class McpAdapter(ChecksUpstream, GivesEvidence):
                 except UpstreamRejected:
                     # A server may have tools and no resources.
                     continue
-        raw = orjson.dumps({"utcp_version": "1.0.1", "tools": tools})
+        raw = exact_json.dumps({"utcp_version": "1.0.1", "tools": tools})
         check_size(len(raw), call.limits.response_bytes)
         return Discovered(raw=raw, media_type=JSON, url=target.origin, is_generated=True)
 
@@ -200,7 +211,7 @@ class McpAdapter(ChecksUpstream, GivesEvidence):
         return tool_value(result)
 
     def _masked(self, value: Any) -> Any:
-        raw = orjson.dumps(value)
+        raw = exact_json.dumps(value)
         return sanitize_error_body(
             raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=len(raw) <= _ERROR_BODY
         )
@@ -269,5 +280,5 @@ def _resource_uri(uri: str, arguments: Mapping[str, Any]) -> str:
             field_error = FieldError(f"/{name}", "The URI of this resource needs it.")
             raise InvalidArguments("An argument is missing.", errors=[field_error])
         value = arguments[name]
-        values[name] = escape(value if isinstance(value, str) else orjson.dumps(value).decode())
+        values[name] = escape(value if isinstance(value, str) else exact_json.dumps(value).decode())
     return fill_uri(uri, values)

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import UpstreamUnreachable
 from app.protocols.base import Call
 from app.protocols.mcp.compiling import McpTarget, server_of
@@ -40,7 +39,7 @@ class McpCall:
         if self.call.stream_deadline is None:
             return
         report = {"progress": progress, "total": total, "message": message}
-        text = orjson.dumps({key: value for key, value in report.items() if value is not None})
+        text = exact_json.dumps({key: value for key, value in report.items() if value is not None})
         if len(text) <= self.call.limits.event_bytes:
             self.progress.append(text)
             self._changed.set()

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-import orjson
-
+from app import exact_json
 from app.errors import FieldError, InvalidInput
 from app.outbound.attach import attach
 from app.protocols.base import Call
 from app.protocols.mcp.record import origin_of
 from app.protocols.mcp.server import McpServerSettings
 from app.protocols.mcp.template import McpServer, McpTemplate
+from app.protocols.shared.described import describe_headers
 from app.protocols.shared.programs import ProgramCommand, ProgramRules
 from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.security.masking import MASK
@@ -49,6 +49,12 @@ def compile_mcp(template: Mapping[str, Any], rules: ProgramRules) -> McpTarget:
         program = rules.program(server.command or "", at=f"{at}/command")
         folder = rules.folder(server.cwd, at=f"{at}/cwd")
         rules.check_names(server.env, at=f"{at}/env")
+        rules.check_texts(
+            {
+                **{pointer(at, "args", index): word for index, word in enumerate(server.args)},
+                **{pointer(at, "env", name): value for name, value in server.env.items()},
+            }
+        )
         rules.account()
     elif illegal := next((key for key in server.headers if not _is_token(key)), None):
         field_error = FieldError(pointer(at, "headers", illegal), "This is not a legal name of a header.")
@@ -119,7 +125,7 @@ def describe_server(call: Call[McpTarget]) -> dict[str, Any]:
     target = call.target
     server = server_of(call, masked=True)
     if server.command is None:
-        return {"url": server.url, "headers": dict(server.headers)}
+        return {"url": server.url, "headers": describe_headers(server.headers)}
     sealed = {wire.name for wire in call.credentials}
     at = pointer("/config/mcpServers", target.name, "env")
     environment_shown = {
@@ -135,7 +141,7 @@ def describe_server(call: Call[McpTarget]) -> dict[str, Any]:
 
 
 def _key(parts: list[Any]) -> bytes:
-    return hashlib.sha256(orjson.dumps(parts)).digest()
+    return hashlib.sha256(exact_json.dumps(parts)).digest()
 
 
 def _is_token(name: str) -> bool:

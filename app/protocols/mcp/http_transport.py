@@ -1,4 +1,4 @@
-"""An httpx2 transport for the MCP SDK over the HTTP engine: guarded, with limits, without redirects.
+"""An httpx2 transport for the MCP SDK over the HTTP engine: guarded, with limits, without other origins.
 
 An exception in the SDK's tasks would end the session with all of its other calls. So an error is reported to
 the attempt of its request, and the SDK gets the status 202 without a body, which ends the request.
@@ -15,18 +15,21 @@ import orjson
 
 from app.errors import (
     GatewayError,
+    UpstreamError,
     UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamRejected,
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.http_requests.request_plan import PreparedRequest
 from app.outbound.egress import EgressSettings
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest, SessionExpired
+from app.protocols.shared.redirects import explain_redirect, follow_redirects, is_redirect, mark_processed
 from app.security.masking import Masker
 
 _DROPPED_HEADERS: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "set-cookie"})
@@ -94,18 +97,19 @@ class McpTransport(httpx2.AsyncBaseTransport):
         headers = [(name, value) for name, value in request.headers.items() if name not in _ENGINE_HEADERS]
         present = {name for name, _ in headers}
         headers += (pair for pair in attempt.headers if pair[0].lower() not in present)
-        return await self._engine.request(
-            OutboundRequest(
-                method=request.method,
-                url=str(request.url),
-                headers=headers,
-                body=body or None,
-                limits=limits,
-                deadline=deadline,
-                egress=self._egress,
-                scope=self._scope,
+
+        async def send(prepared: PreparedRequest) -> OutboundResponse:
+            return await self._engine.request(
+                OutboundRequest(
+                    *prepared, limits=limits, deadline=deadline, egress=self._egress, scope=self._scope
+                )
             )
-        )
+
+        prepared = PreparedRequest(request.method, str(request.url), headers, body or None)
+        response = await send(prepared)
+        if not is_redirect(response.status):
+            return response
+        return await follow_redirects(response, prepared, send=send, is_result=lambda _: False)
 
     async def _to_httpx(
         self,
@@ -124,7 +128,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
             if not 200 <= status < 300:
                 response.close()
                 challenge = response.headers.get("WWW-Authenticate", "")
-                attempt.fail(_status_error(status, None, challenge=challenge))
+                attempt.fail(self._status_error(response, None, challenge=challenge))
                 return httpx2.Response(status if status >= 400 else 502, request=request)
         elif not 200 <= status < 300:
             raw, complete = await response.read_prefix(_ERROR_BODY + _MAX_SECRET_LENGTH)
@@ -137,7 +141,7 @@ class McpTransport(httpx2.AsyncBaseTransport):
                 if raw
                 else None
             )
-            raise _status_error(status, masked, challenge=response.headers.get("WWW-Authenticate", ""))
+            raise self._status_error(response, masked, challenge=response.headers.get("WWW-Authenticate", ""))
         if "event-stream" in media:
             stream = _SdkResponseStream(response, attempt, limit=limit)
             return httpx2.Response(status, headers=headers, stream=stream, request=request)
@@ -146,6 +150,22 @@ class McpTransport(httpx2.AsyncBaseTransport):
         if is_request and status != 202 and "json" not in media:
             raise UpstreamMalformed("The MCP server's response is neither JSON nor an event stream.")
         return httpx2.Response(status, headers=headers, content=content, request=request)
+
+    def _status_error(self, response: OutboundResponse, body: Any, *, challenge: str) -> GatewayError:
+        """Return the error for a status that is no success; `challenge` is the header WWW-Authenticate."""
+        status = response.status
+        error_response = UpstreamErrorResponse(status=status, body=body)
+        if status == 401:
+            metadata = _RESOURCE_METADATA.search(challenge)
+            place = f" Its protected resource metadata (RFC 9728) is at {metadata[1]}." if metadata else ""
+            error: UpstreamError = UpstreamUnauthorized(
+                f"The MCP server rejected the credential (status 401).{place}", response=error_response
+            )
+        else:
+            reason = explain_redirect(response, self._masker)
+            detail = f"The MCP server responded with status {status}.{reason}"
+            error = UpstreamRejected(detail, response=error_response)
+        return mark_processed(error, response.redirection)
 
     def _fail(
         self, request: httpx2.Request, attempt: PendingRequest, error: GatewayError, *, is_request: bool
@@ -174,21 +194,6 @@ class _SdkResponseStream(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         self._attempt.responses.discard(self._response)
         self._response.close()
-
-
-def _status_error(status: int, body: Any, *, challenge: str) -> GatewayError:
-    """Return the error for a status that is no success; `challenge` is the header WWW-Authenticate."""
-    error_response = UpstreamErrorResponse(status=status, body=body)
-    if status == 401:
-        metadata = _RESOURCE_METADATA.search(challenge)
-        place = f" Its protected resource metadata (RFC 9728) is at {metadata[1]}." if metadata else ""
-        return UpstreamUnauthorized(
-            f"The MCP server rejected the credential (status 401).{place}", response=error_response
-        )
-    if 300 <= status < 400:
-        detail = f"The MCP server responded with status {status}. Redirects are not followed."
-        return UpstreamRejected(detail, response=error_response)
-    return UpstreamRejected(f"The MCP server responded with status {status}.", response=error_response)
 
 
 def _accepted(request: httpx2.Request) -> httpx2.Response:

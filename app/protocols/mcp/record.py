@@ -78,6 +78,16 @@ def _http_method(fields: Fields) -> str | None:
     return None if "tool_name" in fields else "GET"
 
 
+def _request(fields: Fields) -> tuple[str, str] | None:
+    url = _address(fields)
+    return ("POST", url) if url else None
+
+
+def _operations(fields: Fields) -> tuple[str, ...]:
+    name = fields.get("tool_name") or fields.get("resource_uri")
+    return (str(name),) if name else ()
+
+
 PROTOCOL = ProtocolRecord(
     name="mcp",
     template=McpTemplate,
@@ -93,5 +103,7 @@ PROTOCOL = ProtocolRecord(
     is_introspected=True,
     may_be_local=True,
     http_method=_http_method,
+    request=_request,
+    operations=_operations,
     direct=DirectMode(native=_native, finish=_with_whole_urls, tool_name=_tool_name),
 )

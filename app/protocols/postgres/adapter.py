@@ -28,7 +28,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.outbound.egress import EgressSettings
-from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.base import AdapterContext, Call, Discovered, Result, SendsOnce
 from app.protocols.postgres.connections import (
     GuardedLoop,
     PostgresLogin,
@@ -66,6 +66,9 @@ ROLE_HINT: Final = (
 class QueryTimeout(UpstreamTimeout):
     """The query took too long, which says nothing about others."""
 
+    hint = "Ask for less, e.g. fewer rows or an indexed column, or raise `timeout` of the tool or the plugin."
+    agent_hint = "Ask for less, e.g. fewer rows or an indexed column."
+
     counts_for_breaker: ClassVar[bool] = False
 
 
@@ -84,7 +87,7 @@ class PostgresTarget:
     origin: str
 
 
-class PostgresAdapter:
+class PostgresAdapter(SendsOnce):
     """The adapter for queries of PostgreSQL. Each call has a connection of its own."""
 
     name: ClassVar[str] = "postgres"
@@ -113,6 +116,12 @@ class PostgresAdapter:
 
     def is_idempotent(self, target: PostgresTarget) -> bool:  # noqa: ARG002 - the contract's.
         """Return True."""
+        return True
+
+    def is_sent_once(self, target: PostgresTarget) -> bool:  # noqa: ARG002 - the contract's.
+        """Return True: a query that did not end in time would occupy the server again, and functions may act
+        outside of the transaction.
+        """
         return True
 
     def request_identity(self, call: Call[PostgresTarget]) -> bytes | None:  # noqa: ARG002 - the contract's.

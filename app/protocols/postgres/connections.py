@@ -149,7 +149,9 @@ def connection_error(error: exceptions.PostgresError) -> GatewayError:
     if isinstance(error, exceptions.InvalidAuthorizationSpecificationError):
         return UpstreamUnauthorized("The server rejected the user name or the password.")
     response = UpstreamErrorResponse(503, error_body(error))
-    return UpstreamRejected("The server rejected the connection.", response=response)
+    rejection = UpstreamRejected("The server rejected the connection.", response=response)
+    rejection.request_sent = False
+    return rejection
 
 
 def error_body(error: exceptions.PostgresError) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from app.protocols.base import Call
+from app.protocols.base import Call, SendsOnce
 
 
-class UnknownEffects:
+class UnknownEffects(SendsOnce):
     """The base of adapters whose calls may have any effect: no call is retried, no response is reused."""
 
     def is_safe(self, target: Any) -> bool:  # noqa: ARG002 - the protocol.
@@ -15,6 +15,10 @@ class UnknownEffects:
     def is_idempotent(self, target: Any) -> bool:  # noqa: ARG002 - the protocol.
         """Return False."""
         return False
+
+    def is_sent_once(self, target: Any) -> bool:  # noqa: ARG002 - the protocol.
+        """Return True: the upstream gets no idempotency key."""
+        return True
 
     def request_identity(self, call: Call[Any]) -> bytes | None:  # noqa: ARG002 - no response is reused.
         """Return None: responses are not cached."""

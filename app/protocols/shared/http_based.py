@@ -1,51 +1,40 @@
 """What protocols over HTTP(S) share: sending a prepared request, and errors for its failures.
 
 Statuses: 2xx and 304 are results. 401 raises UpstreamUnauthorized, so that a stale token can be renewed.
-Every other status raises UpstreamRejected with a bounded, masked body; a redirect, too, because following one
-would carry the request to an address that nobody registered.
+A redirect within the origin is followed (`shared.redirects`), unless the operation declares it as its result.
+Every other status raises UpstreamRejected with a bounded, masked body; so does a redirect to another origin,
+because following it would carry the request to an address that nobody registered. Those of a discovery are
+followed by `app.registration`, for which it raises Redirected.
 """
 
-import base64
 import codecs
-import json
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from app import exact_json
 from app.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
 from app.http_requests.plan_compiler import PreparedRequest
 from app.outbound.attach import Headers, attach, sign
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import OutboundRequest
 from app.outbound.response import OutboundResponse
-from app.protocols.base import AdapterContext, Call, Discovered
+from app.protocols.base import AdapterContext, Call, Discovered, Redirected
+from app.protocols.shared.described import describe_body, describe_headers
+from app.protocols.shared.redirects import (
+    FOLLOWED_STATUSES,
+    explain_redirect,
+    follow_redirects,
+    is_redirect,
+    mark_processed,
+)
+from app.protocols.shared.response_headers import select_passed_headers
 from app.security.response_masking import ResponseMasker
 
 _ERROR_BODY = 64 * 1024
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # One challenge to a request without credentials, and one that calls the nonce of the second stale.
 _MAX_CHALLENGES = 2
 _MAX_SECRET_LENGTH = 8 * 1024
-_DESCRIBED_BODY = 64 * 1024
-# Headers that inform the client and change nothing on its side: no Set-Cookie, no hop-by-hop header, nothing
-# that a browser or a cache obeys.
-_PASSED_HEADERS = frozenset(
-    {
-        "link",
-        "location",
-        "content-location",
-        "content-disposition",
-        "content-language",
-        "etag",
-        "last-modified",
-        "retry-after",
-        "deprecation",
-        "sunset",
-        "ratelimit",
-        "x-request-id",
-        "x-total-count",
-    }
-)
-_PASSED_HEADER_PREFIXES = ("ratelimit-", "x-ratelimit-")
 # A URL may hold the key that it was called with.
 _HOLD_URLS = frozenset({"link", "location", "content-location"})
 _TEXTUAL = ("json", "text", "xml", "yaml", "javascript", "x-www-form-urlencoded")
@@ -64,8 +53,25 @@ class HttpBasedAdapter:
     async def send(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
         """Send a request with the call's headers and credentials; return when the response's headers arrive.
 
-        Raise what the engine raises. Set `call.resent` where the request was sent twice.
+        Redirects within the origin are followed. Raise what the engine raises. Set `call.resent` where a
+        request was sent twice.
         """
+        response = await self._send_once(prepared, call)
+        if is_redirect(response.status):
+            return await follow_redirects(
+                response,
+                prepared,
+                send=partial(self._send_once, call=call),
+                is_result=partial(self.is_result, call),
+            )
+        return response
+
+    def is_result(self, call: Call[Any], status: int) -> bool:  # noqa: ARG002 - of protocols that declare some.
+        """Return whether a response with this status, 3xx, is the result of the call."""
+        return False
+
+    async def _send_once(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
+        """Send a request as `send` does, without following redirects."""
         url, headers = prepared.url, prepared.headers
         if call.headers:
             headers = _merge_headers(headers, call)
@@ -78,7 +84,7 @@ class HttpBasedAdapter:
         try:
             return await self._engine.request(request)
         finally:
-            call.resent = request.resent
+            call.resent = call.resent or request.resent
 
     async def _send_signed(self, prepared: PreparedRequest, call: Call[Any]) -> OutboundResponse:
         """Sign and send a request; where the upstream's challenge asks for it, sign and send it once more."""
@@ -94,7 +100,7 @@ class HttpBasedAdapter:
             try:
                 response = await self._engine.request(request)
             finally:
-                call.resent = request.resent
+                call.resent = call.resent or request.resent
             attempts += 1
             if response.status != 401 or attempts > _MAX_CHALLENGES:
                 return response
@@ -110,10 +116,13 @@ class HttpBasedAdapter:
             await response.read_prefix(_ERROR_BODY)
 
     async def fetch_document(self, prepared: PreparedRequest, call: Call[Any]) -> Discovered:
-        """Send the request of a discovery and return its whole response; raise what a call raises."""
-        response = await self.send(prepared, call)
+        """Send the request of a discovery and return its whole response.
+
+        Raise Redirected for a redirect, which its registration follows or not, and what a call raises.
+        """
+        response = await self._send_once(prepared, call)
         if not 200 <= response.status < 300:
-            raise await self.rejection(response, call)
+            raise _build_discovery_error(await self.rejection(response, call), response, prepared)
         raw = await response.read(call.limits.response_bytes)
         return Discovered(
             raw=raw,
@@ -133,13 +142,13 @@ class HttpBasedAdapter:
         )
         if status == 401:
             sent = "the stored credential" if call.credentials else "a call without a credential"
-            return UpstreamUnauthorized(
+            error: UpstreamError = UpstreamUnauthorized(
                 f"The upstream rejected {sent} (status 401).", response=error_response
             )
-        detail = f"The upstream responded with status {status}."
-        if 300 <= status < 400:
-            detail += " Redirects are not followed: register the address that it points to."
-        return UpstreamRejected(detail, response=error_response)
+        else:
+            detail = f"The upstream responded with status {status}.{explain_redirect(response, self._masker)}"
+            error = UpstreamRejected(detail, response=error_response)
+        return mark_processed(error, response.redirection)
 
     async def _error_body(self, response: OutboundResponse) -> Any:
         """Return the beginning of the body, as JSON where it is JSON, secrets masked; None if unreadable."""
@@ -160,19 +169,15 @@ class HttpBasedAdapter:
 
     def response_headers(self, response: OutboundResponse) -> Headers:
         """Return the headers that may be passed on to the client, URLs masked."""
-        headers: Headers = []
-        for name, value in response.headers.items():
-            lowered = name.lower()
-            if lowered not in _PASSED_HEADERS and not lowered.startswith(_PASSED_HEADER_PREFIXES):
-                continue
-            if value.isascii() and value.isprintable():
-                headers.append((name, self._masker.mask(value) if lowered in _HOLD_URLS else value))
-        return headers
+        return [
+            (name, self._masker.mask(value) if name.lower() in _HOLD_URLS else value)
+            for name, value in select_passed_headers(response.headers.items())
+        ]
 
     def describe_request(self, prepared: PreparedRequest, call: Call[Any]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`.
 
-        A body that is neither JSON nor text is `{"base64": ...}`, one above 64 KiB is `{"bytes": size}`.
+        The body is as of `describe_body`; the value of a repeated header is a list.
         """
         url, headers = attach(
             prepared.url,
@@ -184,9 +189,21 @@ class HttpBasedAdapter:
         return {
             "method": prepared.method,
             "url": url,
-            "headers": dict(headers),
-            "body": None if prepared.body is None else _readable(prepared.body),
+            "headers": describe_headers(headers),
+            "body": None if prepared.body is None else describe_body(prepared.body),
         }
+
+
+def _build_discovery_error(
+    error: UpstreamError, response: OutboundResponse, prepared: PreparedRequest
+) -> UpstreamError:
+    """Return the error of a discovery's response; as Redirected where it leads to another address."""
+    location = response.headers.get("Location", "")
+    if response.status not in FOLLOWED_STATUSES or not location or error.response is None:
+        return error
+    return Redirected(
+        error.detail, response=error.response, method=prepared.method, url=prepared.url, location=location
+    )
 
 
 def join_length_prefixed(pieces: Iterable[bytes]) -> bytes:
@@ -223,16 +240,3 @@ def _is_text(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(character.isprintable() or character.isspace() for character in text)
-
-
-def _readable(body: bytes) -> Any:
-    if len(body) > _DESCRIBED_BODY:
-        return {"bytes": len(body)}
-    try:
-        return exact_json.loads(body)
-    except json.JSONDecodeError:
-        pass
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(body).decode()}

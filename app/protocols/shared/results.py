@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.deadlines import Deadline, timer_queue
 from app.errors import ResponseTooLarge, UpstreamTimeout
 from app.outbound.framing import StreamEvent
@@ -19,7 +20,7 @@ _MAX_TEXT: Final = 64 << 10
 
 def value_result(value: Any, call: Call[Any], *, status: int = 200) -> Result:
     """Return a JSON value as a result; raise ResponseTooLarge above the call's `response_bytes`."""
-    return body_result(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
+    return body_result(exact_json.dumps(value, option=orjson.OPT_NON_STR_KEYS), JSON, call, status=status)
 
 
 def body_result(body: bytes, media_type: str, call: Call[Any], *, status: int = 200) -> Result:
@@ -86,7 +87,7 @@ def event_value(event: StreamEvent) -> bytes:
         with contextlib.suppress(orjson.JSONDecodeError):
             orjson.loads(event.data)
             return event.data
-    return orjson.dumps(event.data.decode("utf-8", "replace"))
+    return exact_json.dumps(event.data.decode("utf-8", "replace"))
 
 
 def event_text(event: StreamEvent) -> str | None:

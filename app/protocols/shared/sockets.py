@@ -2,7 +2,6 @@
 
 import asyncio
 import codecs
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from app.protocols.shared.boundaries import (
     check_not_empty,
     has_control_characters,
 )
+from app.protocols.shared.described import describe_message
 from app.protocols.shared.messages import (
     MessagePart,
     join_parts,
@@ -128,7 +128,8 @@ def describe_request(
     """Return the request as JSON, secrets masked as `***`, without its framing."""
     body = encode_request(model, call, delimiter=delimiter, masked=True).decode()
     is_json = model.request_data_format == "json"
-    return {"method": verb, "url": origin, "headers": {}, "body": json.loads(body) if is_json else body}
+    shown = describe_message(body) if is_json else body
+    return {"method": verb, "url": origin, "headers": {}, "body": shown}
 
 
 def _json(arguments: Mapping[str, Any]) -> list[MessagePart]:

@@ -7,8 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import FieldError, InvalidArguments
 from app.text import pointer
 
@@ -53,7 +52,7 @@ def fill_json(template: Any, arguments: Mapping[str, Any]) -> Any:
 
 def as_text(value: Any) -> str:
     """Return an argument as text: a string unchanged, everything else as JSON."""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return value if isinstance(value, str) else exact_json.dumps(value).decode()
 
 
 def argument_value(name: str, arguments: Mapping[str, Any]) -> Any:

@@ -9,6 +9,10 @@ def _http_method(fields: Fields) -> str:
     return "POST" if fields.get("body_field") else "GET"
 
 
+def _request(fields: Fields) -> tuple[str, str]:
+    return _http_method(fields), str(fields.get("url", ""))
+
+
 PROTOCOL = ProtocolRecord(
     name="sse",
     template=SseTemplate,
@@ -16,5 +20,6 @@ PROTOCOL = ProtocolRecord(
     origin=url_origin,
     streams=always_streams,
     http_method=_http_method,
+    request=_request,
     direct=DirectMode(by_default=True),
 )

@@ -6,6 +6,7 @@ from app.protocols.record import (
     ProtocolRecord,
     always_streams,
     http_method,
+    http_request,
 )
 from app.protocols.shared.origins import url_origin
 from app.protocols.streamable_http.template import StreamableHttpTemplate
@@ -18,6 +19,7 @@ PROTOCOL = ProtocolRecord(
     origin=url_origin,
     streams=always_streams,
     http_method=http_method,
+    request=http_request,
     destructive=DESTRUCTIVE_HTTP_METHODS,
     direct=DirectMode(by_default=True, name_v0="http_stream"),
 )

@@ -17,6 +17,10 @@ def _command_name(fields: Fields) -> str:
     return str(fields["command_name"])
 
 
+def _operations(fields: Fields) -> tuple[str, ...]:
+    return (_command_name(fields),)
+
+
 PROTOCOL = ProtocolRecord(
     name="ubp",
     template=UbpTemplate,
@@ -24,5 +28,6 @@ PROTOCOL = ProtocolRecord(
     origin=_origin,
     is_connected=True,
     command_name=_command_name,
+    operations=_operations,
     direct=DirectMode(versions=frozenset(), native=_not_direct),
 )

@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     FieldError,
     InvalidInput,
@@ -26,6 +25,7 @@ from app.errors import (
 from app.outbound.attach import attach
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
+from app.protocols.shared.described import describe_headers
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import map_encoding_errors
 from app.protocols.shared.results import JSON, check_size, event_result, value_result
@@ -99,7 +99,7 @@ class WebrtcAdapter(UnknownEffects):
         finally:
             pending.close()
         check_size(size, call.limits.response_bytes)
-        raw = orjson.dumps(self._result_value(message, call))
+        raw = exact_json.dumps(self._result_value(message, call))
         return Discovered(raw=raw, media_type=JSON, url=call.target.origin)
 
     def describe(self, call: Call[WebrtcTarget]) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class WebrtcAdapter(UnknownEffects):
         target = call.target
         url, headers = attach(target.url, target.headers, call.credentials, masked=True, signs=True)
         body = _request(target.model.tool_name or "", call)
-        return {"method": "SEND", "url": url, "headers": dict(headers), "body": body}
+        return {"method": "SEND", "url": url, "headers": describe_headers(headers), "body": body}
 
     async def aclose(self) -> None:
         """Close the channels."""
@@ -166,7 +166,7 @@ class WebrtcAdapter(UnknownEffects):
         try:
             while "event" in message:
                 check_size(size, max_bytes)
-                yield StreamEvent(orjson.dumps(message["event"]), "json")
+                yield StreamEvent(exact_json.dumps(message["event"]), "json")
                 message, size = await pending.receive(deadline=min(deadline, loop.time() + call.limits.idle))
             if message.get("done") is not True:
                 self._result_value(message, call)
@@ -185,7 +185,7 @@ class WebrtcAdapter(UnknownEffects):
     def _peer_error(self, error: Any, call: Call[WebrtcTarget]) -> UpstreamError:
         status = error.get("status") if isinstance(error, dict) else None
         status = status if isinstance(status, int) and 400 <= status < 600 else 422
-        raw = orjson.dumps(error)
+        raw = exact_json.dumps(error)
         body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
         response = UpstreamErrorResponse(status=status, body=body)
         if status == 401:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 
+from app import exact_json
 from app.deadlines import Deadline, timer_queue
 from app.errors import GatewayError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable, clone_error
 
@@ -87,7 +88,7 @@ class PeerChannel:
         pending = PendingCall(self, secrets.token_urlsafe(12))
         self._calls[pending.id] = pending
         try:
-            text = orjson.dumps({"id": pending.id, **message}).decode()
+            text = exact_json.dumps({"id": pending.id, **message}).decode()
             await self.peer.send(text, deadline=deadline)
         except BaseException as error:
             pending.fail(UpstreamUnreachable("It was not sent.", request_sent=False))
@@ -121,7 +122,7 @@ class PeerChannel:
         if not self._calls:
             self.exclusive = False
         if notify_peer and self.is_usable:
-            self.peer.send_text(orjson.dumps({"id": pending.id, "type": "cancel"}).decode())
+            self.peer.send_text(exact_json.dumps({"id": pending.id, "type": "cancel"}).decode())
 
 
 @dataclass(slots=True, eq=False)

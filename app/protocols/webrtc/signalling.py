@@ -14,6 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 import orjson
 
+from app import exact_json
 from app.errors import (
     FieldError,
     GatewayError,
@@ -84,7 +85,8 @@ class Signalling(HttpBasedAdapter):
             raise await self.rejection(response, call)
         raw = await response.read(_MAX_SDP_LENGTH)
         location = response.headers.get("Location")
-        session_url = urljoin(url, location) if location else ""
+        base = url if response.redirection is None else response.redirection.url
+        session_url = urljoin(base, location) if location else ""
         try:
             return raw.decode(), session_url if _origin(session_url) == _origin(url) else None
         except UnicodeDecodeError:
@@ -116,7 +118,7 @@ class Signalling(HttpBasedAdapter):
         try:
             peer = call.target.model.peer_id
             message = {"type": "offer", "to": peer, "from": own_id, "sdp": offer}
-            await socket.send(orjson.dumps(message).decode(), deadline=deadline)
+            await socket.send(exact_json.dumps(message).decode(), deadline=deadline)
             for _ in range(_MAX_MESSAGES):
                 text = await socket.receive(deadline=deadline, idle=call.limits.idle)
                 if text is None:
@@ -142,7 +144,7 @@ class Signalling(HttpBasedAdapter):
         return None
 
     def _signalling_error(self, message: dict[str, Any]) -> UpstreamRejected:
-        raw = orjson.dumps({"detail": message.get("detail")})
+        raw = exact_json.dumps({"detail": message.get("detail")})
         body = sanitize_error_body(
             raw, "application/json", masker=self._masker, limit=_MAX_SDP_LENGTH, complete=True
         )

@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     CredentialMissing,
     FieldError,
@@ -23,6 +22,7 @@ from app.outbound.attach import attach, sign_upgrade
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
 from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
+from app.protocols.shared.described import describe_headers, describe_message
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
@@ -30,7 +30,6 @@ from app.protocols.shared.results import JSON, body_result, check_size, event_re
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.websocket.messages import (
     build_message,
-    json_or_text,
     message_event,
     message_value,
     object_members,
@@ -66,6 +65,10 @@ class WebsocketAdapter(UnknownEffects, ChecksUpstream):
     def __init__(self, context: AdapterContext) -> None:
         self._network = context.network
         self._masker = context.masker
+
+    def is_sent_once(self, target: WebsocketTarget) -> bool:  # noqa: ARG002 - the contract's.
+        """Return False: the upgrade, of which each call has one, has the headers of the call."""
+        return False
 
     async def aclose(self) -> None:
         """Do nothing: a connection ends with its call."""
@@ -134,7 +137,12 @@ class WebsocketAdapter(UnknownEffects, ChecksUpstream):
         """Return the upgrade and the message as JSON, secrets masked as `***`."""
         url, headers = self._upgrade_head(call, masked=True)
         body = build_message(call.target.model, call.target.placed, call, masked=True)
-        return {"method": "GET", "url": url, "headers": dict(headers), "body": json_or_text(body)}
+        return {
+            "method": "GET",
+            "url": url,
+            "headers": describe_headers(headers),
+            "body": describe_message(body),
+        }
 
     def _upgrade_head(
         self, call: Call[WebsocketTarget], *, masked: bool = False
@@ -225,7 +233,7 @@ class WebsocketAdapter(UnknownEffects, ChecksUpstream):
                     case "stream_end":
                         return
                     case "tool_response":
-                        yield StreamEvent(orjson.dumps(envelope.get("result")), "json")
+                        yield StreamEvent(exact_json.dumps(envelope.get("result")), "json")
                     case "tool_error":
                         raise self._stream_error(envelope.get("error"))
                     case _:
@@ -234,7 +242,7 @@ class WebsocketAdapter(UnknownEffects, ChecksUpstream):
             socket.close()
 
     def _stream_error(self, error: Any) -> UpstreamRejected:
-        raw = orjson.dumps(error)
+        raw = exact_json.dumps(error)
         body = sanitize_error_body(raw, JSON, masker=self._masker, limit=_ERROR_BODY, complete=True)
         error_response = UpstreamErrorResponse(status=422, body=body)
         return UpstreamRejected("The upstream ended its stream with an error.", response=error_response)

@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 
+from app import exact_json
 from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 from app.protocols.shared.boundaries import check_control_characters
@@ -47,9 +48,9 @@ def single_response(message: str | bytes, model: WebsocketTemplate, call: Call[A
 def message_value(message: str | bytes, model: WebsocketTemplate) -> bytes:
     """Return a message as one JSON value: JSON where the template says so, else text; bytes in base64."""
     if isinstance(message, bytes):
-        return orjson.dumps({"base64": base64.b64encode(message).decode()})
+        return exact_json.dumps({"base64": base64.b64encode(message).decode()})
     raw = message.encode()
-    return raw if model.response_format == "json" and is_json(raw) else orjson.dumps(message)
+    return raw if model.response_format == "json" and is_json(raw) else exact_json.dumps(message)
 
 
 def message_event(message: str | bytes, model: WebsocketTemplate) -> StreamEvent:
@@ -78,7 +79,3 @@ def object_members(raw: str | bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def json_or_text(text: str) -> Any:
-    return orjson.loads(text) if is_json(text.encode()) else text

@@ -1,5 +1,7 @@
 """UTCP's `websocket`."""
 
+import re
+
 from app.protocols.record import Fields, ProtocolRecord
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
 from app.protocols.websocket.template import WebsocketTemplate
@@ -11,6 +13,11 @@ def origin_of(fields: Fields) -> str:
     return compile_url(str(fields.get("url", "")), schemes=WEBSOCKET_SCHEMES).origin
 
 
+def _request(fields: Fields) -> tuple[str, str]:
+    """Return the request of the opening handshake (RFC 6455, section 4.1)."""
+    return "GET", re.sub("^ws", "http", str(fields.get("url", "")), flags=re.IGNORECASE)
+
+
 PROTOCOL = ProtocolRecord(
     name="websocket",
     aliases=("ws",),
@@ -19,6 +26,7 @@ PROTOCOL = ProtocolRecord(
     extra="websocket",
     libraries=("websockets",),
     origin=origin_of,
+    request=_request,
     socket_schemes=WEBSOCKET_SCHEMES,
     tls_schemes=("wss",),
     inherits_template=True,

@@ -78,7 +78,7 @@ class ProgramRules:
         if path is None:
             return "/"
         folder = os.path.normpath(path)
-        if not os.path.isabs(path) or not self._contains(folder):  # noqa: PTH117
+        if not is_path(path) or not os.path.isabs(path) or not self._contains(folder):  # noqa: PTH117
             field_error = FieldError(
                 at, "Give an absolute path in a folder of the operator's list PROGRAM_FOLDERS."
             )
@@ -129,6 +129,13 @@ class ProgramRules:
                 errors=[FieldError(pointer(at, name), detail) for name in reserved],
             )
 
+    def check_texts(self, texts: Mapping[str, str]) -> None:
+        """Raise InvalidInput for words and values of variables, by pointer, that no program can be given."""
+        detail = "Must have no U+0000 and be Unicode text: a program can be given nothing else."
+        errors = [FieldError(at, detail) for at, text in texts.items() if not is_path(text)]
+        if errors:
+            raise InvalidInput("A program cannot be given this text.", errors=errors)
+
     def account(self) -> Account | None:
         """Return the account that programs run as, from PROGRAM_USER; None for that of the gateway."""
         user = self.settings.program_user
@@ -149,6 +156,14 @@ class ProgramRules:
 
     def _contains(self, folder: str) -> bool:
         return any(_below(folder, root) for root in self._folders)
+
+
+def is_path(text: str) -> bool:
+    """Return whether the operating system takes a text as a path, or as a word of a command."""
+    try:
+        return b"\x00" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def is_shell(program: str) -> bool:

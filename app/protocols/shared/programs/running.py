@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from app.errors import InvalidArguments, UpstreamUnreachable
 from app.processes import close_pipes, kill_group
-from app.protocols.shared.programs.rules import ProgramRules
+from app.protocols.shared.programs.rules import ProgramRules, is_path
 
 TAIL: Final = 16 * 1024
 """Bytes of the end of standard error that are retained."""
@@ -265,7 +265,7 @@ def _kill_started(starting: "asyncio.Task[tuple[Any, RunningProgram]]") -> None:
 
 def _check(command: ProgramCommand) -> None:
     for word in (*command.argv, *command.environment.values()):
-        if "\x00" in word:
+        if not is_path(word):
             raise InvalidArguments("A program's arguments and environment cannot hold U+0000.")
         if len(word.encode("utf-8", "surrogateescape")) > _MAX_WORD_LENGTH:
             raise InvalidArguments(f"A word of a command has at most {_MAX_WORD_LENGTH} bytes.")
