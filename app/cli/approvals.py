@@ -1,12 +1,13 @@
 """`utcp-gateway approvals`: what waits for the decision of another key."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import typer
 
-from app.cli.output import CommandOutput
+from app.cli.completion import provider_names
+from app.cli.output import CommandOutput, escape_json, write_json
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -50,7 +51,10 @@ def list_approvals(
         typer.Option("--state", help="Only pending, approved, executed, failed, rejected or expired ones."),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", help="Only those of this provider and its tools.")
+        str | None,
+        typer.Option(
+            "--provider", autocompletion=provider_names, help="Only those of this provider and its tools."
+        ),
     ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
@@ -62,18 +66,21 @@ def list_approvals(
     columns = ("REQUESTED", "KIND", "SUBJECT", "STATE", "BY", "EXPIRES", "DECIDED BY", "ID")
     query = asdict(ApprovalFilter(kind, state, provider))
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/approvals", query=query, paging=paging, columns=columns, row=_row)
+    importance = ("ID", "SUBJECT", "STATE", "KIND", "REQUESTED", "BY")
+    show_list(
+        ctx.obj, "/approvals", query=query, paging=paging, columns=columns, row=_row, importance=importance
+    )
 
 
 @commands.command("show", cls=GatewayCommand)
 def show_approval(ctx: SessionContext, *, approval_id: IdArgument) -> None:
-    """Show an approval: the arguments of a call, with secrets masked, or the changes of a provider."""
-    session = ctx.obj
-    found = session.gateway.get(url_path("approvals", approval_id)).json()
-    if session.output.is_structured:
-        session.output.document(found)
+    """Show an approval: the arguments of a call or the changes of a provider, and what of it is hidden."""
+    output = ctx.obj.output
+    approval = _read(ctx, approval_id)
+    if output.is_structured:
+        output.document(approval)
         return
-    _show(session.output, found)
+    _show(output, approval, output.text)
 
 
 @commands.command("result", cls=GatewayCommand)
@@ -93,13 +100,13 @@ def approve(
 ) -> None:
     """Approve: the call is made, once, or the changes are applied exactly as they are shown.
 
-    The key that requested it cannot approve it, nor can a key that this one has created.
+    The key that requested it cannot approve it, nor can a key that this one has created. What is hidden of it
+    is listed before the question.
     """
-    session = ctx.obj
+    output = ctx.obj.output
     if not yes:
-        found = session.gateway.get(url_path("approvals", approval_id)).json()
-        if not session.output.is_structured:
-            _show(session.output, found)
+        # Standard output holds nothing but the value in the formats for programs.
+        _show(output, _read(ctx, approval_id), output.note if output.is_structured else output.text)
         confirm("Approve this?")
     _decide(ctx, approval_id, "approve", comment)
 
@@ -108,6 +115,68 @@ def approve(
 def reject(ctx: SessionContext, *, approval_id: IdArgument, comment: CommentOption = "") -> None:
     """Reject: what was requested is not done. A key may reject its own request."""
     _decide(ctx, approval_id, "reject", comment)
+
+
+def _read(ctx: SessionContext, approval_id: str) -> dict[str, Any]:
+    """Return an approval; its numbers keep their digits."""
+    approval: dict[str, Any] = ctx.obj.gateway.get(url_path("approvals", approval_id)).exact_json()
+    return approval
+
+
+@commands.command("requirements", cls=GatewayCommand)
+def list_requirements(
+    ctx: SessionContext,
+    *,
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            "--provider", autocompletion=provider_names, help="Only those of tools of this provider."
+        ),
+    ] = None,
+    limit: LimitOption = LIMIT_DEFAULT,
+    everything: AllOption = False,
+    cursor: CursorOption = None,
+    sort: SortOption = None,
+    q: QueryOption = None,
+) -> None:
+    """List the operations whose calls require approval, whatever tool makes them, newest first."""
+    columns = ("CREATED", "OPERATION", "TOOL", "BY", "ID")
+    paging = Paging(limit, everything, cursor, sort, q)
+    show_list(
+        ctx.obj,
+        "/approval-requirements",
+        query={"provider": provider},
+        paging=paging,
+        columns=columns,
+        row=_requirement_row,
+        importance=("ID", "TOOL", "OPERATION"),
+    )
+
+
+@commands.command("remove-requirement", cls=GatewayCommand)
+def remove_requirement(
+    ctx: SessionContext,
+    *,
+    requirement_id: Annotated[
+        str, typer.Argument(metavar="ID", help="As `approvals requirements` shows it.")
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Remove a requirement: tools that are registered from now on make such calls without approval."""
+    session = ctx.obj
+    path = url_path("approval-requirements", requirement_id)
+    if not yes:
+        operation = session.gateway.get(path).json()["operation"]
+        confirm(f"Let new tools call {operation} without approval?")
+    session.gateway.delete(path)
+    if session.output.is_structured:
+        session.output.document({"removed": requirement_id})
+        return
+    session.output.note("The requirement is removed.")
+
+
+def _requirement_row(requirement: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(requirement[name] for name in ("created_at", "operation", "tool", "created_by", "id"))
 
 
 def _decide(ctx: SessionContext, approval_id: str, decision: str, comment: str) -> None:
@@ -123,17 +192,24 @@ def _decide(ctx: SessionContext, approval_id: str, decision: str, comment: str) 
         session.output.warn(f"{failure['title']}: {failure['detail']}")
 
 
-def _show(output: CommandOutput, approval: Mapping[str, Any]) -> None:
-    hidden = ("subject", "arguments", "operations", "failure")
-    pairs = [(name, value) for name, value in approval.items() if name not in hidden]
-    output.fields([("subject", approval["subject"]["name"]), *pairs])
+def _show(output: CommandOutput, approval: Mapping[str, Any], write: Callable[[str], None]) -> None:
+    """Write an approval with `write`, all of it that is decided about, and what is hidden at the end."""
+    if not output.is_structured:
+        apart = ("subject", "arguments", "operations", "failure", "hidden")
+        pairs = [(name, value) for name, value in approval.items() if name not in apart]
+        output.fields([("subject", approval["subject"]["name"]), *pairs])
     if approval.get("arguments") is not None:
-        output.document(approval["arguments"])
+        write_json(approval["arguments"], write)
     if approval.get("operations"):
-        show_operations(output, approval["operations"])
+        if output.is_structured:
+            write_json(approval["operations"], write)
+        else:
+            show_operations(output, approval["operations"], complete=True)
     failure = approval.get("failure")
     if failure:
         output.warn(f"{failure['title']}: {failure['detail']}")
+    for part in approval.get("hidden") or ():
+        output.warn(f"Hidden: {escape_json(part['pointer'])} ({part['reason']}, {part['bytes']:,} bytes)")
 
 
 def _row(approval: Mapping[str, Any]) -> tuple[object, ...]:

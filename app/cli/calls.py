@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.output import OutputFormat, cell
+from app import exact_json
+from app.cli.completion import key_ids, provider_names, tool_names, toolset_names
+from app.cli.output import OutputFormat
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -25,11 +27,16 @@ from app.cli.values import parse_time, url_path
 commands = typer.Typer(name="calls", help="The record of calls.", no_args_is_help=True)
 
 
-ToolOption = Annotated[str | None, typer.Option("--tool", help="Only calls of this tool.")]
-ProviderOption = Annotated[
-    str | None, typer.Option("--provider", help="Only calls of this provider's tools.")
+ToolOption = Annotated[
+    str | None, typer.Option("--tool", autocompletion=tool_names, help="Only calls of this tool.")
 ]
-KeyIdOption = Annotated[str | None, typer.Option("--key-id", help="Only calls with the key of this id.")]
+ProviderOption = Annotated[
+    str | None,
+    typer.Option("--provider", autocompletion=provider_names, help="Only calls of this provider's tools."),
+]
+KeyIdOption = Annotated[
+    str | None, typer.Option("--key-id", autocompletion=key_ids, help="Only calls with the key of this id.")
+]
 OutcomeOption = Annotated[
     str | None,
     typer.Option("--outcome", help="Only calls with this outcome: ok, upstream-timeout, unknown..."),
@@ -49,7 +56,10 @@ InterfaceOption = Annotated[
     ),
 ]
 ToolsetOption = Annotated[
-    str | None, typer.Option("--toolset", help="Only calls by the addresses of this toolset.")
+    str | None,
+    typer.Option(
+        "--toolset", autocompletion=toolset_names, help="Only calls by the addresses of this toolset."
+    ),
 ]
 SourceOption = Annotated[
     str | None, typer.Option("--source", help="Only calls with responses of: upstream, recording, mock.")
@@ -120,7 +130,15 @@ def list_calls(
         "until": None if until is None else parse_time(until, option="--until", ago=True),
     }
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/calls", query=asdict(chosen) | times, paging=paging, columns=_COLUMNS, row=_row)
+    show_list(
+        ctx.obj,
+        "/calls",
+        query=asdict(chosen) | times,
+        paging=paging,
+        columns=_COLUMNS,
+        row=_row,
+        importance=("TIME", "TOOL", "OUTCOME", "MS", "CALLER", "UPSTREAM", "ID"),
+    )
 
 
 @commands.command("tail", cls=GatewayCommand)
@@ -153,11 +171,11 @@ def tail_calls(
         records = follow(session.gateway, "/calls/stream", query=asdict(chosen), note=session.output.note)
         for call in records:
             if session.output.format is OutputFormat.JSON:
-                session.output.raw(orjson.dumps(call, option=orjson.OPT_APPEND_NEWLINE))
+                session.output.raw(exact_json.dumps(call, option=orjson.OPT_APPEND_NEWLINE))
             elif session.output.is_structured:
                 session.output.document([call])
             else:
-                session.output.text("  ".join(map(cell, _row(call))))
+                session.output.line(_row(call))
     except KeyboardInterrupt:
         return
 
@@ -183,10 +201,10 @@ def show_call(
 @commands.command("envelope", cls=GatewayCommand)
 def envelope(ctx: SessionContext, *, call_id: Annotated[str, typer.Argument(help="The X-Call-Id.")]) -> None:
     """Write the evidence envelope of a call of a ToolClad tool, made of its record: the same bytes as in its
-    response (scope calls:bodies; creates an event).
+    response, and a line end (scope calls:bodies; creates an event).
     """
     session = ctx.obj
-    session.output.raw(session.gateway.get(url_path("calls", call_id, "envelope")).body)
+    session.output.raw(session.gateway.get(url_path("calls", call_id, "envelope")).body + b"\n")
 
 
 _COLUMNS = ("TIME", "TOOL", "CALLER", "INTERFACE", "OUTCOME", "UPSTREAM", "ATTEMPTS", "MS", "BYTES", "ID")

@@ -5,7 +5,7 @@ from the environment.
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Self
 import httpx2
 import orjson
 
+from app import exact_json
 from app.cli.errors import EnvelopeResponse, GatewayUnreachable, InputError, ProblemResponse
 from app.cli.values import ENVELOPE_TYPE, Files
 
@@ -33,10 +34,17 @@ class GatewayResponse:
 
     def json(self) -> Any:
         """Return the body as JSON, None for an empty one; raise GatewayUnreachable for anything else."""
+        return self._read_json(orjson.loads)
+
+    def exact_json(self) -> Any:
+        """Return and raise as `json` does; numbers keep their digits."""
+        return self._read_json(exact_json.loads_exactly)
+
+    def _read_json(self, load: Callable[[bytes], Any]) -> Any:
         if not self.body:
             return None
         try:
-            return orjson.loads(self.body)
+            return load(self.body)
         except orjson.JSONDecodeError:
             raise GatewayUnreachable("The response is not JSON: is this the address of a gateway?") from None
 
@@ -47,8 +55,17 @@ class GatewayClient:
     Every request raises ProblemResponse for problem details and GatewayUnreachable without a response.
     """
 
-    def __init__(self, url: str, *, key: str | None = None, ca_file: Path | None = None) -> None:
-        """Raise InputError for a `url`, a `key` or a `ca_file` that cannot be used."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        ca_file: Path | None = None,
+        seconds: float | None = None,
+    ) -> None:
+        """Set up the client; `seconds` is the longest time for a response, 180 by default.
+
+        Raise InputError for a `url`, a `key` or a `ca_file` that cannot be used."""
         self.url = _checked_url(url)
         headers = {"Accept": "application/json", "User-Agent": "utcp-gateway-cli"}
         if key:
@@ -59,7 +76,9 @@ class GatewayClient:
             verify=_verification(self.url, ca_file),
             trust_env=False,
             follow_redirects=False,
-            timeout=httpx2.Timeout(_RESPONSE_SECONDS, connect=_CONNECT_SECONDS),
+            timeout=httpx2.Timeout(
+                seconds or _RESPONSE_SECONDS, connect=min(seconds or _CONNECT_SECONDS, _CONNECT_SECONDS)
+            ),
         )
 
     def __enter__(self) -> Self:
@@ -116,7 +135,7 @@ class GatewayClient:
         """Send a request as `send` does, and yield a successful response whose body is not read yet."""
         sent = dict(headers or {})
         if json is not None:
-            content = orjson.dumps(json)
+            content = exact_json.dumps(json)
         if content is not None:
             sent.setdefault("Content-Type", "application/json")
         request = self._http.build_request(

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import provider_names
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import SECRET_HELP, confirm, read_secret, read_text, url_path
@@ -50,10 +51,11 @@ _GRANT_SECRET = {"refresh_token": "refresh_token", "jwt_bearer": "private_key"}
 _FIELDS: Mapping[CredentialKind, Mapping[str, bool]] = {
     CredentialKind.API_KEY: {"location": False, "name": False},
     CredentialKind.BASIC: {"username": True},
-    CredentialKind.BEARER: {},
+    CredentialKind.BEARER: {"scheme": False},
     CredentialKind.OAUTH2: {
         "client_id": False,
         "token_url": False,
+        "metadata_url": False,
         "scope": False,
         "audience": False,
         "resource": False,
@@ -70,7 +72,7 @@ _FIELDS: Mapping[CredentialKind, Mapping[str, bool]] = {
     CredentialKind.GOOGLE_SERVICE_ACCOUNT: {"scope": False, "subject": False},
 }
 
-ProviderArgument = Annotated[str, typer.Argument(help="The provider.")]
+ProviderArgument = Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)]
 SlotArgument = Annotated[str, typer.Argument(help="The slot, as `credentials list` names it.")]
 
 
@@ -80,9 +82,11 @@ class CredentialFields:
 
     location: str | None
     name: str | None
+    scheme: str | None
     username: str | None
     client_id: str | None
     token_url: str | None
+    metadata_url: str | None
     scope: str | None
     audience: str | None
     resource: str | None
@@ -176,9 +180,15 @@ def set_credential(
     name: Annotated[
         str | None, typer.Option(help="api_key, static: name of the header or parameter.")
     ] = None,
+    scheme: Annotated[
+        str | None, typer.Option(help="bearer: the authentication scheme, where it is not Bearer.")
+    ] = None,
     username: Annotated[str | None, typer.Option(help="basic, digest: the user name.")] = None,
     client_id: Annotated[str | None, typer.Option(help="oauth2: the client id.")] = None,
     token_url: Annotated[str | None, typer.Option(help="oauth2: the token endpoint.")] = None,
+    metadata_url: Annotated[
+        str | None, typer.Option(help="oauth2: where the token endpoint is found, in place of --token-url.")
+    ] = None,
     scope: Annotated[
         str | None, typer.Option(help="oauth2, google_service_account: the scopes to request.")
     ] = None,
@@ -237,9 +247,11 @@ def set_credential(
     fields = CredentialFields(
         location=location,
         name=name,
+        scheme=scheme,
         username=username,
         client_id=client_id,
         token_url=token_url,
+        metadata_url=metadata_url,
         scope=scope,
         audience=audience,
         resource=resource,
@@ -262,7 +274,7 @@ def set_credential(
     if kind is CredentialKind.STATIC:
         body = {"kind": "static", "values": [{name: body[name] for name in ("location", "name", "value")}]}
     origins = _confirm_origins(
-        session, provider, slot, _CredentialDestination(allow_origin or [], token_url, yes)
+        session, provider, slot, _CredentialDestination(allow_origin or [], token_url or metadata_url, yes)
     )
     if origins:
         # Exactly what was shown is stored, whatever changes in between.
@@ -294,7 +306,8 @@ def list_credentials(ctx: SessionContext, *, provider: ProviderArgument) -> None
         _row(name, declared.get(name, {}), stored.get(name))
         for name in [*declared, *(stored.keys() - declared)]
     ]
-    session.output.table(("SLOT", "KIND", "STORED", "FINGERPRINT", "SENT TO", "LAST USED"), rows)
+    columns = ("SLOT", "KIND", "STORED", "FINGERPRINT", "SENT TO", "LAST USED")
+    session.output.table(columns, rows, importance=("SLOT", "STORED", "KIND", "LAST USED", "SENT TO"))
 
 
 @commands.command("remove", cls=GatewayCommand)

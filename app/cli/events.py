@@ -65,7 +65,15 @@ def list_events(
     )
     columns = ("TIME", "ACTOR", "ACTION", "OBJECT", "NAME", "DETAIL")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/events", query=asdict(chosen), paging=paging, columns=columns, row=_row)
+    show_list(
+        ctx.obj,
+        "/events",
+        query=asdict(chosen),
+        paging=paging,
+        columns=columns,
+        row=_row,
+        importance=("TIME", "ACTION", "OBJECT", "NAME", "ACTOR"),
+    )
 
 
 def _row(event: Mapping[str, Any]) -> tuple[object, ...]:

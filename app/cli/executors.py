@@ -42,6 +42,7 @@ def list_executors(
         paging=Paging(limit, everything, cursor, sort, q),
         columns=("EXECUTOR", "STATE", "OPEN", "AT ONCE", "TRANSPORT", "KEY", "CONNECTED", "COMMANDS"),
         row=_row,
+        importance=("EXECUTOR", "STATE", "COMMANDS", "OPEN", "CONNECTED"),
     )
 
 

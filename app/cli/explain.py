@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.completion import key_ids, tool_names, toolset_names
 from app.cli.session import SessionContext
 
 _RESULTS = {True: "yes", False: "NO", None: "?"}
@@ -12,13 +13,20 @@ _RESULTS = {True: "yes", False: "NO", None: "?"}
 def explain(
     ctx: SessionContext,
     *,
-    tool: Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")],
+    tool: Annotated[
+        str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=tool_names)
+    ],
     key_id: Annotated[
         str | None,
-        typer.Option("--key-id", metavar="ID", help="Of another key, as `keys list` shows it."),
+        typer.Option(
+            "--key-id", autocompletion=key_ids, metavar="ID", help="Of another key, as `keys list` shows it."
+        ),
     ] = None,
     toolset: Annotated[
-        str | None, typer.Option("--toolset", help="Of a call by the address of this toolset.")
+        str | None,
+        typer.Option(
+            "--toolset", autocompletion=toolset_names, help="Of a call by the address of this toolset."
+        ),
     ] = None,
 ) -> None:
     """Explain whether a key may call a tool now, and why or why not.

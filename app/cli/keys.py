@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from app.cli.errors import InputError
+from app.cli.completion import key_references, provider_names, toolset_names
+from app.cli.errors import CommandFailed, InputError, ProblemResponse
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -14,16 +15,19 @@ from app.cli.pagination import (
     Paging,
     QueryOption,
     SortOption,
+    fetch_list,
     show_list,
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
-from app.cli.values import parse_duration, parse_time, url_path
-from app.security.principal import REPAIR_MODES
+from app.cli.values import confirm, parse_duration, parse_time, url_path
+from app.security.principal import REPAIR_MODES, SCHEMA_FORMS
 from app.security.rate_limit import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of clients.", no_args_is_help=True)
 
-KeyIdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it.")]
+KeyArgument = Annotated[
+    str, typer.Argument(metavar="KEY", help="Its id or its name.", autocompletion=key_references)
+]
 OwnerOption = Annotated[
     str | None, typer.Option("--owner", help="Who answers for the key, e.g. a team or an address.")
 ]
@@ -52,10 +56,14 @@ RecordingOption = Annotated[
 MockSeedOption = Annotated[
     int | None, typer.Option("--mock-seed", min=0, help="Chooses the responses of --upstream-mode mock.")
 ]
+SchemasOption = Annotated[
+    str | None,
+    typer.Option("--schemas", help="How MCP shows it schemas: portable, full (with $defs), or `default`."),
+]
 _SHOWN = (
     "id", "name", "owner", "purpose", "state", "scopes", "providers", "tags", "toolsets", "rate_limit",
-    "argument_repair", "upstream", "created_at", "expires_at", "revoked_at", "last_used_at", "rotated_from",
-    "successor_id",
+    "argument_repair", "upstream", "schemas", "created_at", "expires_at", "revoked_at", "last_used_at",
+    "rotated_from", "successor_id",
 )  # fmt: skip
 
 
@@ -68,7 +76,12 @@ def create(
         list[str], typer.Option("--scope", "-s", help="A scope, e.g. tools:call; may be repeated.")
     ],
     provider: Annotated[
-        list[str] | None, typer.Option("--provider", help="Only tools of these providers; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--provider",
+            autocompletion=provider_names,
+            help="Only tools of these providers; may be repeated.",
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None,
@@ -82,7 +95,11 @@ def create(
     ] = None,
     toolset: Annotated[
         list[str] | None,
-        typer.Option("--toolset", help="Only by the addresses of these toolsets; may be repeated."),
+        typer.Option(
+            "--toolset",
+            autocompletion=toolset_names,
+            help="Only by the addresses of these toolsets; may be repeated.",
+        ),
     ] = None,
     rate: Annotated[
         str | None,
@@ -96,6 +113,7 @@ def create(
     upstream_mode: UpstreamModeOption = None,
     recording: RecordingOption = None,
     mock_seed: MockSeedOption = None,
+    schemas: SchemasOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Create a key and print it, once: the gateway stores only a digest.
@@ -119,6 +137,8 @@ def create(
         body["rate_limit"] = _parse_rate(rate)
     if argument_repair is not None:
         body["argument_repair"] = _repair_mode(argument_repair)
+    if schemas is not None:
+        body["schemas"] = _parse_schema_form(schemas)
     body |= upstream_members(upstream_mode, recording, mock_seed)
     created = session.gateway.send("POST", "/keys", json=body).json()
     if session.output.is_structured:
@@ -149,21 +169,22 @@ def list_keys(
     columns = ("ID", "NAME", "OWNER", "SCOPES", "PROVIDERS", "TAGS", "RATE", "EXPIRES", "LAST USED", "STATE")
     paging = Paging(limit, everything, cursor, sort, q)
     query = {"include_revoked": revoked or None, "state": state}
-    show_list(session, "/keys", query=query, paging=paging, columns=columns, row=_row)
+    importance = ("ID", "NAME", "STATE", "SCOPES", "LAST USED", "EXPIRES", "OWNER")
+    show_list(session, "/keys", query=query, paging=paging, columns=columns, row=_row, importance=importance)
 
 
 @commands.command("show", cls=GatewayCommand)
-def show(ctx: SessionContext, *, key_id: KeyIdArgument) -> None:
+def show(ctx: SessionContext, *, reference: KeyArgument) -> None:
     """Show a key: its rights, its owner, and warnings; never its text."""
     session = ctx.obj
-    _print_key(session, session.gateway.get(url_path("keys", key_id)).json())
+    _print_key(session, _find_key(session, reference))
 
 
 @commands.command("edit", cls=GatewayCommand)
 def edit(
     ctx: SessionContext,
     *,
-    key_id: KeyIdArgument,
+    reference: KeyArgument,
     name: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
     owner: OwnerOption = None,
     purpose: PurposeOption = None,
@@ -173,7 +194,11 @@ def edit(
     ] = None,
     provider: Annotated[
         list[str] | None,
-        typer.Option("--provider", help="Only tools of these providers, all of them; may be repeated."),
+        typer.Option(
+            "--provider",
+            autocompletion=provider_names,
+            help="Only tools of these providers, all of them; may be repeated.",
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None,
@@ -193,13 +218,18 @@ def edit(
     any_tag: Annotated[bool, typer.Option("--any-tag", help="Remove the restriction to tags.")] = False,
     toolset: Annotated[
         list[str] | None,
-        typer.Option("--toolset", help="Only by the addresses of these toolsets; may be repeated."),
+        typer.Option(
+            "--toolset",
+            autocompletion=toolset_names,
+            help="Only by the addresses of these toolsets; may be repeated.",
+        ),
     ] = None,
     no_toolsets: Annotated[bool, typer.Option("--no-toolsets", help="Remove the limit to toolsets.")] = False,
     argument_repair: ArgumentRepairOption = None,
     upstream_mode: UpstreamModeOption = None,
     recording: RecordingOption = None,
     mock_seed: MockSeedOption = None,
+    schemas: SchemasOption = None,
     allow_unknown_providers: AllowUnknownProvidersOption = False,
 ) -> None:
     """Change the description or the rights of a key; what is not given stays as it is."""
@@ -220,11 +250,14 @@ def edit(
         body["rate_limit"] = None if rate == "default" else _parse_rate(rate)
     if argument_repair is not None:
         body["argument_repair"] = _repair_mode(argument_repair)
+    if schemas is not None:
+        body["schemas"] = _parse_schema_form(schemas)
     body |= upstream_members(upstream_mode, recording, mock_seed)
     if not body:
         raise InputError("Give what is to be changed, e.g. --owner or --expires.")
     if allow_unknown_providers:
         body["allow_unknown_providers"] = True
+    key_id = _find_key(session, reference)["id"]
     _print_key(session, session.gateway.send("PATCH", url_path("keys", key_id), json=body).json())
 
 
@@ -232,7 +265,7 @@ def edit(
 def rotate(
     ctx: SessionContext,
     *,
-    key_id: KeyIdArgument,
+    reference: KeyArgument,
     overlap: Annotated[
         str, typer.Option("--overlap", help="How long the old key remains valid: 0, 30m, 24h, 7d.")
     ] = "24h",
@@ -252,6 +285,7 @@ def rotate(
     body: dict[str, Any] = {"overlap_seconds": parse_duration(overlap, option="--overlap")}
     if expires is not None:
         body["expires_at"] = None if expires == "never" else parse_time(expires, option="--expires")
+    key_id = _find_key(session, reference)["id"]
     created = session.gateway.send("POST", url_path("keys", key_id, "rotate"), json=body).json()
     if session.output.is_structured:
         session.output.document(created)
@@ -267,15 +301,53 @@ def rotate(
 def revoke(
     ctx: SessionContext,
     *,
-    key_id: KeyIdArgument,
+    keys: Annotated[
+        list[str],
+        typer.Argument(metavar="KEY...", help="Ids or names of keys.", autocompletion=key_references),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Revoke a key: at once on this worker, everywhere within seconds."""
+    """Revoke keys: at once on this worker, everywhere within seconds. It cannot be undone."""
     session = ctx.obj
-    response = session.gateway.delete(url_path("keys", key_id))
+    found = [_find_key(session, key) for key in keys]
+    if not yes:
+        confirm(f"Revoke {', '.join(map(_describe_key, found))}? It cannot be undone.")
+    for key in found:
+        session.gateway.delete(url_path("keys", key["id"]))
     if session.output.is_structured:
-        session.output.document(response.json() or {"revoked": key_id})
+        session.output.document({"revoked": [key["id"] for key in found]})
         return
-    session.output.note(f"Revoked {key_id}.")
+    session.output.note(f"Revoked {', '.join(map(_describe_key, found))}.")
+
+
+def _find_key(session: ClientSession, text: str) -> Mapping[str, Any]:
+    """Return the key of an id or, where there is none, of a name; raise InputError for several of the name.
+
+    A key that the one in use may not read has only the id.
+    """
+    try:
+        found: Mapping[str, Any] = session.gateway.get(url_path("keys", text)).json()
+    except ProblemResponse as error:
+        if error.status == 403:
+            return {"id": text}
+        # Text that cannot be an id is not valid there.
+        if error.status not in (404, 422):
+            raise
+        paging = Paging(0, everything=True, cursor=None, q=text)
+        listed = fetch_list(session, "/keys", query={}, paging=paging)["items"]
+        named = [key for key in listed if key["name"] == text]
+        if not named:
+            detail = f"There is no key with the id or the name {text}."
+            raise CommandFailed({"title": "Not found", "detail": detail}) from None
+        if len(named) > 1:
+            ids = ", ".join(key["id"] for key in named)
+            raise InputError(f"{len(named)} keys have the name {text}; give an id: {ids}.") from None
+        return dict(named[0])
+    return found
+
+
+def _describe_key(key: Mapping[str, Any]) -> str:
+    return f"{key['name']} ({key['id']})" if key.get("name") else str(key["id"])
 
 
 def me(ctx: SessionContext) -> None:
@@ -286,9 +358,10 @@ def me(ctx: SessionContext) -> None:
         session.output.document(found)
         return
     visible, usage = found["visible"], found.get("rate_limit_usage")
+    # The table below has its scopes.
     _print_fields(
         session,
-        found,
+        {**found, "scopes": None},
         ("may see", f"{visible['tools']} tools of {visible['providers']} providers"),
         ("calls left", None if usage is None else f"{usage['remaining']} of {_format_rate(usage)}"),
     )
@@ -351,6 +424,13 @@ def _repair_mode(text: str) -> str | None:
     """Return the value of `--argument-repair` as the API takes it; raise InputError."""
     if text != "default" and text not in REPAIR_MODES:
         raise InputError("--argument-repair is off, safe, on or default.")
+    return None if text == "default" else text
+
+
+def _parse_schema_form(text: str) -> str | None:
+    """Return the value of `--schemas` as the API takes it; raise InputError."""
+    if text != "default" and text not in SCHEMA_FORMS:
+        raise InputError("--schemas is portable, full or default.")
     return None if text == "default" else text
 
 

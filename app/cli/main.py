@@ -26,7 +26,9 @@ def main() -> None:
     code = _run()
     # From here on there is nothing to clean up: what the interpreter does at its end cannot fail visibly.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    sys.exit(_flush(code))
+    code = _flush(code)
+    _end_soon(code)
+    sys.exit(code)
 
 
 def _run() -> int:
@@ -59,6 +61,15 @@ def _run() -> int:
             return INTERRUPTED
         return _internal_error(error)
     return 0
+
+
+def _end_soon(code: int) -> None:
+    """End the process also where a thread still runs, for which the interpreter would wait."""
+    # Only a command that has started threads has loaded this module.
+    if "app.cli.work_threads" in sys.modules:
+        from app.cli.work_threads import EXIT_SECONDS, end_within
+
+        end_within(EXIT_SECONDS, code)
 
 
 def _is_interrupt(error: BaseException) -> bool:

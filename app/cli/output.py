@@ -5,32 +5,41 @@ Control characters are removed from text that came over the wire, so that the de
 cannot send escape sequences to a terminal.
 """
 
+import json
 import os
 import re
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from app import exact_json
+from app.cli.table_layout import GAP, column_widths, short_time
+
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 #: C0 and C1 controls but for tab and newline, and the bidirectional overrides that reorder what is read.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Controls, formats such as U+202E, and separators of lines.
+_INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 #: Where output is not a terminal, lines are never wrapped: scripts cut and grep them.
 _PIPE_WIDTH = 100_000
-#: Seconds between two lines of progress where there is no terminal.
-_PROGRESS_SECONDS = 2.0
+#: The default of seconds between two lines of progress.
+PROGRESS_SECONDS = 2.0
 
 
 _BOLD_RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[33m", "\x1b[0m"
 #: Members that hold the items of a list, and those that name an item; the first that is there counts.
-_ITEMS = ("items", "entries", "removed", "slots", "series")
+_ITEMS = ("items", "entries", "removed", "revoked", "slots", "series")
 _NAMES = ("slot", "id", "name", "value")
 #: Those that name what an object without a name of its own is about.
 _SUBJECTS = ("provider", "tool")
@@ -57,10 +66,26 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return clean(orjson.dumps(value).decode())
+        return clean(exact_json.dumps(value).decode())
     if isinstance(value, list | tuple):
         return ", ".join(cell(item) for item in value)
     return clean(" ".join(str(value).split()))
+
+
+def write_json(value: Any, write: Callable[[str], None]) -> None:
+    """Write a JSON value with `write`, line by line, so that a terminal shows each of its characters."""
+    for line in exact_json.dumps(value, orjson.OPT_INDENT_2).decode().split("\n"):
+        write(escape_json(line))
+
+
+def escape_json(text: str) -> str:
+    """Return JSON text in which characters that a terminal does not show are escaped."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        json.dumps(character)[1:-1] if unicodedata.category(character) in _INVISIBLE else character
+        for character in text
+    )
 
 
 def shortened(text: object, *, length: int = 80) -> str:
@@ -85,10 +110,14 @@ def names_of(value: Any) -> list[str]:
 
 
 class CommandOutput:
-    """The two output streams of one command, taken from `sys` when they are used: tests replace them."""
+    """The two output streams of one command, taken from `sys` when they are used: tests replace them.
 
-    def __init__(self, output_format: OutputFormat) -> None:
+    Where there is no terminal, `progress_seconds` are between two lines of progress.
+    """
+
+    def __init__(self, output_format: OutputFormat, *, progress_seconds: float = PROGRESS_SECONDS) -> None:
         self.format = output_format
+        self._progress_seconds = progress_seconds
 
     @property
     def is_structured(self) -> bool:
@@ -98,11 +127,11 @@ class CommandOutput:
     def document(self, value: Any) -> None:
         """Write a JSON value on standard output in the chosen format; as JSON where that is a table."""
         if self.format is OutputFormat.YAML:
-            self.raw(_yaml(value))
+            self.raw(_yaml(exact_json.without_decimals(value)))
         elif self.format is OutputFormat.NAME:
             self.raw("".join(f"{clean(name)}\n" for name in names_of(value)).encode())
         else:
-            self.raw(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            self.raw(exact_json.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def raw(self, content: bytes) -> None:
         """Write bytes on standard output unchanged, and flush it."""
@@ -121,20 +150,49 @@ class CommandOutput:
         """Write a line on standard error in yellow, without control characters."""
         _write(sys.stderr, _coloured(sys.stderr, clean(line), _YELLOW))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Write a table on standard output, or a note on standard error where there are no rows."""
-        from rich.table import Table
-        from rich.text import Text
+    def table(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        importance: Sequence[str] | None = None,
+    ) -> None:
+        """Write a table on standard output, or a note on standard error where there are no rows.
 
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in columns:
-            table.add_column(Text(column), overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(cell(value)) for value in row))
-        if table.row_count == 0:
+        With `importance` it is a list with a line for each row, also on a narrow terminal: columns are left
+        out there, at first those that `importance` does not name, then its last ones. Where there is no
+        terminal, nothing is left out or cut, and times are complete.
+        """
+        cells = [[self._format_cell(value) for value in row] for row in rows]
+        if not cells:
             self.note("Nothing to show.")
             return
+        if importance is None or not sys.stdout.isatty():
+            self._out.print(_build_table(columns, cells))
+        else:
+            self._list(columns, cells, importance)
+
+    def _list(self, columns: Sequence[str], cells: list[list[str]], importance: Sequence[str]) -> None:
+        from rich.cells import cell_len
+
+        ranked = [columns.index(name) for name in importance if name in columns]
+        ranked += [index for index, name in enumerate(columns) if name not in importance]
+        longest = [
+            max(map(cell_len, (name, *(row[index] for row in cells)))) for index, name in enumerate(columns)
+        ]
+        # A part of an id is of no use.
+        uncut = {index for index, name in enumerate(columns) if name == "ID"}
+        widths = column_widths(longest, ranked, self._out.width, uncut=uncut)
+        shown = [[row[index] for index in widths] for row in cells]
+        table = _build_table([columns[index] for index in widths], shown)
+        for (index, width), column in zip(widths.items(), table.columns, strict=True):
+            column.width = width
+            if index != ranked[0]:
+                column.no_wrap, column.overflow = True, "ellipsis"
         self._out.print(table)
+        hidden = [name for index, name in enumerate(columns) if index not in widths]
+        if hidden:
+            self.note(f"Without {', '.join(hidden)}: a wider terminal or -o json shows it.")
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values on standard output, a pair a line; leave out pairs without a value."""
@@ -146,8 +204,16 @@ class CommandOutput:
         table.add_column(overflow="fold")
         for name, value in pairs:
             if value not in (None, "", [], {}):
-                table.add_row(Text(name), Text(cell(value)))
+                table.add_row(Text(name), Text(self._format_cell(value)))
         self._out.print(table)
+
+    def line(self, values: Iterable[object]) -> None:
+        """Write values on a line of standard output, with the times of a table."""
+        self.text("  ".join(map(self._format_cell, values)))
+
+    def _format_cell(self, value: object) -> str:
+        text = cell(value)
+        return short_time(text, datetime.now().astimezone()) if sys.stdout.isatty() else text
 
     def problem(self, problem: Mapping[str, Any]) -> None:
         """Write problem details as sentences on standard error, with `-o json` and `yaml` on stdout, too."""
@@ -172,19 +238,21 @@ class CommandOutput:
             yield
 
     @contextmanager
-    def progress(self, activity: str) -> Iterator[Callable[[int, int], None]]:
-        """Yield a function of (done, total) that shows progress on standard error."""
+    def progress(self, activity: str, *, is_announced: bool = False) -> Iterator[Callable[[int, int], None]]:
+        """Yield a function of (done, total) that shows progress on standard error: a bar on a terminal, else
+        a line every few seconds; with `is_announced`, also one at the start.
+        """
         shown_at = time.monotonic()
         if sys.stderr.isatty():
-            from rich.text import Text
-
-            with self._err.status(Text(clean(activity))) as status:
-                yield lambda done, total: status.update(Text(clean(f"{activity}: {done:,} of {total:,}")))
+            with _show_bar(self._err, clean(activity)) as show:
+                yield show
             return
+        if is_announced and not self.is_structured:
+            self.note(activity)
 
         def report(done: int, total: int) -> None:
             nonlocal shown_at
-            if time.monotonic() - shown_at >= _PROGRESS_SECONDS:
+            if time.monotonic() - shown_at >= self._progress_seconds:
                 shown_at = time.monotonic()
                 self.note(f"{activity}: {done:,} of {total:,}")
 
@@ -197,6 +265,38 @@ class CommandOutput:
     @cached_property
     def _err(self) -> "Console":
         return _console(sys.stderr)
+
+
+def _build_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+@contextmanager
+def _show_bar(console: "Console", activity: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar that moves until it is known how much there is to do, and the seconds that have passed."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[counts]}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(activity, total=None, counts="")
+
+        def report(done: int, total: int) -> None:
+            bars.update(task, completed=done, total=total, counts=f"{done:,} of {total:,}")
+
+        yield report
 
 
 def sentences(problem: Mapping[str, Any]) -> list[str]:

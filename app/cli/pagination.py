@@ -62,8 +62,12 @@ def show_list(
     paging: Paging,
     columns: Sequence[str],
     row: Callable[[Mapping[str, Any]], Sequence[object]],
+    importance: Sequence[str] | None = None,
 ) -> None:
     """Write a list as JSON or as a table with `columns`, whose rows `row` makes of the items.
+
+    `importance` names the columns that a narrow terminal shows, the most important first; by default they
+    are in the order of `columns`.
 
     Where there are more items, a note on standard error says how to get them.
     """
@@ -71,7 +75,7 @@ def show_list(
     if session.output.is_structured:
         session.output.document(page)
         return
-    session.output.table(columns, (row(item) for item in page["items"]))
+    session.output.table(columns, (row(item) for item in page["items"]), importance=importance or columns)
     if page.get("next_cursor"):
         session.output.note(
             f"There are more items: --all, a larger --limit, or --cursor {page['next_cursor']}"

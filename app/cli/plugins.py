@@ -42,7 +42,15 @@ def list_plugins(
     """List the catalogue, and what of it is enabled; --query finds plugins by words."""
     columns = ("NAME", "STATE", "VERSION", "TOOLS", "TITLE", "DESCRIPTION")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/plugins", query={"state": state}, paging=paging, columns=columns, row=_row)
+    show_list(
+        ctx.obj,
+        "/plugins",
+        query={"state": state},
+        paging=paging,
+        columns=columns,
+        row=_row,
+        importance=("NAME", "STATE", "TITLE", "DESCRIPTION"),
+    )
 
 
 @commands.command("show", cls=GatewayCommand)

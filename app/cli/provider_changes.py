@@ -4,20 +4,23 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import provider_names
 from app.cli.errors import InputError
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import read_json, url_path
 
 commands = typer.Typer()
 
-NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", help="The providers.")]
+NamesArgument = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="The providers.", autocompletion=provider_names)
+]
 
 
 @commands.command("edit", cls=GatewayCommand)
 def edit(
     ctx: SessionContext,
     *,
-    name: Annotated[str, typer.Argument(help="The provider.")],
+    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)],
     description: Annotated[str | None, typer.Option("--description", help="Another description.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option("--tag", help="A tag; may be repeated. They replace all its tags.")

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import provider_names, tool_names
 from app.cli.errors import ExitCode
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -28,13 +29,14 @@ _EXIT_CODES = {"ok": ExitCode.OK, "degraded": ExitCode.PARTIAL}
 def check(
     ctx: SessionContext,
     *,
-    name: Annotated[str, typer.Argument(help="The provider.")],
+    name: Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)],
     probe: Annotated[
         bool,
         typer.Option("--probe", help="Call an operation without effects to see if credentials are accepted."),
     ] = False,
     tool: Annotated[
-        str | None, typer.Option("--tool", help="The tool to call for that; it must be safe.")
+        str | None,
+        typer.Option("--tool", autocompletion=tool_names, help="The tool to call for that; it must be safe."),
     ] = None,
 ) -> None:
     """Check the origins, certificates and credentials of a provider.
@@ -69,7 +71,9 @@ def check(
 def health(
     ctx: SessionContext,
     *,
-    provider: Annotated[str | None, typer.Option("--provider", help="Only this provider.")] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", autocompletion=provider_names, help="Only this provider.")
+    ] = None,
     state: Annotated[
         str | None, typer.Option("--state", help="ok, degraded, failed, away, paused, unknown or pending.")
     ] = None,
@@ -90,6 +94,7 @@ def health(
             "CERTIFICATE UNTIL",
         ),
         row=_health_row,
+        importance=("NAME", "STATE", "ERRORS", "CALLS", "LAST ERROR", "P95 MS", "CHECKED", "BREAKERS"),
     )  # fmt: skip
 
 

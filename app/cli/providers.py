@@ -9,11 +9,13 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from app import exact_json
 from app.cli import provider_changes, provider_checks
+from app.cli.completion import provider_names
 from app.cli.errors import InputError, ProblemResponse
-from app.cli.imports import send_import
+from app.cli.imports import import_from_url, send_import, without_secrets
 from app.cli.manifests import packed_manifests
-from app.cli.output import shortened
+from app.cli.output import shortened, write_json
 from app.cli.pagination import (
     LIMIT_DEFAULT,
     AllOption,
@@ -43,7 +45,7 @@ commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_hel
 commands.add_typer(provider_checks.commands)
 commands.add_typer(provider_changes.commands)
 
-NameArgument = Annotated[str, typer.Argument(help="The provider.")]
+NameArgument = Annotated[str, typer.Argument(help="The provider.", autocompletion=provider_names)]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would be done; change nothing.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="Exit with 4 if an operation was skipped, too.")]
 YAML_TYPE, JSON_TYPE, ZIP_TYPE = "application/yaml", "application/json", "application/zip"
@@ -56,11 +58,12 @@ class ReadOptions:
 
     overlay: str | None
     root: str | None
-    follow_references: bool
+    follow_references: bool | None
 
     def for_url(self) -> dict[str, Any]:
         """Return the members of a `source` besides its URL."""
-        return {**self._texts(), **({"follow_references": True} if self.follow_references else {})}
+        follows = {} if self.follow_references is None else {"follow_references": self.follow_references}
+        return {**self._texts(), **follows}
 
     def for_file(self) -> dict[str, str]:
         """Return the text fields of a multipart body; raise InputError for an option of URLs only."""
@@ -95,30 +98,45 @@ def add(
     overlay: OverlayOption = None,
     root: RootOption = None,
     follow_references: Annotated[
-        bool, typer.Option("--follow-references", help="Fetch the files that a URL's document refers to.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--follow-references/--no-follow-references",
+            help="Fetch the files at its origin that a URL's document refers to, which is the default.",
+        ),
+    ] = None,
+    redirect_origin: Annotated[
+        str | None,
+        typer.Option(
+            "--redirect-origin",
+            metavar="ORIGIN",
+            help="The origin to which the URL redirects, and to which credentials may go, too.",
+        ),
+    ] = None,
     preview: PreviewOption = False,
     strict: StrictOption = False,
 ) -> None:
     """Register an API: an OpenAPI document, a UTCP manual, a UTCP provider, the configuration of an MCP
     client (`mcpServers`), or ToolClad manifests; the gateway detects which.
 
-    The source is a URL that the gateway fetches, or a file that is sent unchanged; a zip archive may hold a
+    The source is a URL that the gateway fetches (of a host alone, also its usual documents, such as
+    /openapi.json, are tried), or a file that is sent unchanged; a zip archive may hold a
     document of several files, or several manifests. Those of a folder are sent as such an archive. Operations
     that cannot become tools are listed; the others are registered.
     """
     session = ctx.obj
     reading = ReadOptions(overlay, root, follow_references)
     path = "/providers/preview" if preview else "/providers"
-    activity = f"{'Previewing' if preview else 'Registering'} {_without_secrets(source)}"
-    options = {**({"base_url": base_url} if base_url else {}), **server_options(server, server_variable)}
+    activity = f"{'Previewing' if preview else 'Registering'} {without_secrets(source)}"
+    named = {"base_url": base_url, "redirect_origin": redirect_origin}
+    options = {key: value for key, value in named.items() if value}
+    options |= server_options(server, server_variable)
     settings: dict[str, Any] = {"options": options, "tags": tag}
     settings = {key: value for key, value in settings.items() if value}
     try:
         if source.lower().startswith(("https://", "http://")):
             settings |= {"language": language} if language else {}
             body = {**settings, "name": name, "source": {"url": source, **reading.for_url()}}
-            result = send_import(session, path, activity=activity, json=body)
+            result = import_from_url(session, path, activity=activity, body=body)
         else:
             content = packed_manifests(source) if Path(source).is_dir() else read_bytes(source)
             media_type = _media_type(source, content)
@@ -180,6 +198,7 @@ def list_providers(
         paging=paging,
         columns=("NAME", "KIND", "TOOLS", "ENABLED", "ORIGINS", "DESCRIPTION"),
         row=_row,
+        importance=("NAME", "TOOLS", "ENABLED", "ORIGINS", "KIND"),
     )
 
 
@@ -195,7 +214,14 @@ def show_provider(ctx: SessionContext, *, name: NameArgument) -> None:
     session.output.fields((key.replace("_", " "), value) for key, value in found.items() if key not in hidden)
     show_pending(session.output, found)
     source = found.get("source") or {}
-    session.output.fields([("source", source.get("format")), ("fetched from", source.get("url"))])
+    final_url = (found.get("report") or {}).get("final_url")
+    session.output.fields(
+        [
+            ("source", source.get("format")),
+            ("fetched from", source.get("url")),
+            ("redirects to", final_url),
+        ]
+    )
     session.output.fields([("credentials", [one["slot"] for one in found["credentials"]])])
     for slot in found["slots"]:
         if not slot["stored"]:
@@ -266,6 +292,8 @@ def approve(
     if not session.output.is_structured:
         show_pending(session.output, found)
     if not yes and found.get("pending"):
+        if session.output.is_structured:
+            write_json(found["pending"]["operations"], session.output.note)
         confirm("Approve these changes?")
     headers = {"If-Match": response.headers.get("etag", "*")}
     approved = session.gateway.send("POST", url_path("providers", name, "approve"), headers=headers).json()
@@ -279,7 +307,9 @@ def approve(
 def remove(
     ctx: SessionContext,
     *,
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The providers.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="The providers.", autocompletion=provider_names)
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Remove providers with their tools and credentials; their calls and events stay recorded."""
@@ -300,13 +330,6 @@ def _row(provider: Mapping[str, Any]) -> tuple[object, ...]:
     return (*(provider.get(member) for member in members), shortened(provider.get("description"), length=60))
 
 
-def _without_secrets(source: str) -> str:
-    """Return a source without the parts of a URL that may be secret: user, password and query."""
-    start, mark, rest = source.partition("://")
-    host, slash, path_and_query = rest.partition("/")
-    return f"{start}{mark}{host.rpartition('@')[2]}{slash}{path_and_query}".partition("?")[0]
-
-
 def _media_type(source: str, content: bytes) -> str:
     if content[:4] == b"PK\x03\x04":
         return ZIP_TYPE
@@ -318,7 +341,7 @@ def _media_type(source: str, content: bytes) -> str:
 
 
 def _json_parts(settings: Mapping[str, Any]) -> Files:
-    return [(name, (None, orjson.dumps(value), JSON_TYPE)) for name, value in settings.items()]
+    return [(name, (None, exact_json.dumps(value), JSON_TYPE)) for name, value in settings.items()]
 
 
 def _text_parts(texts: Mapping[str, str]) -> Files:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from app import exact_json
+from app.cli.completion import key_ids, tool_names
 from app.cli.errors import InputError
 from app.cli.output import shortened
 from app.cli.pagination import (
@@ -63,7 +65,10 @@ def list_recordings(
     """List the recordings."""
     columns = ("NAME", "CALLS", "BYTES", "OMITTED", "UPDATED", "USED", "DESCRIPTION")
     paging = Paging(limit, everything, cursor, sort, q)
-    show_list(ctx.obj, "/recordings", query={}, paging=paging, columns=columns, row=_row)
+    importance = ("NAME", "CALLS", "UPDATED", "BYTES")
+    show_list(
+        ctx.obj, "/recordings", query={}, paging=paging, columns=columns, row=_row, importance=importance
+    )
 
 
 @commands.command("show", cls=GatewayCommand)
@@ -134,7 +139,7 @@ def export(
     """Write a recording as JSON, for a repository: it has no secret, and each gateway can import it."""
     session = ctx.obj
     document = session.gateway.get(url_path("recordings", name, "export")).json()
-    content = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    content = exact_json.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     if file == "-":
         session.output.raw(content)
         return
@@ -163,7 +168,9 @@ def calls(
     ctx: SessionContext,
     *,
     name: NameArgument,
-    tool: Annotated[str | None, typer.Option("--tool", help="Only calls of this tool.")] = None,
+    tool: Annotated[
+        str | None, typer.Option("--tool", autocompletion=tool_names, help="Only calls of this tool.")
+    ] = None,
     limit: LimitOption = LIMIT_DEFAULT,
     everything: AllOption = False,
     cursor: CursorOption = None,
@@ -174,7 +181,15 @@ def calls(
     columns = ("POSITION", "TOOL", "ARGUMENTS", "KIND", "STATUS", "BYTES", "RECORDED", "ID")
     paging = Paging(limit, everything, cursor, sort, q)
     path = url_path("recordings", name, "interactions")
-    show_list(ctx.obj, path, query={"tool": tool}, paging=paging, columns=columns, row=_call_row)
+    show_list(
+        ctx.obj,
+        path,
+        query={"tool": tool},
+        paging=paging,
+        columns=columns,
+        row=_call_row,
+        importance=("ID", "TOOL", "STATUS", "ARGUMENTS"),
+    )
 
 
 @commands.command("call", cls=GatewayCommand)
@@ -209,7 +224,9 @@ def run(
     name: NameArgument,
     key_id: Annotated[
         str | None,
-        typer.Option("--key-id", help="Let the calls of this key that name no run begin anew."),
+        typer.Option(
+            "--key-id", autocompletion=key_ids, help="Let the calls of this key that name no run begin anew."
+        ),
     ] = None,
 ) -> None:
     """Begin a run of replays, and print its name for the header X-Recording-Run."""
@@ -257,6 +274,6 @@ def _row(item: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _call_row(item: Mapping[str, Any]) -> tuple[object, ...]:
-    text = item.get("arguments_text") or orjson.dumps(item.get("arguments")).decode()
+    text = item.get("arguments_text") or exact_json.dumps(item.get("arguments")).decode()
     begin = (item.get("position"), item.get("tool"), shortened(text))
     return (*begin, *(item.get(name) for name in ("kind", "status", "size", "recorded_at", "id")))

@@ -52,7 +52,10 @@ def show_import(output: CommandOutput, result: Json) -> None:
         output.warn(f"Changes are pending: utcp-gateway providers approve {result.get('name')}")
     _show_consent(output, result.get("name"), result.get("needs_consent") or ())
     for slot in result.get("slots") or ():
-        if not slot["stored"]:
+        if not slot["stored"] and slot.get("exact_kind") == "mutual_tls":
+            options = "the options client_certificate and client_key of the provider"
+            output.note(f"No client certificate for slot {slot['slot']} yet: {options}")
+        elif not slot["stored"]:
             command = f"utcp-gateway credentials set {result['name']} {slot['slot']} --kind {_kind(slot)}"
             output.note(f"No credential in slot {slot['slot']} yet: {command}")
     if result.get("exists"):
@@ -63,6 +66,8 @@ def _show_report(output: CommandOutput, report: Json) -> None:
     """Show counts, the operations that were skipped or changed and why, and warnings."""
     counts = report.get("counts") or {}
     output.fields((name, str(counts[name])) for name in _COUNTS if name in counts)
+    if report.get("final_url"):
+        output.fields([("redirects to", report["final_url"])])
     if report.get("tokens"):
         output.fields([("tokens, about", f"{report['tokens']:,} in all")])
     remarkable = [
@@ -143,15 +148,16 @@ def _show_difference(output: CommandOutput, difference: Mapping[str, Any] | None
         output.table(("CHANGE", "OPERATION"), rows)
 
 
-def show_operations(output: CommandOutput, operations: Sequence[Json]) -> None:
-    """Show the change of each operation, and whether it is compatible."""
+def show_operations(output: CommandOutput, operations: Sequence[Json], *, complete: bool = False) -> None:
+    """Show the change of each operation, and whether it is compatible; with `complete`, nothing is cut."""
     rows = []
     for one in operations:
         details = [
             " ".join(filter(None, (f["aspect"], f["pointer"], f["detail"]))) for f in one["differences"]
         ]
         pending = "pending approval" if one["pending_approval"] else None
-        remarks = shortened("; ".join(filter(None, [pending, *details])), length=400)
+        remarks = "; ".join(filter(None, [pending, *details]))
+        remarks = remarks if complete else shortened(remarks, length=400)
         rows.append((one["change"], one["compatibility"], one["source_key"], remarks))
     output.table(("CHANGE", "COMPATIBILITY", "OPERATION", "REMARKS"), rows)
 
@@ -160,7 +166,7 @@ def show_pending(output: CommandOutput, provider: Json) -> None:
     """Show the changes of a provider that are pending approval."""
     pending = provider.get("pending")
     if pending:
-        show_operations(output, pending["operations"])
+        show_operations(output, pending["operations"], complete=True)
         output.warn(f"These changes are pending: utcp-gateway providers approve {provider['name']}")
 
 

@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command, get_group
 
+from app.cli.command_help import Command, write_section
 from app.cli.errors import EXIT_CODES_HELP, CommandFailed, ProblemResponse
 from app.cli.session import (
     CaFileOption,
@@ -37,7 +38,7 @@ class LazyCommand:
     module: str
     attribute: str
     summary: str
-    kind: type[TyperCommand] = TyperCommand
+    kind: type[TyperCommand] = Command
 
 
 #: The list of commands in `--help`: importing all of them would take ten times as long. A test compares the
@@ -117,6 +118,12 @@ class RootCommand(TyperGroup):
         for name, entry in COMMANDS.items():
             self.add_command(TyperCommand(name, help=entry.summary, rich_markup_mode=None))
 
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, then the commands."""
+        options = (param for param in self.get_params(ctx) if isinstance(param, TyperOption))
+        write_section(formatter, ctx, "Options", options)
+        self.format_commands(ctx, formatter)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the name, the command (imported now) and the remaining arguments."""
         name, command, others = super().resolve_command(ctx, args)
@@ -194,5 +201,7 @@ def root(
     options = ConnectionOptions(
         url=url, key=key, key_file=key_file, ca_file=ca_file, output=format_parameters(output, json=json)
     )
-    ctx.obj = session = ClientSession(options)
+    # A program may pass a session of its own.
+    ctx.obj = session = ctx.obj or ClientSession()
+    session.options = options
     ctx.call_on_close(session.close)

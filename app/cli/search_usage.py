@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import key_ids, tool_names
 from app.cli.output import shortened
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -39,9 +40,15 @@ def show(ctx: SessionContext) -> None:
 def delete(
     ctx: SessionContext,
     *,
-    tool: Annotated[str | None, typer.Option("--tool", help="Only what was learned of this tool.")] = None,
+    tool: Annotated[
+        str | None,
+        typer.Option("--tool", autocompletion=tool_names, help="Only what was learned of this tool."),
+    ] = None,
     key_id: Annotated[
-        str | None, typer.Option("--key-id", help="Only what was learned from the key of this id.")
+        str | None,
+        typer.Option(
+            "--key-id", autocompletion=key_ids, help="Only what was learned from the key of this id."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:

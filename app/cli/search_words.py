@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import tool_names, toolset_names
 from app.cli.errors import InputError
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -38,12 +39,22 @@ ExpandToOption = Annotated[
 ]
 QueryArgument = Annotated[str, typer.Argument(metavar="QUERY", help="The words of the search.")]
 ToolOption = Annotated[
-    list[str], typer.Option("--tool", help="A tool that comes first, in the order given; may be repeated.")
+    list[str],
+    typer.Option(
+        "--tool",
+        autocompletion=tool_names,
+        help="A tool that comes first, in the order given; may be repeated.",
+    ),
 ]
 ToolsetOption = Annotated[
-    str | None, typer.Option("--toolset", help="Only in searches of this toolset; otherwise in all.")
+    str | None,
+    typer.Option(
+        "--toolset", autocompletion=toolset_names, help="Only in searches of this toolset; otherwise in all."
+    ),
 ]
-ToolsetFilter = Annotated[str | None, typer.Option("--toolset", help="Only those of this toolset.")]
+ToolsetFilter = Annotated[
+    str | None, typer.Option("--toolset", autocompletion=toolset_names, help="Only those of this toolset.")
+]
 IfMatchOption = Annotated[
     str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
 ]
@@ -64,7 +75,15 @@ def list_synonyms(
     paging = Paging(limit, everything, cursor, sort, q)
     columns = ("TERMS", "TOOLSET", "UPDATED", "ID")
     query = {"toolset": toolset}
-    show_list(ctx.obj, "/search/synonyms", query=query, paging=paging, columns=columns, row=_synonyms_row)
+    show_list(
+        ctx.obj,
+        "/search/synonyms",
+        query=query,
+        paging=paging,
+        columns=columns,
+        row=_synonyms_row,
+        importance=("ID", "TERMS", "TOOLSET"),
+    )
 
 
 @synonyms.command("show", cls=GatewayCommand)
@@ -163,7 +182,15 @@ def list_pins(
     paging = Paging(limit, everything, cursor, sort, q)
     columns = ("QUERY", "TOOLS", "TOOLSET", "PROBLEMS", "UPDATED", "ID")
     query = {"toolset": toolset}
-    show_list(ctx.obj, "/search/pins", query=query, paging=paging, columns=columns, row=_pin_row)
+    show_list(
+        ctx.obj,
+        "/search/pins",
+        query=query,
+        paging=paging,
+        columns=columns,
+        row=_pin_row,
+        importance=("ID", "QUERY", "TOOLS", "PROBLEMS"),
+    )
 
 
 @pins.command("show", cls=GatewayCommand)

@@ -16,6 +16,7 @@ import structlog
 import uvicorn
 
 from app.cli.listener import Listener
+from app.cli.work_threads import WorkThreads
 from app.server.http_protocol import HttpProtocol
 from app.settings import Settings
 
@@ -44,6 +45,8 @@ def server_config(application: Any, settings: Settings, **options: Any) -> uvico
         "log_config": None,
         "access_log": False,
         "server_header": False,
+        # The server adds them to every response, also to its own rejections.
+        "headers": [("x-content-type-options", "nosniff")],
         "proxy_headers": True,
         "forwarded_allow_ips": settings.forwarded_allow_ips,
         "root_path": settings.root_path,
@@ -83,6 +86,11 @@ class GatewayServer(uvicorn.Server):
     def stop_now(self) -> None:
         """Cancel calls at once."""
         self.should_exit = self.force_exit = True
+
+    async def serve(self, sockets: Any = None) -> None:
+        """Serve until a signal; the event loop does not wait at its end for threads that still work."""
+        asyncio.get_running_loop().set_default_executor(WorkThreads())
+        await super().serve(sockets)
 
     async def shutdown(self, sockets: list[Listener] | None = None) -> None:
         """Shut down gracefully, in place of uvicorn's own shutdown."""

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 import typer
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperOption
 
+from app.cli.command_help import Command, write_section
 from app.cli.errors import InputError
-from app.cli.output import CommandOutput, OutputFormat
+from app.cli.output import PROGRESS_SECONDS, CommandOutput, OutputFormat
 
 if TYPE_CHECKING:
     from app.cli.client import GatewayClient
@@ -72,6 +73,9 @@ class ConnectionOptions:
         )
 
 
+_NO_OPTIONS = ConnectionOptions()
+
+
 def format_parameters(output: OutputFormat | None, *, json: bool) -> OutputFormat | None:
     """Return the format that `-o` or `--json` chooses, None for neither; raise BadParameter for two."""
     if json and output not in (None, OutputFormat.JSON):
@@ -118,8 +122,17 @@ def _env_file() -> Mapping[str, str | None]:
 class ClientSession:
     """The gateway (connected at first use) and the output of one command. Close it."""
 
-    def __init__(self, options: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        options: ConnectionOptions = _NO_OPTIONS,
+        *,
+        progress_seconds: float = PROGRESS_SECONDS,
+        seconds: float | None = None,
+    ) -> None:
+        """`seconds` is the longest time for a response; None for that of the longest request."""
         self.options = options
+        self._seconds = seconds
+        self._progress_seconds = progress_seconds
         self.has_key = False
         """Whether requests carry an API key; known once `gateway` was used."""
         self._gateway: GatewayClient | None = None
@@ -129,7 +142,9 @@ class ClientSession:
     def output(self) -> CommandOutput:
         """Both output streams, in the format that `-o` chooses."""
         if self._output is None:
-            self._output = CommandOutput(self.options.output or OutputFormat.TABLE)
+            self._output = CommandOutput(
+                self.options.output or OutputFormat.TABLE, progress_seconds=self._progress_seconds
+            )
         return self._output
 
     @property
@@ -142,7 +157,7 @@ class ClientSession:
             url = chosen.url or DEFAULT_URL
             key = api_key(chosen, url)
             self.has_key = key is not None
-            self._gateway = GatewayClient(url, key=key, ca_file=chosen.ca_file)
+            self._gateway = GatewayClient(url, key=key, ca_file=chosen.ca_file, seconds=self._seconds)
         return self._gateway
 
     def close(self) -> None:
@@ -178,7 +193,7 @@ class SessionContext(typer.Context):
     obj: ClientSession
 
 
-class GatewayCommand(TyperCommand):
+class GatewayCommand(Command):
     """A command that accepts the shared options of the root command after its own name, too."""
 
     shared: ClassVar[frozenset[str]] = frozenset({"url", "key", "key_file", "ca_file", "output", "json"})
@@ -202,10 +217,7 @@ class GatewayCommand(TyperCommand):
         arguments = [param for param in own if not isinstance(param, TyperOption)]
         options = [param for param in own if isinstance(param, TyperOption)]
         for title, params in (("Arguments", arguments), ("Options", options), ("Shared options", shared)):
-            records = [record for param in params if (record := param.get_help_record(ctx))]
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+            write_section(formatter, ctx, title, params)
 
     def _shared_params(self, ctx: Any) -> list[Any]:
         return [param for param in ctx.find_root().command.params if param.name in self.shared]

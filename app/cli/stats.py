@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import key_ids, provider_names, tool_names, toolset_names
 from app.cli.session import SessionContext
 from app.cli.values import parse_time
 
@@ -70,10 +71,15 @@ def stats(
         str | None, typer.Option(help="Only calls before this time: 30m (ago), or a time.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of values.")] = 10,
-    tool: Annotated[str | None, typer.Option(help="Only calls of this tool.")] = None,
-    provider: Annotated[str | None, typer.Option(help="Only calls of this provider's tools.")] = None,
+    tool: Annotated[
+        str | None, typer.Option(help="Only calls of this tool.", autocompletion=tool_names)
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option(help="Only calls of this provider's tools.", autocompletion=provider_names)
+    ] = None,
     key_id: Annotated[
-        str | None, typer.Option("--key-id", help="Only calls with the key of this id.")
+        str | None,
+        typer.Option("--key-id", autocompletion=key_ids, help="Only calls with the key of this id."),
     ] = None,
     outcome: Annotated[str | None, typer.Option(help="Only calls with this outcome.")] = None,
     error: Annotated[
@@ -84,7 +90,10 @@ def stats(
         str | None,
         typer.Option(help="Only calls by this interface: rest, utcp, mcp, tool-calls, agent-test, approval."),
     ] = None,
-    toolset: Annotated[str | None, typer.Option(help="Only calls by the addresses of this toolset.")] = None,
+    toolset: Annotated[
+        str | None,
+        typer.Option(help="Only calls by the addresses of this toolset.", autocompletion=toolset_names),
+    ] = None,
     source: Annotated[
         str | None, typer.Option(help="Only calls with responses of: upstream, recording, mock.")
     ] = None,
@@ -116,7 +125,8 @@ def stats(
         session.output.document(found)
         return
     columns = (group.value.upper(), *(("TIME",) if points else ()), *_HEADINGS)
-    session.output.table(columns, _rows(found, points=points))
+    importance = (*columns[: -len(_HEADINGS)], "CALLS", "ERRORS", "P50", "P95", "P99", "MEAN MS")
+    session.output.table(columns, _rows(found, points=points), importance=importance)
     vectors = found.get("search_vectors")
     if vectors is not None and vectors["model"] is not None:
         session.output.note(

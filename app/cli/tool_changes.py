@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from app.cli.completion import provider_names, tool_names
 from app.cli.errors import ExitCode, InputError
 from app.cli.output import cell, sentences, shortened
 from app.cli.pagination import (
@@ -26,12 +27,20 @@ _REVERTIBLE: Final = (
 )  # fmt: skip
 _REVERTIBLE_TEXT: Final = f"{', '.join(_REVERTIBLE[:-1])} or {_REVERTIBLE[-1]}"
 
-NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=tool_names)
+]
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME...]", help="The tools: provider.tool, or aliases.")
+    list[str] | None,
+    typer.Argument(
+        metavar="NAME...", help="The tools: provider.tool, or aliases.", autocompletion=tool_names
+    ),
 ]
 ProviderOption = Annotated[
-    str | None, typer.Option("--provider", help="All tools of this provider, instead of names.")
+    str | None,
+    typer.Option(
+        "--provider", autocompletion=provider_names, help="All tools of this provider, instead of names."
+    ),
 ]
 TagOption = Annotated[str | None, typer.Option("--tag", help="All tools with this tag, instead of names.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")]

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
-import orjson
 import typer
 
+from app import exact_json
 from app.cli import tool_changes
+from app.cli.completion import provider_names, tool_names, toolset_names
 from app.cli.errors import EnvelopeResponse, ExitCode, InputError, ProblemResponse
 from app.cli.event_stream import ACCEPT, print_events
 from app.cli.output import OutputFormat, shortened
@@ -34,14 +35,19 @@ _NOTED_P95_MS: Final = 5_000
 commands = typer.Typer(name="tools", help="Find tools and call them.", no_args_is_help=True)
 commands.add_typer(tool_changes.commands)
 
-NameArgument = Annotated[str, typer.Argument(help="The tool: provider.tool, or its alias.")]
+NameArgument = Annotated[
+    str, typer.Argument(help="The tool: provider.tool, or its alias.", autocompletion=tool_names)
+]
 
 
 @commands.command("list", cls=GatewayCommand)
 def list_tools(
     ctx: SessionContext,
     *,
-    provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
+    provider: Annotated[
+        str | None,
+        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Only those that can (or cannot) be called.")
@@ -63,6 +69,7 @@ def list_tools(
         paging=paging,
         columns=("NAME", "DESCRIPTION", "TAGS", "ENABLED"),
         row=_row,
+        importance=("NAME", "ENABLED", "DESCRIPTION"),
     )
 
 
@@ -71,14 +78,20 @@ def search(
     ctx: SessionContext,
     *,
     words: Annotated[list[str], typer.Argument(help="What the tool should do, in any words.")],
-    provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
+    provider: Annotated[
+        str | None,
+        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", help="Another task, whose matches are taken in turn; up to three times."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=50, help="Maximum number of results.")] = 10,
-    toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
+    toolset: Annotated[
+        str | None,
+        typer.Option("--toolset", autocompletion=toolset_names, help="Only tools of this toolset."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each word, the vectors and use contribute.")
     ] = False,
@@ -100,7 +113,11 @@ def search(
     columns = [(name, [cell(hit) for hit in hits]) for name, cell in _HIT_COLUMNS.items()]
     # A column that says nothing of any hit is left out; without hits, the table has its usual head.
     shown = [(name, cells) for name, cells in columns if name in _ALWAYS or any(cells)]
-    session.output.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True))
+    session.output.table(
+        [name for name, _ in shown],
+        zip(*(cells for _, cells in shown), strict=True),
+        importance=("NAME", "SCORE", "NEEDS", "DESCRIPTION", "HEALTH"),
+    )
     for line in _advice(found):
         session.output.note(line)
     if hits and toolset is None:
@@ -164,7 +181,8 @@ def export_tools(
     ctx: SessionContext,
     *,
     names: Annotated[
-        list[str] | None, typer.Argument(help="Only these tools, by any of their names.")
+        list[str] | None,
+        typer.Argument(help="Only these tools, by any of their names.", autocompletion=tool_names),
     ] = None,
     dialect: Annotated[
         str, typer.Option("--format", help="The dialect, like openai-chat, anthropic, gemini or mcp.")
@@ -172,8 +190,14 @@ def export_tools(
     strict: Annotated[
         str, typer.Option("--strict", help="Constrained decoding: auto, true or false.")
     ] = "auto",
-    toolset: Annotated[str | None, typer.Option("--toolset", help="Only tools of this toolset.")] = None,
-    provider: Annotated[str | None, typer.Option("--provider", help="Only tools of this provider.")] = None,
+    toolset: Annotated[
+        str | None,
+        typer.Option("--toolset", autocompletion=toolset_names, help="Only tools of this toolset."),
+    ] = None,
+    provider: Annotated[
+        str | None,
+        typer.Option("--provider", autocompletion=provider_names, help="Only tools of this provider."),
+    ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="Only tools with this tag.")] = None,
     q: Annotated[
         list[str] | None,
@@ -196,7 +220,7 @@ def export_tools(
     if session.output.is_structured:
         session.output.document(found)
     else:
-        content = found["prompt"] if found.get("prompt") else orjson.dumps(found["tools"]).decode()
+        content = found["prompt"] if found.get("prompt") else exact_json.dumps(found["tools"]).decode()
         session.output.text(content)
     for name in report["unknown"]:
         session.output.warn(f"There is no tool {name}.")
@@ -242,7 +266,10 @@ def call(
     name: NameArgument,
     items: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME=TEXT|NAME:=JSON", help="Arguments: text after '=', JSON after ':='."),
+        typer.Argument(
+            metavar="NAME=VALUE|NAME:=JSON",
+            help="Arguments: after '=' a value, which is read as the tool's inputs say; after ':=' JSON.",
+        ),
     ] = None,
     arguments: Annotated[
         str | None,
@@ -277,7 +304,7 @@ def call(
     session = ctx.obj
     if not dry_run and session.output.format in (OutputFormat.YAML, OutputFormat.NAME):
         raise InputError("The response of a tool is written as it is, or with -o json as JSON.")
-    body = tool_arguments(items or [], base=arguments)
+    body = tool_arguments(items or [], base=arguments, read_inputs=lambda: _read_inputs(session, name))
     if stream and dry_run:
         raise InputError("Give --stream or --dry-run, not both.")
     as_json = session.output.is_structured or dry_run
@@ -302,9 +329,17 @@ def call(
         session.output.raw(failed.envelope + b"\n")
         raise typer.Exit(ExitCode.FAILED) from None
     except ProblemResponse as error:
-        if error.slug == "invalid-arguments" and any(":=" not in item for item in items or []):
-            error.hint = "name=value passes text; for numbers, true, lists and objects write name:=value."
+        if error.slug == "invalid-arguments":
+            error.hint = f"utcp-gateway tools show {name} lists the arguments; name:=value passes JSON."
         raise
+
+
+def _read_inputs(session: ClientSession, name: str) -> Mapping[str, Any]:
+    """Return the inputs of a tool; {} where they cannot be read: the call itself says what is wrong."""
+    try:
+        return session.gateway.get(url_path("tools", name)).json().get("inputs") or {}
+    except ProblemResponse:
+        return {}
 
 
 def _stream(
@@ -329,7 +364,8 @@ def _stream(
         if response.status_code == _WAITS:
             where = response.headers.get("Location", "").rpartition("/")[2]
             session.output.warn(f"The call waits for approval: utcp-gateway approvals result {where}")
-    if sys.stdout.isatty() and not last.endswith(b"\n"):
+    is_line = session.output.is_structured or headers["Accept"] == ENVELOPE_TYPE or sys.stdout.isatty()
+    if is_line and not last.endswith(b"\n"):
         session.output.raw(b"\n")
 
 
@@ -351,7 +387,7 @@ def _type(schema: Any, root: Mapping[str, Any]) -> str:
         # A definition that is a reference is named, which ends cycles, too.
         return name if target is None or "$ref" in target else _type(target, {})
     if "enum" in schema:
-        return "one of " + ", ".join(orjson.dumps(value).decode() for value in schema["enum"][:8])
+        return "one of " + ", ".join(exact_json.dumps(value).decode() for value in schema["enum"][:8])
     for combined in ("anyOf", "oneOf"):
         if isinstance(schema.get(combined), list):
             return " or ".join(dict.fromkeys(_type(one, root) for one in schema[combined]))
@@ -365,9 +401,4 @@ def _type(schema: Any, root: Mapping[str, Any]) -> str:
 
 def _example(inputs: Mapping[str, Any]) -> str:
     """Return the required arguments as they are typed on the command line."""
-    properties = inputs.get("properties") or {}
-    arguments = []
-    for name in inputs.get("required") or ():
-        text = _member(properties.get(name), "type") == "string"
-        arguments.append(f"{name}=..." if text else f"{name}:=...")
-    return " ".join(arguments)
+    return " ".join(f"{name}=..." for name in inputs.get("required") or ())

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from app.cli.completion import provider_names, tool_names, toolset_names
 from app.cli.errors import InputError, ProblemResponse
 from app.cli.keys import MockSeedOption, RecordingOption, UpstreamModeOption, upstream_members
 from app.cli.output import shortened
@@ -24,7 +25,7 @@ from app.cli.values import confirm, read_json, read_text, url_path
 
 commands = typer.Typer(name="toolsets", help="Named views of the registry for agents.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(help="The name of the toolset.")]
+NameArgument = Annotated[str, typer.Argument(help="The name of the toolset.", autocompletion=toolset_names)]
 IfMatchOption = Annotated[
     str | None, typer.Option("--if-match", metavar="ETAG", help="Fail unless it still has this version.")
 ]
@@ -60,11 +61,14 @@ def set_toolset(
     title: Annotated[str | None, typer.Option("--title", help="The title for people.")] = None,
     description: Annotated[str | None, typer.Option("--description", help="What it is for.")] = None,
     tool: Annotated[
-        list[str] | None, typer.Option("--tool", help="A tool, all of them; may be repeated.")
+        list[str] | None,
+        typer.Option("--tool", autocompletion=tool_names, help="A tool, all of them; may be repeated."),
     ] = None,
     provider: Annotated[
         list[str] | None,
-        typer.Option("--provider", help="All tools of this provider; may be repeated."),
+        typer.Option(
+            "--provider", autocompletion=provider_names, help="All tools of this provider; may be repeated."
+        ),
     ] = None,
     tag: Annotated[
         list[str] | None,
@@ -84,10 +88,17 @@ def set_toolset(
         str | None, typer.Option("--mode", help="Which tools an MCP client lists: all, search or auto.")
     ] = None,
     pin: Annotated[
-        list[str] | None, typer.Option("--pin", help="A tool that is listed in each mode; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--pin", autocompletion=tool_names, help="A tool that is listed in each mode; may be repeated."
+        ),
     ] = None,
     argument_repair: Annotated[
         str | None, typer.Option("--argument-repair", help="Repair of arguments: off, safe or on.")
+    ] = None,
+    schemas: Annotated[
+        str | None,
+        typer.Option("--schemas", help="How MCP shows schemas: portable, or full (with $defs)."),
     ] = None,
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=1_000, help="The budget of a result in bytes.")
@@ -130,6 +141,7 @@ def set_toolset(
     given = {
         "tools": tool, "providers": provider, "tags": tag, "exclude": exclude, "read_only": read_only,
         "search": search, "mode": mode, "pinned": pin, "argument_repair": argument_repair,
+        "schemas": schemas,
     }  # fmt: skip
     definition |= {member: value for member, value in given.items() if value is not None}
     budget = {"max_bytes": max_bytes, "max_tokens": max_tokens}

@@ -34,12 +34,13 @@ def import_(
 
 
 def write_download(session: ClientSession, content: bytes, file: str) -> None:
-    """Write content to a file and say so, or to standard output for `-`, with a line end at its end.
+    """Write content, with a line end at its end, to a file and say so, or to standard output for `-`.
 
     Raise InputError where the file cannot be written.
     """
+    content = content if content.endswith(b"\n") else content + b"\n"
     if file == "-":
-        session.output.raw(content if content.endswith(b"\n") else content + b"\n")
+        session.output.raw(content)
         return
     try:
         Path(file).write_bytes(content)

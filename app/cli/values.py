@@ -4,7 +4,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
@@ -13,6 +14,7 @@ from urllib.parse import quote
 import orjson
 import typer
 
+from app import exact_json
 from app.cli.errors import InputError
 
 #: `name=text` or `name:=json`; the first of both that appears splits.
@@ -126,14 +128,22 @@ def read_json(text: str, *, option: str, loads: Callable[[bytes], Any] = orjson.
         raise InputError(f"{option} is not JSON: {error}.") from None
 
 
-def tool_arguments(items: Sequence[str], *, base: str | None = None) -> dict[str, Any]:
+def tool_arguments(
+    items: Sequence[str],
+    *,
+    base: str | None = None,
+    read_inputs: Callable[[], Mapping[str, Any]] = dict,
+) -> dict[str, Any]:
     """Return the arguments of a tool: `base` (JSON, `@FILE` or `-`), then each `name=text` or `name:=json`.
 
-    A value is never read from a file, whatever it begins with: it may come from somebody else.
+    A text becomes the value that it stands for by the tool's inputs, which `read_inputs` returns, {} where
+    they are not known. A value is never read from a file, whatever it begins with: it may come from somebody
+    else.
     """
     arguments = {} if base is None else read_json(base, option="--arguments", loads=_as_written)
     if not isinstance(arguments, dict):
         raise InputError("--arguments must be a JSON object.")
+    texts: dict[str, str] = {}
     names: set[str] = set()
     for item in items:
         match = _ITEM.fullmatch(item)
@@ -143,13 +153,40 @@ def tool_arguments(items: Sequence[str], *, base: str | None = None) -> dict[str
         if name in names:
             raise InputError(f"The argument '{name}' is given twice; write a list as name:='[1, 2]'.")
         names.add(name)
+        if separator == "=":
+            texts[name] = value
+            continue
         try:
-            arguments[name] = _as_written(value.encode()) if separator == ":=" else value
+            arguments[name] = _as_written(value.encode())
         except ValueError:
             raise InputError(
                 f"The value of '{name}' is not JSON; for text write {name}=... instead."
             ) from None
+    if texts:
+        arguments |= _read_texts(texts, read_inputs())
     return arguments
+
+
+def _read_texts(texts: Mapping[str, str], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that texts stand for by the inputs of a tool, as the gateway reads those of a query.
+
+    What fits no type stays as it is: the gateway says what is wrong.
+    """
+    from app.json_schema.text_values import TextError, TextReader
+
+    def load(text: str) -> Any:
+        try:
+            return _as_written(text.encode())
+        except ValueError:
+            raise TextError(()) from None
+
+    reader = TextReader(inputs, load)
+    schemas = reader.properties(inputs)
+    values: dict[str, Any] = dict(texts)
+    for name, text in texts.items():
+        with suppress(TextError):
+            values[name] = reader.candidates([text], schemas.get(name))[0]
+    return values
 
 
 def _as_written(content: bytes) -> Any:
@@ -159,7 +196,7 @@ def _as_written(content: bytes) -> Any:
     """
     try:
         value = json.loads(content, parse_float=_float, parse_int=_integer, parse_constant=_no_constant)
-        orjson.dumps(value)
+        exact_json.dumps(value, surrogates="refuse")
     except (RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
     return value

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli.completion import provider_names
 from app.cli.errors import InputError
 from app.cli.pagination import (
     LIMIT_DEFAULT,
@@ -26,7 +27,10 @@ commands = typer.Typer(
 )
 
 ProviderOption = Annotated[
-    str | None, typer.Option("--provider", help="The variable of this provider, not the shared one.")
+    str | None,
+    typer.Option(
+        "--provider", autocompletion=provider_names, help="The variable of this provider, not the shared one."
+    ),
 ]
 NameArgument = Annotated[str, typer.Argument(help="The name, without ${}.")]
 
@@ -54,7 +58,7 @@ def list_variables(
         _variables_path(provider),
         query={},
         paging=paging,
-        columns=("NAME", "SECRET", "VALUE", "UPDATED"),
+        columns=("NAME", "SECRET", "VALUE", "ORIGINS", "UPDATED"),
         row=_row,
     )
 
@@ -67,18 +71,41 @@ def set_variable(
     value: Annotated[str | None, typer.Argument(help="The value, unless it is secret.")] = None,
     secret: Annotated[str | None, typer.Option("--secret", metavar="SOURCE", help=SECRET_HELP)] = None,
     provider: ProviderOption = None,
+    origins: Annotated[
+        list[str] | None,
+        typer.Option("--origin", help="Of a shared secret: send it to this origin only; may be repeated."),
+    ] = None,
 ) -> None:
     """Set a variable: `variables set REGION eu`, `variables set TOKEN --secret -`."""
     session = ctx.obj
     if (value is None) == (secret is None):
         raise InputError("Give either a value or --secret SOURCE.")
     text = value if secret is None else read_secret(secret, prompt=f"Value of {name}")
-    body = {"value": text, "secret": secret is not None}
+    body: dict[str, Any] = {"value": text, "secret": secret is not None}
+    if origins:
+        body["allowed_origins"] = origins
     response = session.gateway.send("PUT", _variables_path(provider) + url_path(name), json=body)
     if session.output.is_structured:
         session.output.document(response.json() or {"name": name, "secret": secret is not None})
         return
     session.output.note(f"Set {name}{' (secret)' if secret else ''}.")
+
+
+@commands.command("allow", cls=GatewayCommand)
+def allow(
+    ctx: SessionContext,
+    *,
+    name: NameArgument,
+    origins: Annotated[list[str], typer.Argument(metavar="ORIGIN...", help="All origins that it may have.")],
+) -> None:
+    """Set the only origins to which a shared secret variable is sent; its value stays."""
+    session = ctx.obj
+    path = _variables_path(None) + url_path(name)
+    changed = session.gateway.send("PATCH", path, json={"allowed_origins": origins}).json()
+    if session.output.is_structured:
+        session.output.document(changed)
+        return
+    session.output.note(f"{name} is sent to {', '.join(changed['allowed_origins'])} only.")
 
 
 @commands.command("remove", cls=GatewayCommand)
@@ -113,4 +140,6 @@ def import_env(
 
 def _row(variable: Mapping[str, Any]) -> tuple[object, ...]:
     secret = variable.get("secret")
-    return (variable["name"], secret, "***" if secret else variable.get("value"), variable.get("updated_at"))
+    value = "***" if secret else variable.get("value")
+    origins = ", ".join(variable.get("allowed_origins") or ())
+    return (variable["name"], secret, value, origins, variable.get("updated_at"))

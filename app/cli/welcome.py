@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from app.cli.client import GatewayClient
 from app.cli.errors import CommandFailed, ProblemResponse
 from app.cli.session import DEFAULT_URL
 from app.database import Database
+from app.models import TENANT, now
 from app.security.vault import KeyRing
+from app.sessions.model import FIRST_LINK_SECONDS
+from app.sessions.store import add_token
 from app.settings import Settings
 
 ADMIN_KEY_FILE = "admin.key"
@@ -30,7 +34,8 @@ class Welcome:
 
     `local` is the address without a proxy in front, `key` the admin key for our own requests; `is_new` says
     whether to show it. `sample` is the body that registers the sample API. `console` is the address of the
-    web console, None where that is off, and `sign_in_link` a link that signs in to it with `key`.
+    web console, None where that is off, and `sign_in_link` a link that signs in to it with `key`. At the
+    first start, `first_token` is the secret of that link, which is valid for longer than others.
     """
 
     address: str
@@ -41,12 +46,13 @@ class Welcome:
     sample: dict[str, Any] | None = dataclasses.field(default=None, repr=False)
     console: str | None = None
     sign_in_link: str | None = dataclasses.field(default=None, repr=False)
+    first_token: str | None = dataclasses.field(default=None, repr=False)
 
     @classmethod
     def prepare(cls, settings: Settings, *, address: str, local: str) -> "Welcome":
         """Return a greeting of the embedded mode; write a first key to `<data_dir>/admin.key` (0600)."""
         path = settings.data_dir / ADMIN_KEY_FILE
-        fresh = asyncio.run(_first_key(settings))
+        fresh, token = asyncio.run(_first_key(settings)) or (None, None)
         if fresh is not None:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -60,6 +66,7 @@ class Welcome:
             is_new=fresh is not None,
             key_file=path,
             console=console_address(settings, address),
+            first_token=token,
         )
 
     def with_sample(self, registration: dict[str, Any]) -> "Welcome":
@@ -72,8 +79,8 @@ def console_address(settings: Settings, address: str) -> str | None:
     return f"{address}/console" if settings.console else None
 
 
-async def _first_key(settings: Settings) -> str | None:
-    """Return the text of a new admin key, None where there are keys."""
+async def _first_key(settings: Settings) -> tuple[str, str] | None:
+    """Return the text of a new admin key and the token of a sign-in link of it; None where there are keys."""
     assert settings.database_url is not None  # noqa: S101 - set by the embedded start
     database = Database(settings.database_url.get_secret_value(), pool_size=1)
     try:
@@ -82,7 +89,14 @@ async def _first_key(settings: Settings) -> str | None:
             if await has_keys(session):
                 return None
             minted = await create_key(session, vault, name="first admin", scopes=("admin",), actor="serve")
-        return minted.text.reveal()
+            token = add_token(
+                session,
+                vault,
+                key_id=minted.key_id,
+                tenant_id=TENANT,
+                expires_at=now() + timedelta(seconds=FIRST_LINK_SECONDS),
+            )
+        return minted.text.reveal(), token
     finally:
         await database.aclose()
 
@@ -95,7 +109,10 @@ def welcome(greeting: Welcome) -> None:
         if greeting.sample is not None and greeting.key is not None:
             _register(gateway, greeting.sample)
         if greeting.console is not None and greeting.key is not None:
-            greeting = dataclasses.replace(greeting, sign_in_link=_sign_in_link(gateway))
+            link = _sign_in_link(gateway)
+            if link is not None and greeting.first_token is not None:
+                link = f"{link.partition('#')[0]}#{greeting.first_token}"
+            greeting = dataclasses.replace(greeting, sign_in_link=link)
     typer.echo(text_of(greeting), err=True)
 
 
@@ -137,9 +154,10 @@ def text_of(greeting: Welcome) -> str:
     lines = [""]
     if greeting.sign_in_link is not None:
         another = f"{_program()} sign-in-link{_options(greeting)}"
+        period = "60 seconds" if greeting.first_token is None else "ten minutes"
         lines += [
             f"  Console         {greeting.sign_in_link}",
-            f"                  (valid once, for 60 seconds; another one: {another})",
+            f"                  (valid once, for {period}; another one: {another})",
         ]
     elif greeting.console is not None:
         lines.append(f"  Console         {greeting.console}")

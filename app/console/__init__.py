@@ -6,6 +6,7 @@ the key of the session. It has no rule of its own: what a page offers is read fr
 
     static_files, templating     style sheet, modules, icons; templates and languages
     page, navigation, notices    one request of somebody who is signed in
+    page_router, confirmation    the routes of pages, and which of them ask for the key again
     pages/                       the pages, one module a resource
     schema_form, values, charts  forms from JSON Schema, JSON as HTML, charts as SVG
 

@@ -11,7 +11,7 @@ send.
 import asyncio
 import contextlib
 import json as standard_json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
@@ -21,7 +21,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Scope
 
+from app import exact_json
 from app.access.authorise import SESSION_PRINCIPAL, PrincipalSource
+from app.errors import Forbidden
+from app.security.principal import Principal
 
 Query = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
@@ -82,13 +85,28 @@ class ApiProblem(Exception):
         return list(self.problem.get("errors") or ())
 
 
-class ApiClient:
-    """Calls operations of the API for the request of one page, as the principal that `principal` returns."""
+class ConfirmationRequired(Exception):
+    """An operation needs that the key of the session was presented a short time ago, and it was not."""
 
-    def __init__(self, request: Request, principal: PrincipalSource) -> None:
+
+class ApiClient:
+    """Calls operations of the API for the request of one page, as the principal that `principal` returns.
+
+    Where `is_recent` returns false, an operation whose route declares `recent=True` is rejected.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        principal: Callable[[], Awaitable[Principal]],
+        *,
+        is_recent: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         self._request = request
         self._app: ASGIApp = request.app
         self._principal = principal
+        self._is_recent = is_recent
+        self._was_rejected = False
 
     async def get(self, path: str, query: Query = (), **headers: str) -> Any:
         """Return the JSON of a successful GET; raise ApiProblem for any other response."""
@@ -123,6 +141,8 @@ class ApiClient:
     ) -> ApiResponse:
         """Return the response of an operation; with `check`, raise ApiProblem for a status but 2xx and 304.
 
+        Raise ConfirmationRequired where the operation needs a key presented a short time ago.
+
         `path` is percent-encoded (`path_of`). `json` is sent as JSON, `body` as it is, with the
         `Content-Type` of `headers`, in whose names `_` stands for `-`.
         """
@@ -146,6 +166,7 @@ class ApiClient:
             await self._app(scope, _receiving(content, receive_more), send)
         finally:
             done.set()
+        self._require_confirmed()
         response = ApiResponse(start["status"], Headers(raw=list(start["headers"])), b"".join(parts))
         if check and not (200 <= response.status < 300 or response.status == 304):
             raise ApiProblem(response)
@@ -187,6 +208,7 @@ class ApiClient:
                 await running
                 raise ConnectionError("The response of the API ended before it began.")
             response = StreamedResponse(start["status"], Headers(raw=list(start["headers"])), messages)
+            self._require_confirmed()
             if not 200 <= response.status < 300:
                 body = b"".join([part async for part in response])
                 raise ApiProblem(ApiResponse(response.status, response.headers, body))
@@ -196,6 +218,17 @@ class ApiClient:
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await running
+
+    async def _find_principal(self, *, recent: bool = False) -> Principal:
+        """Return the principal; raise Forbidden where the key must be presented again."""
+        if recent and self._is_recent is not None and not await self._is_recent():
+            self._was_rejected = True
+            raise Forbidden("The key of the session was presented too long ago: present it again.")
+        return await self._principal()
+
+    def _require_confirmed(self) -> None:
+        if self._was_rejected:
+            raise ConfirmationRequired
 
     def _scope(
         self,
@@ -219,7 +252,8 @@ class ApiClient:
             sent["content-length"] = str(len(content))
         sent |= {name.replace("_", "-").lower(): value for name, value in (headers or {}).items()}
         root = outer.get("root_path", "")
-        state = {**outer["state"], SESSION_PRINCIPAL: self._principal}
+        source: PrincipalSource = self._find_principal
+        state = {**outer["state"], SESSION_PRINCIPAL: source}
         state.pop("principal", None)
         scope: Scope = {
             "type": "http",
@@ -276,7 +310,7 @@ def _encoded(query: Query) -> str:
 
 def _json_bytes(value: Any) -> bytes:
     try:
-        return orjson.dumps(value)
+        return exact_json.dumps_strictly(value)
     except TypeError:
         # Integers beyond 64 bits, lone surrogates: the API says what is wrong with them.
         return standard_json.dumps(value).encode("ascii")

@@ -4,7 +4,11 @@
 
 However many calls there are, a browser gets at most four updates a second of at most 50 rows; an update says
 how many calls it leaves out. The API's stream ends by the server's stop, or the end of the key or session:
-the last event, `end`, says why, and whether to connect again.
+the last event, `end`, says why, and whether to connect again, or to read the list anew.
+
+A page passes the `position` of its list, from which on the stream has what the list lacks. A browser that
+connects again passes the id of the last event, which goes before. The first heartbeat is that of the API,
+which has subscribed by then.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import orjson
 
+from app import exact_json
 from app.console.api_client import StreamedResponse
 from app.console.api_stream import ApiStreamResponse
 from app.console.page import Page
@@ -25,7 +30,9 @@ MAX_ROWS: Final = 50
 _HEARTBEAT: Final = b": heartbeat\n\n"
 _ROWS: Final = "call_rows.html"
 # Of the problems by which the API ends a stream: a new connection may succeed.
-_TEMPORARY: Final = frozenset({"stopping", "overloaded", "unavailable", "client-timeout", "internal-error"})
+_OVERLOADED: Final = "overloaded"
+"""There is too much between the position and now: the list is the shorter way."""
+_TEMPORARY: Final = frozenset({"stopping", _OVERLOADED, "unavailable", "client-timeout", "internal-error"})
 
 
 class CollectedCalls:
@@ -35,6 +42,8 @@ class CollectedCalls:
         self._newest: deque[tuple[str, bytes]] = deque(maxlen=MAX_ROWS)
         self._count = 0
         self.arrived = asyncio.Event()
+        self.is_subscribed = False
+        """Whether the API has subscribed: it has sent a heartbeat."""
         self.has_ended = False
         self.problem: dict[str, Any] | None = None
         """Why the API has ended its stream; None where it did not say."""
@@ -44,6 +53,12 @@ class CollectedCalls:
         self._newest.append((event_id, data))
         self._count += 1
         self.arrived.set()
+
+    def subscribe(self) -> None:
+        """Add that the API has subscribed."""
+        if not self.is_subscribed:
+            self.is_subscribed = True
+            self.arrived.set()
 
     def end(self, problem: dict[str, Any] | None = None) -> None:
         """Add that no further calls follow."""
@@ -75,8 +90,8 @@ class CallRowStream(ApiStreamResponse):
     rows: ClassVar[str] = _ROWS
 
     def __init__(self, page: Page, filters: Mapping[str, str]) -> None:
-        last = page.request.headers.get("last-event-id")
-        super().__init__(page, self.path, filters, headers={} if last is None else {"Last-Event-ID": last})
+        last = page.request.headers.get("last-event-id") or page.query.get("position")
+        super().__init__(page, self.path, filters, headers={"Last-Event-ID": last} if last else {})
 
     def headers_of(self, _response: StreamedResponse) -> Mapping[str, str]:
         """See `ApiStreamResponse`."""
@@ -84,18 +99,21 @@ class CallRowStream(ApiStreamResponse):
 
     async def forward(self, response: StreamedResponse, writer: ResponseWriter) -> None:
         """Write the rows of new calls, and at the end why there are no more."""
-        await writer.write(_HEARTBEAT)
         collected = CollectedCalls()
         reading = asyncio.create_task(_collect(response, collected, self.event), name="console-call-rows")
         heartbeat = self.page.services.streams.heartbeat
+        is_announced = False
         try:
             while True:
                 try:
-                    async with asyncio.timeout(heartbeat):
+                    async with asyncio.timeout(heartbeat if is_announced else None):
                         await collected.arrived.wait()
                 except TimeoutError:
                     await writer.write(_HEARTBEAT)
                     continue
+                if collected.is_subscribed and not is_announced:
+                    is_announced = True
+                    await writer.write(_HEARTBEAT)
                 if not collected.has_ended:
                     await asyncio.sleep(COLLECT_SECONDS)
                 last, calls, left_out = collected.take()
@@ -125,14 +143,17 @@ class CallRowStream(ApiStreamResponse):
             if is_temporary
             else self.page.gettext("The key or the session is not valid any more. Reload to sign in.")
         )
-        return server_sent_event("end", orjson.dumps({"text": text, "again": is_temporary}).decode())
+        end = {"text": text, "again": is_temporary, "reload": slug == _OVERLOADED}
+        return server_sent_event("end", exact_json.dumps(end).decode())
 
 
 async def _collect(response: StreamedResponse, collected: CollectedCalls, event: str) -> None:
     """Add the events of this name of a stream of the API, until it ends."""
     try:
         async for name, event_id, data in sse_events(response):
-            if name == event:
+            if not data:
+                collected.subscribe()
+            elif name == event:
                 collected.add(event_id, data)
             elif name == "gateway-error":
                 collected.end(orjson.loads(data))
@@ -141,14 +162,16 @@ async def _collect(response: StreamedResponse, collected: CollectedCalls, event:
 
 
 async def sse_events(parts: AsyncIterator[bytes] | StreamedResponse) -> AsyncIterator[tuple[str, str, bytes]]:
-    """Yield name, id and data of server-sent events as the API writes them: one line of data each."""
+    """Yield name, id and data of server-sent events as the API writes them: one line of data each, and none
+    for a heartbeat.
+    """
     rest = b""
     async for part in parts:
         *events, rest = (rest + part).split(b"\n\n")
         for event in events:
             fields = dict(line.split(b": ", 1) for line in event.split(b"\n") if b": " in line)
-            if b"data" in fields:
-                yield fields.get(b"event", b"").decode(), fields.get(b"id", b"").decode(), fields[b"data"]
+            name, event_id, data = (fields.get(field, b"") for field in (b"event", b"id", b"data"))
+            yield name.decode(), event_id.decode(), data
 
 
 def server_sent_event(name: str, text: str, *, event_id: str = "") -> bytes:

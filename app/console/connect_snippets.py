@@ -5,6 +5,8 @@ from typing import Final
 
 import orjson
 
+from app import exact_json
+
 KEY: Final = "YOUR_KEY"
 
 
@@ -49,4 +51,4 @@ def _tool_calls(addresses: Mapping[str, str]) -> str:
 
 
 def _json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    return exact_json.dumps(value, option=orjson.OPT_INDENT_2).decode()

@@ -51,7 +51,14 @@ class CredentialForms:
     @classmethod
     async def load(cls, page: Page, slots: Sequence[Json], *, with_origins: bool = False) -> Self:
         """Return the forms in the language of a page; `with_origins`: also of where a credential is sent."""
-        return cls(slots, await api_components(page), page.gettext, with_origins)
+        # A client certificate is an option of the provider; where metadata name the token endpoint, a token
+        # will do, too.
+        shown = [
+            {**slot, "exact_kind": "any"} if slot.get("metadata_url") else slot
+            for slot in slots
+            if slot["exact_kind"] != "mutual_tls"
+        ]
+        return cls(shown, await api_components(page), page.gettext, with_origins)
 
     def views(
         self,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from app.credentials.origins import origin_of
+
 Json = Mapping[str, Any]
 
 ROWS: Final = 50
@@ -53,6 +55,16 @@ class ReportView:
         counted = Counter(f["rule"] for f, _ in found)
         first = {f["rule"]: (f["suggestion"], one["name"]) for f, one in reversed(found)}
         return [(first[rule][0], count, short_name(first[rule][1])) for rule, count in counted.most_common()]
+
+    @property
+    def final_url(self) -> str:
+        """Where the URL of the source redirected to; "" where it did not."""
+        return self.report.get("final_url") or ""
+
+    def moved_origin(self, url: str) -> str:
+        """Return the origin to which a URL redirected; "" where that is its own."""
+        origin = origin_of(self.final_url) or ""
+        return "" if origin == origin_of(url) else origin
 
     def _row(self, one: Json) -> OperationRow:
         lint = [f"{f['detail']}" for f in one.get("lint") or ()]

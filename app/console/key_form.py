@@ -46,6 +46,7 @@ class KeyForm:
     per_seconds: str = ""
     burst: str = ""
     argument_repair: str = ""
+    schemas: str = ""
 
     @classmethod
     def from_query(cls, query: QueryParams) -> Self:
@@ -55,10 +56,6 @@ class KeyForm:
         given = {name: value for name, value in {**texts, **lists}.items() if value}
         made = cls(**given)  # type: ignore[arg-type]
         return replace(made, toolset_name=made.toolset_name or made.proposed_toolset_name())
-
-    def as_query(self) -> dict[str, Any]:
-        """Return the parameters of the link that fills in this form."""
-        return {_PARAMETERS.get(name, name): getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_form(cls, form: FormData) -> Self:
@@ -92,17 +89,13 @@ class KeyForm:
             per_seconds=str(limit.get("per_seconds", "")),
             burst=str(limit.get("burst", "")),
             argument_repair=key["argument_repair"] or "",
+            schemas=key["schemas"] or "",
         )
 
     @property
     def granted(self) -> list[str]:
         """The scopes that the form asks for."""
         return sorted(_ROLE_SCOPES.get(self.role, self.scopes))
-
-    @property
-    def makes_admin(self) -> bool:
-        """Whether the form asks for the scope `admin`."""
-        return "admin" in self.granted
 
     def proposed_toolset_name(self) -> str:
         """Return a name for the toolset of `tools`: that of the key, or of the first tool."""
@@ -160,6 +153,7 @@ class KeyForm:
             "expires_at": self.expires_at(today),
             "rate_limit": numbers or None,
             "argument_repair": self.argument_repair or None,
+            "schemas": self.schemas or None,
         }
 
 

@@ -60,6 +60,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "plugin-disabled": _("Disabled the plugin: its provider and toolset are deleted."),
     "approved": _("Approved: %(count)s."),
     "rejected": _("Rejected: %(count)s."),
+    "requirement-removed": _("Removed the requirement of approval."),
     "key-revoked": _("Revoked the key."),
     "key-shown-once": _(
         "The key was created already. Its text is shown only once; rotate the key to get another one."

@@ -1,40 +1,26 @@
-"""A request of the console: who is signed in, what the page may show, and how it responds.
+"""A request of the console: who is signed in, what the page may show, and how it responds."""
 
-    router = PageRouter()
-
-    @router.get("/console/providers")
-    async def list_providers(page: Page) -> Response:
-        found = await page.api.get("/providers", {"q": page.query.get("q"), "limit": 50})
-        return page.render("providers.html", providers=found["items"], next_cursor=found["next_cursor"])
-
-Without a session, the response leads to the sign-in page. Whatever the API rejects becomes a page that says
-what happened and what to do, with the status of the API.
-"""
-
-import functools
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from email.message import Message
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import structlog
 from starlette.datastructures import FormData, QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.routing import Route
 
-from app.access.authorise import PUBLIC, authorise, presented_key
+from app.access.authorise import authorise, presented_key
 from app.console.api_client import ApiClient, ApiProblem
 from app.console.local_urls import local_path
 from app.console.navigation import NavigationItem, navigation
 from app.console.notices import Notice, read_notice
 from app.console.operations import Operations
-from app.console.pending_approvals import pending_approvals
+from app.console.submitted_form import read_form
 from app.console.templating import LANGUAGES, render_block, template, translations
 from app.dependencies import services_of
-from app.errors import Unauthenticated, UnsupportedMediaType
+from app.errors import Unauthenticated
 from app.security.principal import Principal
 from app.services import Services
 from app.sessions import Session
@@ -53,15 +39,12 @@ PAGE_HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
     "Vary": "Cookie, X-Fragment",
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 LANGUAGE_COOKIE: Final = "utcp-console-language"
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 PAGE_SIZE: Final = 50
 """Rows of a list on one page."""
-
-_SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
-Handler = Callable[["Page"], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +64,8 @@ class Page:
     """What waits for a decision, for the navigation; None for a fragment, and where the key may see none."""
     undo_key: bytes = field(default=b"", repr=False)
     """Authenticates the undo of a notice; empty without a session, where there is no undo."""
+    submitted: FormData | None = field(default=None, repr=False)
+    """The submitted form; the one before the confirmation, where the request has confirmed that."""
 
     @property
     def query(self) -> QueryParams:
@@ -101,11 +86,19 @@ class Page:
         return str(self.request.path_params[name])
 
     async def form(self) -> FormData:
-        """Return the fields of a submitted form; files are `UploadFile`. Raise as `check_charset` does."""
-        check_charset(self.request)
-        return await self.request.form(
-            max_fields=5_000, max_part_size=self.services.settings.max_document_bytes
-        )
+        """Return the fields of a submitted form; files are `UploadFile`. Raise as `read_form` does."""
+        if self.submitted is not None:
+            return self.submitted
+        return await read_form(self.request, max_part_size=self.services.settings.max_document_bytes)
+
+    async def is_recent(self) -> bool:
+        """Return whether the key of the session was presented within the last five minutes; a request with a
+        key of its own presents it.
+        """
+        if self.session is None:
+            return True
+        text = read_cookie(self.request.scope)
+        return text is not None and await self.services.sessions.is_recent(text)
 
     def may(self, operation: str) -> bool:
         """Return whether the scopes of the key allow an operation of the API, such as `PATCH /tools/{name}`.
@@ -133,8 +126,7 @@ class Page:
     @property
     def path(self) -> str:
         """The path of this page, without the root path."""
-        path = str(self.request.scope["path"])
-        return path[len(self.root) :] if self.root and path.startswith(self.root + "/") else path
+        return path_within(self.request)
 
     def render(
         self, name: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **context: Any
@@ -180,60 +172,6 @@ class Page:
         }
 
 
-class PageRouter:
-    """Collects the routes of pages. A path parameter is one segment, or `{name:path}`."""
-
-    def __init__(self) -> None:
-        self.routes: list[Route] = []
-
-    def get(self, path: str) -> Callable[[Handler], Handler]:
-        """Serve GET (and HEAD) of a path by a handler."""
-        return self._add(path, "GET")
-
-    def post(self, path: str) -> Callable[[Handler], Handler]:
-        """Serve the submission of a form to a path; requests from other sites are rejected."""
-        return self._add(path, "POST")
-
-    def _add(self, path: str, method: str) -> Callable[[Handler], Handler]:
-        def register(handler: Handler) -> Handler:
-            self.routes.append(Route(path, _endpoint(handler), methods=[method], include_in_schema=False))
-            return handler
-
-        return register
-
-
-def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    @functools.wraps(handler)
-    async def serve(request: Request) -> Response:
-        page = await open_page(request)
-        if page is None:
-            return sign_in_redirect(request)
-        try:
-            if request.method in _SAFE_METHODS and "x-fragment" not in request.headers:
-                page = await _with_approvals(page)
-            return await handler(page)
-        except ApiProblem as problem:
-            if problem.status == 401:
-                return sign_in_redirect(request)
-            return page.problem(problem)
-        finally:
-            # Closes the files of a form.
-            await request.close()
-
-    # The page asks for a session itself, and each operation of the API for its scope.
-    serve.scope = PUBLIC  # type: ignore[attr-defined]
-    return serve
-
-
-async def _with_approvals(page: Page) -> Page:
-    """Return the page with the number of pending approvals, which its navigation shows."""
-    if not page.may("GET /approvals"):
-        return page
-    is_current = page.path.startswith("/console/approvals")
-    count = await pending_approvals(page.request.app, page.api, page.principal.key_id, is_current=is_current)
-    return replace(page, pending_approvals=count)
-
-
 async def open_page(request: Request) -> Page | None:
     """Return the page of a request, None where nobody is signed in.
 
@@ -252,7 +190,7 @@ async def open_page(request: Request) -> Page | None:
             return None
         principal = found
         undo_key = sha256(b"undo\0" + (text or "").encode()).digest()
-        if request.method not in _SAFE_METHODS:
+        if request.method not in SAFE_METHODS:
             check_same_origin(request.scope, services.settings)
     bind = structlog.contextvars.bind_contextvars
     bind(key_id=principal.key_id)
@@ -268,15 +206,19 @@ async def open_page(request: Request) -> Page | None:
             raise Unauthenticated("The session has ended: its key is not valid any more.")
         return now
 
-    return Page(
+    async def is_recent() -> bool:
+        return await page.is_recent()
+
+    page = Page(
         request,
         services,
         principal,
         session,
-        ApiClient(request, current),
+        ApiClient(request, current, is_recent=is_recent),
         language_of(request),
         undo_key=undo_key,
     )
+    return page
 
 
 def language_of(request: Request) -> str:
@@ -300,36 +242,43 @@ def sign_in_redirect(request: Request) -> Response:
     headers = request.headers
     if headers.get("x-fragment"):
         return Response(status_code=401, headers={"Cache-Control": "no-store"})
-    target = local_path(_target(request), root=root_of(request)) or "/console"
-    is_safe = request.method in _SAFE_METHODS
+    target = local_path(sent_target(request), root=root_of(request)) or "/console"
+    is_safe = request.method in SAFE_METHODS
     is_foreign_link = headers.get("sec-fetch-site") == "cross-site" and read_cookie(request.scope) is None
     if is_safe and is_foreign_link and headers.get("sec-fetch-mode") == "navigate":
         context = {"root": root_of(request), "target": root_of(request) + target}
         html = template("onward.html", language_of(request)).render(context)
         return HTMLResponse(html, headers=PAGE_HEADERS)
-    query = urlencode({"next": target}) if is_safe else ""
+    query = urlencode({"next": target if is_safe else origin_path(request)})
     return RedirectResponse(
-        f"{root_of(request)}/console/sign-in" + (f"?{query}" if query else ""),
+        f"{root_of(request)}/console/sign-in?{query}",
         303,
         headers={"Cache-Control": "no-store"},
     )
 
 
-def _target(request: Request) -> str:
+def sent_target(request: Request) -> str:
     """Return path and query of a request as the client has sent them."""
     raw: bytes = request.scope.get("raw_path") or quote(request.scope["path"]).encode("ascii")
     query: bytes = request.scope["query_string"]
     return (raw + (b"?" + query if query else b"")).decode("latin-1")
 
 
-def check_charset(request: Request) -> None:
-    """Raise UnsupportedMediaType for a form that is not in UTF-8. Browsers send no parameter `charset`; some
-    codecs of Python make of a text what no form can have, or raise errors of their own.
+def origin_path(request: Request) -> str:
+    """Return the path of the page that has submitted a form, as the browser says; that of the overview where
+    it says none of the console.
     """
-    message = Message()
-    message["Content-Type"] = request.headers.get("content-type", "")
-    if str(message.get_param("charset", "utf-8")).lower() not in ("utf-8", "utf8"):
-        raise UnsupportedMediaType("Send the form in UTF-8.")
+    referrer = urlsplit(request.headers.get("referer", "")[:4_000])
+    if referrer.netloc != request.headers.get("host"):
+        return "/console"
+    path = referrer.path + (f"?{referrer.query}" if referrer.query else "")
+    return local_path(path, root=root_of(request)) or "/console"
+
+
+def path_within(request: Request) -> str:
+    """Return the path of a request, without the root path."""
+    path, root = str(request.scope["path"]), root_of(request)
+    return path[len(root) :] if root and path.startswith(root + "/") else path
 
 
 def root_of(request: Request) -> str:

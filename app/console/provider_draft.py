@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 import orjson
 from starlette.datastructures import FormData, QueryParams, UploadFile
 
+from app import exact_json
 from app.console.multipart import multipart_body
 from app.security.vault import SealBroken, Vault
 
@@ -54,6 +55,7 @@ class Draft:
     server: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     allow_empty: bool = False
+    redirect_origin: str = ""
     token: str = field(default="", repr=False)
     files: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
@@ -68,6 +70,7 @@ class Draft:
             server=query.get("server", ""),
             variables=_variables(query.getlist("variable")),
             allow_empty=query.get("allow_empty") == "1",
+            redirect_origin=query.get("redirect_origin", ""),
         )
 
     @classmethod
@@ -89,7 +92,10 @@ class Draft:
             if name.startswith("variable.") and value
         }
         made = replace(
-            made, variables={**made.variables, **variables}, allow_empty=form.get("allow_empty") == "1"
+            made,
+            variables={**made.variables, **variables},
+            allow_empty=form.get("allow_empty") == "1",
+            redirect_origin=str(form.get("redirect_origin", "")),
         )
         files = [one for one in form.getlist("file") if isinstance(one, UploadFile) and one.filename]
         if files:
@@ -142,6 +148,7 @@ class Draft:
             "server": self.server,
             "variable": [f"{name}={value}" for name, value in self.variables.items()],
             "allow_empty": "1" if self.allow_empty else "",
+            "redirect_origin": self.redirect_origin,
         }
 
     async def sealed(self, vault: Vault, key_id: str) -> str:
@@ -152,9 +159,10 @@ class Draft:
         header = {
             "source": self.source, "url": self.url, "name": self.name, "base_url": self.base_url,
             "server": self.server, "variables": dict(self.variables), "allow_empty": self.allow_empty,
+            "redirect_origin": self.redirect_origin,
             "token": self.token, "files": [[name, len(content)] for name, content in self.files],
         }  # fmt: skip
-        head = orjson.dumps(header)
+        head = exact_json.dumps(header)
         plain = len(head).to_bytes(4, "big") + head + b"".join(content for _, content in self.files)
         blob = vault.seal(zlib.compress(plain, 6), context=(_CONTEXT, key_id))
         return base64.urlsafe_b64encode(blob).decode()
@@ -197,6 +205,7 @@ class Draft:
             "server": int(self.server) if re.fullmatch(r"[0-9]{1,6}", self.server) else None,
             "server_variables": dict(self.variables) or None,
             "allow_empty": self.allow_empty or None,
+            "redirect_origin": self.redirect_origin or None,
         }
         fields = {
             "options": {key: value for key, value in options.items() if value is not None},
@@ -215,7 +224,7 @@ class Draft:
             if "source" in value or "url" in value:
                 return {"json": {**value, "name": name, **fields}}
         parts: list[tuple[str, str, str, bytes]] = [
-            (key, "", _JSON_TYPE, orjson.dumps(member)) for key, member in fields.items()
+            (key, "", _JSON_TYPE, exact_json.dumps(member)) for key, member in fields.items()
         ]
         parts.append(("name", "", "text/plain", name.encode()))
         parts += [
@@ -259,6 +268,7 @@ class Draft:
         options = ["--name", name]
         options += ["--base-url", self.base_url] if self.base_url else []
         options += ["--server", self.server] if self.server else []
+        options += ["--redirect-origin", self.redirect_origin] if self.redirect_origin else []
         for variable, value in self.variables.items():
             options += ["--server-variable", f"{variable}={value}"]
         source, lines = self.url, []
@@ -272,6 +282,8 @@ class Draft:
         add = ["utcp-gateway", "providers", "add", source, *options]
         lines += [shlex.join([*add, "--preview"]), shlex.join(add)]
         for slot in slots:
+            if slot["exact_kind"] == "mutual_tls":
+                continue
             kind = slot["exact_kind"] if slot["exact_kind"] not in ("any", "unsupported") else "api_key"
             lines.append(
                 shlex.join(["utcp-gateway", "credentials", "set", name, slot["slot"], "--kind", kind])

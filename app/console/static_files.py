@@ -27,7 +27,6 @@ _HEADERS: Final = {
     "Cache-Control": "public, max-age=31536000, immutable",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Vary": "Accept-Encoding",
-    "X-Content-Type-Options": "nosniff",
 }
 
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, pas
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from app import exact_json
 from app.console.static_files import StaticFiles
 from app.console.values import visible
 
@@ -189,7 +190,7 @@ def percentage(value: float | None, language: str) -> str:
 
 def json_text(value: Any) -> str:
     """Return a value as indented JSON."""
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
+    return exact_json.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS).decode()
 
 
 def first_sentence(text: str | None, limit: int = 160) -> str:

@@ -13,6 +13,7 @@ import orjson
 from markupsafe import Markup
 from starlette.datastructures import UploadFile
 
+from app import exact_json
 from app.console.api_client import ApiProblem, ApiResponse, path_of
 from app.console.page import Page
 from app.console.schema_form import Submission, parse
@@ -121,7 +122,7 @@ def linked_arguments(arguments: Any, schema: Mapping[str, Any]) -> str | None:
     if not arguments or _has_secret(arguments, schema, 0):
         return None
     try:
-        text = orjson.dumps(arguments).decode()
+        text = exact_json.dumps(arguments).decode()
     except TypeError:
         return None
     return text if len(text) <= MAX_LINKED else None
@@ -214,7 +215,7 @@ def _shown(page: Page, body: bytes, media_type: str) -> dict[str, Any]:
             value = orjson.loads(body)
         except orjson.JSONDecodeError:
             return _text(body)
-        indented = orjson.dumps(value, option=orjson.OPT_INDENT_2)
+        indented = exact_json.dumps(value, option=orjson.OPT_INDENT_2)
         tree = json_tree(value, gettext=page.gettext)
         return {"tree": tree, **_text(indented, is_json=True)}
     if media_type.startswith("text/") or media_type in ("application/xml", "application/json"):

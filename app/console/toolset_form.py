@@ -8,7 +8,7 @@ from starlette.datastructures import FormData
 
 LISTS: Final = ("tools", "providers", "tags", "search", "exclude", "pinned")
 """The members of a definition that are lists of texts; in the form, one text a line."""
-_CHOICES: Final = {"mode": "auto", "argument_repair": "safe"}
+_CHOICES: Final = {"mode": "auto", "argument_repair": "safe", "schemas": "portable"}
 _BUDGETS: Final = ("max_bytes", "max_tokens")
 _MAX_DIGITS: Final = 19
 

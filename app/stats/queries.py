@@ -9,10 +9,12 @@ from uuid import UUID
 from sqlalchemy import (
     CTE,
     ColumnElement,
+    Float,
     Select,
     case,
     func,
     literal,
+    literal_column,
     null,
     or_,
     select,
@@ -23,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.models import TENANT, CallRecord, CallStat
-from app.stats.histogram import UNTIMED, bin_middle_ms
+from app.stats.histogram import PERCENTILE_SQL, UNTIMED
 
 StatGroup = Literal["tool", "provider", "key", "outcome"]
 CallOrigin = Literal["interface", "toolset", "source"]
@@ -256,7 +258,7 @@ def _levels(source: CTE, limit: int) -> Select[Any]:
             by.bucket,
             by.bin,
             *(func.sum(by[name]).label(name) for name in added),
-            func.max(by.max_duration_ms).label("max_duration_ms"),
+            func.max(by.max_duration_ms).label("longest"),
         )
         .group_by(
             func.grouping_sets(
@@ -282,8 +284,8 @@ def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[
     rank = ranks.c
 
     def percentile(share: float) -> ColumnElement[Any]:
-        """Return the bin of the call whose rank is this share of all calls, rounded up."""
-        return func.min(rank.bin).filter(rank.bin > UNTIMED, rank.reached >= share * rank.timed)
+        """Return the duration of the call whose rank is this share of all calls, rounded up."""
+        return literal_column(PERCENTILE_SQL.format(share=share), Float)
 
     return (
         select(
@@ -292,7 +294,7 @@ def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[
             rank.series,
             rank.bucket,
             *(func.sum(rank[name]).label(name) for name in added),
-            func.max(rank.max_duration_ms).label("max_duration_ms"),
+            func.max(rank.longest).label("max_duration_ms"),
             func.max(rank.timed).label("timed"),
             *(percentile(share).label(name) for name, share in _PERCENTILES),
             case(
@@ -316,7 +318,9 @@ def _counts(row: Any) -> CallCounts:
     timed = int(row.timed or 0)
     if not timed:
         return counts
-    longest = float(row.max_duration_ms)
-    p50, p95, p99 = (min(bin_middle_ms(getattr(row, name)), round(longest, 3)) for name, _ in _PERCENTILES)
-    mean = round(float(row.duration_ms) / timed, 3)
-    return replace(counts, mean_ms=mean, p50_ms=p50, p95_ms=p95, p99_ms=p99, max_ms=round(longest, 3))
+    return replace(
+        counts,
+        mean_ms=round(float(row.duration_ms) / timed, 3),
+        max_ms=round(float(row.max_duration_ms), 3),
+        **{f"{name}_ms": getattr(row, name) for name, _ in _PERCENTILES},
+    )

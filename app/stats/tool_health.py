@@ -20,7 +20,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.models import TENANT
-from app.stats.histogram import UNTIMED, bin_middle_ms
+from app.stats.histogram import PERCENTILE_SQL, UNTIMED
 
 HEALTH_PERIOD: Final = timedelta(hours=1)
 MIN_CALLS: Final = 5
@@ -54,18 +54,19 @@ _STATEMENT: Final = text(
     WITH binned AS (
         SELECT tool, bin, sum(calls) AS calls,
             coalesce(sum(calls) FILTER (WHERE outcome = ANY(:failures)), 0) AS errors,
-            CASE WHEN bin > {UNTIMED} THEN sum(calls) ELSE 0 END AS timed
+            CASE WHEN bin > {UNTIMED} THEN sum(calls) ELSE 0 END AS timed,
+            sum(duration_ms) AS duration_ms, max(max_duration_ms) AS longest
         FROM call_stats
         WHERE resolution = 'minute' AND at >= :since AND tenant_id = :tenant AND provider <> ''
             AND source = 'upstream' AND outcome = ANY(:outcomes)
         GROUP BY tool, bin
     ), ranked AS (
-        SELECT tool, bin, calls, errors, sum(timed) OVER (PARTITION BY tool) AS timed,
+        SELECT tool, bin, calls, errors, duration_ms, longest, sum(timed) OVER (PARTITION BY tool) AS timed,
             sum(timed) OVER (PARTITION BY tool ORDER BY bin) AS reached
         FROM binned
     )
     SELECT tool, sum(calls) AS calls, sum(errors) AS errors,
-        min(bin) FILTER (WHERE bin > {UNTIMED} AND reached >= 0.95 * timed) AS p95_bin
+        {PERCENTILE_SQL.format(share=0.95)} AS p95_ms
     FROM ranked GROUP BY tool HAVING sum(calls) >= :min_calls ORDER BY sum(calls) DESC, tool LIMIT :max_tools
     """  # noqa: S608 - constants.
 )
@@ -115,6 +116,6 @@ def _health(row: Any) -> ToolHealth:
     calls = int(row.calls)
     return ToolHealth(
         error_rate=round(int(row.errors) / calls, 2),
-        p95_ms=None if row.p95_bin is None else bin_middle_ms(row.p95_bin),
+        p95_ms=row.p95_ms,
         calls_at_least=max(step for step in _COUNT_STEPS if step <= calls),
     )

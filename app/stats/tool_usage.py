@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
 from app.models import TENANT, CallStat, Tool
-from app.stats.histogram import UNTIMED, bin_middle_ms
+from app.stats.histogram import PERCENTILE_SQL, UNTIMED
 from app.stats.queries import NOT_ERRORS
 
 USAGE_DAYS: Final = 7
@@ -23,21 +23,22 @@ _STATEMENT: Final = text(
     WITH binned AS (
         SELECT tool, bin, sum(calls) AS calls,
             coalesce(sum(calls) FILTER (WHERE outcome <> ALL(:not_errors)), 0) AS errors,
-            CASE WHEN bin > {UNTIMED} THEN sum(calls) ELSE 0 END AS timed
+            CASE WHEN bin > {UNTIMED} THEN sum(calls) ELSE 0 END AS timed,
+            sum(duration_ms) AS duration_ms, max(max_duration_ms) AS longest
         FROM call_stats
         WHERE resolution = 'hour' AND at >= :since AND tenant_id = :tenant AND provider = ANY(:providers)
             AND tool = ANY(:names)
         GROUP BY tool, bin
     ), ranked AS (
-        SELECT tool, bin, calls, errors, sum(timed) OVER (PARTITION BY tool) AS timed,
+        SELECT tool, bin, calls, errors, duration_ms, longest, sum(timed) OVER (PARTITION BY tool) AS timed,
             sum(timed) OVER (PARTITION BY tool ORDER BY bin) AS reached
         FROM binned
     ), counted AS (
         SELECT tool, sum(calls) AS calls, sum(errors) AS errors,
-            min(bin) FILTER (WHERE bin > {UNTIMED} AND reached >= 0.95 * timed) AS p95_bin
+            {PERCENTILE_SQL.format(share=0.95)} AS p95_ms
         FROM ranked GROUP BY tool
     )
-    SELECT named.name, counted.calls, counted.errors, counted.p95_bin,
+    SELECT named.name, counted.calls, counted.errors, counted.p95_ms,
         (SELECT max(calls.at) FROM calls WHERE calls.tenant_id = :tenant AND calls.tool = named.name) AS last
     FROM unnest(CAST(:names AS text[])) AS named (name) LEFT JOIN counted ON counted.tool = named.name
     """  # noqa: S608 - constants.
@@ -80,7 +81,7 @@ async def tool_usage(
         row.name: ToolUsage(
             int(row.calls or 0),
             int(row.errors or 0),
-            None if row.p95_bin is None else bin_middle_ms(row.p95_bin),
+            row.p95_ms,
             row.last,
         )
         for row in rows

@@ -16,7 +16,8 @@ from app.console.credential_forms import CredentialForms, missing_slots
 from app.console.import_views import BatchView, PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.provider_draft import ADDRESSES, DOCUMENTS, Draft, DraftLost, legal_name
 from app.console.schema_form import Submission
 
@@ -45,7 +46,7 @@ async def show_source(page: Page) -> Response:
     return await _show_state(page, draft, state)
 
 
-@router.post("/console/add")
+@router.post("/console/add", recent=False)
 async def submit_source(page: Page) -> Response:
     """Preview the source of the form: at a URL of its own, or on this page where it may not be in a URL."""
     try:
@@ -62,7 +63,7 @@ async def submit_source(page: Page) -> Response:
     return await _preview(page, draft) if state is None else await _show_state(page, draft, state)
 
 
-@router.post("/console/add/provider")
+@router.post("/console/add/provider", recent=False)
 async def add_provider(page: Page) -> Response:
     """Register the provider with the credentials of the form."""
     form = await page.form()
@@ -111,7 +112,7 @@ async def show_done(page: Page) -> Response:
     )
 
 
-@router.post("/console/add/read-only")
+@router.post("/console/add/read-only", recent=False)
 async def disable_changing_tools(page: Page) -> Response:
     """Disable the tools of a provider that change something."""
     name = str((await page.form()).get("provider", ""))

@@ -1,4 +1,6 @@
-"""`/console/approvals`: what waits for a decision, over all providers, and one with what it is about."""
+"""`/console/approvals`: what waits for a decision, over all providers, one with what it is about, and the
+operations whose calls require approval.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -7,10 +9,11 @@ from uuid import UUID
 
 from starlette.responses import Response
 
+from app import exact_json
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page, PageRouter
-from app.console.pages.sign_in import require_recent
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.templating import json_text
 from app.console.values import highlighted
 
@@ -21,7 +24,6 @@ _KINDS: Final = ("call", "origin", "credential", "definition")
 _PENDING_PAGE_SIZE: Final = 20
 """Each of them is read, so that the list shows what is decided about."""
 _NOTICES: Final = {"approve": "approved", "reject": "rejected"}
-_SENDS_ELSEWHERE: Final = frozenset({"origin", "credential"})
 
 
 @router.get("/console/approvals")
@@ -30,7 +32,7 @@ async def list_approvals(page: Page) -> Response:
     return await _list(page)
 
 
-@router.post("/console/approvals/decide")
+@router.post("/console/approvals/decide", recent=True)
 async def decide(page: Page) -> Response:
     """Approve or reject the selected ones; each is a request of its own, and failures are shown."""
     form = await page.form()
@@ -38,8 +40,6 @@ async def decide(page: Page) -> Response:
     chosen = list(dict.fromkeys(str(one) for one in form.getlist("id")))[:PAGE_SIZE]
     if decision not in _NOTICES or not chosen:
         return await _list(page, failures=[("", page.gettext("Select what you decide about."))], status=422)
-    if decision == "approve" and (confirm := await _confirm(page, chosen, "/console/approvals")) is not None:
-        return confirm
     failures = []
     for approval_id in chosen:
         try:
@@ -51,15 +51,45 @@ async def decide(page: Page) -> Response:
     return page.redirect("/console/approvals", notice=Notice(_NOTICES[decision], count=len(chosen)))
 
 
+@router.get("/console/approvals/requirements")
+async def list_requirements(page: Page) -> Response:
+    """List the operations whose calls require approval, whatever tool makes them."""
+    return await _list_requirements(page)
+
+
+@router.post("/console/approvals/requirements", recent=True)
+async def remove_requirement(page: Page) -> Response:
+    """Remove a requirement that no tool has any more."""
+    requirement = str((await page.form()).get("id", ""))
+    try:
+        await page.api.send("DELETE", path_of("approval-requirements", _parse_id(requirement)))
+    except ApiProblem as problem:
+        return await _list_requirements(page, problem=problem)
+    return page.redirect("/console/approvals/requirements", notice=Notice("requirement-removed"))
+
+
 @router.get("/console/approvals/{id}")
 async def show_approval(page: Page) -> Response:
     """Show an approval with what it is about."""
-    approval = await page.api.get(_path(page.parameter("id")))
+    response = await page.api.send("GET", _path(page.parameter("id")))
+    # The numbers of arguments keep their digits.
+    approval = exact_json.loads_exactly(response.body)
     context = await _call_context(page, approval) if approval["kind"] == "call" else {}
-    return page.render("approval.html", **{"request": None, "tool": None, "approval": approval, **context})
+    hidden = [*(approval["hidden"] or ()), *context.pop("hidden", ())]
+    return page.render(
+        "approval.html",
+        **{
+            "request": None,
+            "request_problem": None,
+            "tool": None,
+            "approval": approval,
+            "hidden": hidden,
+            **context,
+        },
+    )
 
 
-@router.post("/console/approvals/{id}")
+@router.post("/console/approvals/{id}", recent=True)
 async def decide_one(page: Page) -> Response:
     """Approve or reject one, and show it as it is afterwards."""
     approval_id = page.parameter("id")
@@ -67,8 +97,6 @@ async def decide_one(page: Page) -> Response:
     decision, back = str(form.get("decision", "")), f"/console{_path(approval_id)}"
     if decision not in _NOTICES:
         return page.redirect(back)
-    if decision == "approve" and (confirm := await _confirm(page, [approval_id], back)) is not None:
-        return confirm
     await _decide(page, approval_id, decision, str(form.get("comment", "")))
     return page.redirect(back, notice=Notice(_NOTICES[decision], count=1))
 
@@ -88,8 +116,12 @@ async def _list(
         "limit": _PENDING_PAGE_SIZE if state == "pending" else PAGE_SIZE,
     }
     found = await page.api.get("/approvals", query)
-    ids = [one["id"] for one in found["items"]] if state == "pending" else []
+    ids = [one["id"] for one in found["items"] if state == "pending" or one["decisions"]]
     details = await asyncio.gather(*(page.api.send("GET", _path(one), check=False) for one in ids))
+    read = {
+        one["id"]: one
+        for one in (exact_json.loads_exactly(shown.body) for shown in details if shown.status == 200)
+    }
     return page.render(
         "approvals.html",
         status=status,
@@ -99,45 +131,52 @@ async def _list(
         states=STATES,
         failures=failures,
         decided=decided,
-        details={one["id"]: one for one in (found.json() for found in details if found.status == 200)},
-        decisions={one for item in found["items"] for one in item["decisions"]},
+        details=read,
+        # What could not be read is not decided about here.
+        decisions={one for item in found["items"] if item["id"] in read for one in item["decisions"]},
     )
+
+
+async def _list_requirements(page: Page, *, problem: ApiProblem | None = None) -> Response:
+    query = {name: page.query.get(name) for name in ("q", "provider", "cursor")}
+    found = await page.api.get("/approval-requirements", {**query, "limit": PAGE_SIZE})
+    status = 200 if problem is None else problem.status
+    return page.render("approval_requirements.html", status=status, requirements=found, problem=problem)
 
 
 async def _decide(page: Page, approval_id: str, decision: str, comment: str) -> None:
     await page.api.post(f"{_path(approval_id)}/{decision}", {"comment": comment})
 
 
-async def _confirm(page: Page, ids: Sequence[str], back: str) -> Response | None:
-    """Return the way to the form that asks for the key, where an approval sends credentials elsewhere."""
-    found = await asyncio.gather(*(page.api.send("GET", _path(one), check=False) for one in ids))
-    # What cannot be read may be one of these; there is nothing to approve where there is none.
-    is_dangerous = any(
-        response.json()["kind"] in _SENDS_ELSEWHERE if response.status == 200 else response.status != 404
-        for response in found
-    )
-    return await require_recent(page, next_path=back) if is_dangerous else None
-
-
 async def _call_context(page: Page, approval: dict[str, Any]) -> dict[str, Any]:
-    """Return what the page of a call shows besides: the tool, and the request as it would be sent."""
+    """Return what the page of a call shows besides: the tool, and the request as it would be sent, which the
+    gateway makes from the stored arguments, with what is hidden of it.
+    """
     path = path_of("tools", approval["subject"]["name"])
     context: dict[str, Any] = {}
     if page.may("GET /tools/{name}"):
-        found = await page.api.send("GET", path, check=False)
-        context["tool"] = found.json() if found.status == 200 else None
-    if approval["state"] == "pending" and page.may("POST /tools/{name}/call"):
-        described = await page.api.send(
-            "POST", f"{path}/call", query={"dry_run": True}, json=approval["arguments"], check=False
-        )
+        tool = await page.api.send("GET", path, check=False)
+        context["tool"] = tool.json() if tool.status == 200 else None
+    if approval["state"] == "pending" and page.may("GET /approvals/{id}/request"):
+        described = await page.api.send("GET", f"{_path(approval['id'])}/request", check=False)
         if described.status == 200:
-            context["request"] = highlighted(json_text(described.json()))
+            found = exact_json.loads_exactly(described.body)
+            context["hidden"] = found["hidden"]
+            if found["request"] is not None:
+                context["request"] = highlighted(json_text(found["request"]))
+        else:
+            context["request_problem"] = ApiProblem(described)
     return context
 
 
 def _path(approval_id: str) -> str:
-    """Return the path of the API of an approval; an id that is none is one that there is not."""
+    """Return the path of the API of an approval."""
+    return path_of("approvals", _parse_id(approval_id))
+
+
+def _parse_id(text: str) -> str:
+    """Return an id of the API; one that is none is an id that nothing has."""
     try:
-        return path_of("approvals", str(UUID(approval_id)))
+        return str(UUID(text))
     except ValueError:
-        return path_of("approvals", str(UUID(int=0)))
+        return str(UUID(int=0))

@@ -12,14 +12,15 @@ import orjson
 from markupsafe import Markup
 from starlette.responses import Response
 
+from app import exact_json
 from app.call_log.entries import Interface
 from app.console.api_client import ApiProblem, path_of
 from app.console.api_stream import ApiStreamResponse
 from app.console.call_selection import STEPS, CallSelection, read_selection
 from app.console.call_stream import CallRowStream
 from app.console.charts import Chart, Period, bar_chart, line_chart
-from app.console.page import PAGE_SIZE, Page, PageRouter
-from app.console.pages.sign_in import require_recent
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.templating import parsed_time
 from app.console.values import highlighted, visible
 from app.security.upstream_mode import CallSource
@@ -93,13 +94,9 @@ async def show_call(page: Page) -> Response:
     return await _show(page)
 
 
-@router.post("/console/calls/{call_id}/bodies")
+@router.post("/console/calls/{call_id}/bodies", recent=True)
 async def show_bodies(page: Page) -> Response:
     """Show a call with its recorded arguments and response, or its evidence envelope: a read is an event."""
-    path = f"/console/calls/{page.parameter('call_id')}"
-    question = await require_recent(page, next_path=path)
-    if question is not None:
-        return question
     what = "envelope" if (await page.form()).get("what") == "envelope" else "bodies"
     response = await page.api.send("GET", f"{_call_path(page)}/{what}", check=False)
     if response.status == 404:
@@ -192,7 +189,7 @@ def shown_body(body: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def shown_text(text: str) -> Markup:
     """Return JSON indented and highlighted, other text as it is, with the characters that nobody sees."""
     try:
-        return highlighted(orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode())
+        return highlighted(exact_json.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode())
     except orjson.JSONDecodeError:
         return visible(text)
 

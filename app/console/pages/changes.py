@@ -11,7 +11,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.api_stream import ApiStreamResponse
 from app.console.call_stream import CallRowStream
-from app.console.page import PAGE_SIZE, Page, PageRouter
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.templating import json_text
 from app.console.values import json_changes, word_diff
 
@@ -26,8 +27,8 @@ _ONE_LINE: Final = 120
 _KEY_ID_LENGTH: Final = 12
 _MAX_NAMES: Final = 10
 OBJECT_TYPES: Final = (
-    "approval", "call", "credential", "key", "plugin", "provider", "recording", "search-usage", "session",
-    "tool", "toolset", "variable",
+    "approval", "approval-requirement", "call", "credential", "key", "plugin", "provider", "recording",
+    "search-usage", "session", "tool", "toolset", "variable",
 )  # fmt: skip
 ACTIONS: Final = (
     "approved", "checked", "created", "deleted", "disabled", "enabled", "executed", "expired", "failed",

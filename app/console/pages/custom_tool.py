@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from app.console.api_client import ApiProblem
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.schema_form.controls import Unreadable, json_text, read_json
 from app.telemetry.redaction import is_secret_name
 
@@ -27,7 +28,7 @@ async def show_custom_tool(page: Page) -> Response:
     return _page(page, {"provider": page.query.get("provider", ""), "inputs": _EXAMPLE})
 
 
-@router.post("/console/add/tool")
+@router.post("/console/add/tool", recent=False)
 async def create_custom_tool(page: Page) -> Response:
     """Create the tool, and go to its page."""
     form = await page.form()

@@ -5,7 +5,8 @@ from starlette.responses import Response
 from app.console.api_client import path_of
 from app.console.import_views import ROWS, BatchView, PreviewView
 from app.console.imports import problem_of_import
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 
 router = PageRouter()
 

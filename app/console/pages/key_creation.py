@@ -15,8 +15,8 @@ from app.console.key_form import KeyForm, field_errors
 from app.console.key_snippets import key_snippets
 from app.console.key_words import ROLES
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
-from app.console.pages.sign_in import require_recent
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.uuid7 import uuid7
 
 router = PageRouter()
@@ -29,20 +29,14 @@ CHOICES_MAX: Final = 30
 async def new_key(page: Page) -> Response:
     """Show the form of a new key, filled in by the URL."""
     form = KeyForm.from_query(page.query)
-    if form.makes_admin and (confirm := await require_recent(page)) is not None:
-        return confirm
     return await _render_form(page, form)
 
 
-@router.post("/console/keys/new")
+@router.post("/console/keys/new", recent=True)
 async def create_key(page: Page) -> Response:
     """Create a key, with `tools` also the toolset that it is limited to, and show the key's text once."""
     submitted = await page.form()
     form = KeyForm.from_form(submitted)
-    if form.makes_admin:
-        confirm = await require_recent(page, next_path=_link(page, form))
-        if confirm is not None:
-            return confirm
     once = once_header(submitted)
     toolset: dict[str, Any] | None = None
     try:
@@ -71,16 +65,13 @@ async def edit_key(page: Page) -> Response:
     return await _render_form(page, KeyForm.from_key(key), key=key, tag=response.headers["etag"])
 
 
-@router.post("/console/keys/{key_id}/edit")
+@router.post("/console/keys/{key_id}/edit", recent=True)
 async def save_key(page: Page) -> Response:
     """Store the members in which the form differs from the key, unless the key has changed meanwhile."""
     path = path_of("keys", page.parameter("key_id"))
     key = await page.api.get(path)
     submitted = await page.form()
     form, tag = KeyForm.from_form(submitted), str(submitted.get("etag", ""))
-    is_new_admin = form.makes_admin and "admin" not in key["scopes"]
-    if is_new_admin and (confirm := await require_recent(page, next_path=page.path)) is not None:
-        return confirm
     try:
         await page.api.patch(path, form.patch_body(key, datetime.now(UTC).date()), if_match=tag or "*")
     except ApiProblem as problem:
@@ -119,11 +110,6 @@ async def render_created(
 
 class _UnknownTools(Exception):
     """Tools of the form do not exist; the text says which."""
-
-
-def _link(page: Page, form: KeyForm) -> str:
-    """Return the path, without ROOT_PATH, of the page with the form filled in."""
-    return page.url("/console/keys/new", form.as_query()).removeprefix(page.root)
 
 
 async def _create_toolset(page: Page, form: KeyForm, once: dict[str, str]) -> dict[str, Any]:

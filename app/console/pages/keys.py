@@ -8,9 +8,9 @@ from app.console.api_client import path_of
 from app.console.key_form import whole_number
 from app.console.key_words import WARNING_WORDS, scopes_in_words
 from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page, PageRouter
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.pages.key_creation import once_header, once_key, render_created
-from app.console.pages.sign_in import require_recent
 from app.security.scopes import missing_scopes
 
 router = PageRouter()
@@ -48,16 +48,12 @@ async def show_key(page: Page) -> Response:
     return await _show(page)
 
 
-@router.post("/console/keys/{key_id}/rotate")
+@router.post("/console/keys/{key_id}/rotate", recent=True)
 async def rotate_key(page: Page) -> Response:
     """Create the successor of a key, and show its text once."""
     key_id = page.parameter("key_id")
     form = await page.form()
     before = await page.api.get(path_of("keys", key_id))
-    if "admin" in before["scopes"]:
-        confirm = await require_recent(page, next_path=f"/console{path_of('keys', key_id)}")
-        if confirm is not None:
-            return confirm
     overlap = str(form.get("overlap_seconds", ""))
     response = await page.api.send(
         "POST",
@@ -68,7 +64,7 @@ async def rotate_key(page: Page) -> Response:
     return await render_created(page, response, rotated=before)
 
 
-@router.post("/console/keys/{key_id}/revoke")
+@router.post("/console/keys/{key_id}/revoke", recent=True)
 async def revoke_key(page: Page) -> Response:
     """Revoke a key whose name was typed: it cannot be undone."""
     key_id = page.parameter("key_id")

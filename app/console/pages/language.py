@@ -3,7 +3,8 @@
 from starlette.responses import Response
 
 from app.console.local_urls import local_path
-from app.console.page import LANGUAGE_COOKIE, Page, PageRouter
+from app.console.page import LANGUAGE_COOKIE, Page
+from app.console.page_router import PageRouter
 from app.console.templating import LANGUAGES
 
 _YEAR = 365 * 24 * 3600
@@ -11,7 +12,7 @@ _YEAR = 365 * 24 * 3600
 router = PageRouter()
 
 
-@router.post("/console/language")
+@router.post("/console/language", recent=False)
 async def set_language(page: Page) -> Response:
     """Store the language of the form, and return to the page that the form was on."""
     form = await page.form()

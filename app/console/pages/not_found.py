@@ -2,7 +2,8 @@
 
 from starlette.responses import Response
 
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 
 router = PageRouter()
 

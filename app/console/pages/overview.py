@@ -16,7 +16,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.call_selection import whole_intervals
 from app.console.charts import Chart, Period, Sparkline, bar_chart, sparkline
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.templating import parsed_time
 
 router = PageRouter()
@@ -251,7 +252,9 @@ def _provider(page: Page, health: Mapping[str, Any], state: str) -> Attention:
 
 
 async def _missing_credentials(page: Page) -> list[Attention]:
-    """Return the providers whose calls were rejected for want of a credential within 24 hours."""
+    """Return the providers whose calls were rejected for want of a credential within 24 hours, and that still
+    exist without one.
+    """
     since = whole_intervals(datetime.now(UTC), _DAY, "hour").isoformat()
     query = {
         "group": "provider",
@@ -261,15 +264,30 @@ async def _missing_credentials(page: Page) -> list[Attention]:
         "limit": _ROWS,
     }
     found = await page.api.get("/stats", query)
+    series = [one for one in found["series"] if one["value"]]
+    needing = await asyncio.gather(*(_needs_credential(page, one["value"]) for one in series))
     return [
         Attention(
             page.gettext("%(name)s needs a credential") % {"name": one["value"]},
             page.gettext("Calls that were rejected for it: %(count)s") % {"count": one["totals"]["calls"]},
             page.url(path_of("console", "providers", one["value"], "credentials")),
         )
-        for one in found["series"]
-        if one["value"]
+        for one, needs in zip(series, needing, strict=True)
+        if needs
     ]
+
+
+async def _needs_credential(page: Page, provider: str) -> bool:
+    """Return whether a provider exists and has a slot without a credential, as far as the key may see it."""
+    if not page.may("GET /providers/{name}"):
+        return False
+    try:
+        found = await page.api.get(path_of("providers", provider))
+    except ApiProblem as problem:
+        if problem.status == 404:
+            return False
+        raise
+    return not found["slots"] or any(not slot["stored"] for slot in found["slots"])
 
 
 async def _approvals(page: Page) -> list[Attention]:

@@ -12,7 +12,8 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from app.console.api_client import ApiProblem
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.search import MAX_QUERY_LENGTH
 
 router = PageRouter()

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page, PageRouter
-from app.console.pages.sign_in import require_recent
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 
 router = PageRouter()
 
@@ -43,7 +43,7 @@ async def show_plugin(page: Page) -> Response:
     return await _page(page)
 
 
-@router.post("/console/plugins/{name}")
+@router.post("/console/plugins/{name}", recent=True)
 async def enable_plugin(page: Page) -> Response:
     """Enable the plugin, or change its configuration, with the values of the form."""
     form = await page.form()
@@ -65,13 +65,10 @@ async def enable_plugin(page: Page) -> Response:
     return page.redirect("/console/add/done", {"provider": name}, notice=Notice("plugin-enabled"))
 
 
-@router.post("/console/plugins/{name}/disable")
+@router.post("/console/plugins/{name}/disable", recent=True)
 async def disable_plugin(page: Page) -> Response:
     """Delete the provider and the toolset of the plugin, whose name was typed."""
     name = page.parameter("name")
-    question = await require_recent(page, next_path=f"/console/plugins/{name}")
-    if question is not None:
-        return question
     if str((await page.form()).get("typed", "")).strip() != name:
         errors = {"typed": page.gettext("This is not the name of the plugin.")}
         return await _page(page, errors=errors, status=422)

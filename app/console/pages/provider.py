@@ -10,9 +10,9 @@ from app.console.credential_forms import missing_slots
 from app.console.import_views import PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.pages.providers import STATE_KINDS, download
-from app.console.pages.sign_in import require_recent
 
 router = PageRouter()
 
@@ -111,7 +111,7 @@ async def download_manual(page: Page) -> Response:
     return download(await page.api.send("GET", path_of("providers", name, "utcp")), f"{name}.utcp.json")
 
 
-@router.post("/console/providers/{name}/check")
+@router.post("/console/providers/{name}/check", recent=False)
 async def check_provider(page: Page) -> Response:
     """Check origins and credentials, and show the result."""
     form = await page.form()
@@ -131,13 +131,13 @@ async def leave_check(page: Page) -> Response:
     return page.redirect(base(page))
 
 
-@router.post("/console/providers/{name}/pause")
+@router.post("/console/providers/{name}/pause", recent=False)
 async def pause_provider(page: Page) -> Response:
     """Pause the provider; undo resumes it."""
     return await _set_enabled(page, enabled=False)
 
 
-@router.post("/console/providers/{name}/resume")
+@router.post("/console/providers/{name}/resume", recent=False)
 async def resume_provider(page: Page) -> Response:
     """Resume the provider; undo pauses it."""
     return await _set_enabled(page, enabled=True)
@@ -168,7 +168,7 @@ async def preview_refresh(page: Page) -> Response:
     )
 
 
-@router.post("/console/providers/{name}/refresh/preview")
+@router.post("/console/providers/{name}/refresh/preview", recent=False)
 async def start_refresh_preview(page: Page) -> Response:
     """Read the source again, and go to the page that shows what a refresh would change."""
     name = page.parameter("name")
@@ -179,7 +179,7 @@ async def start_refresh_preview(page: Page) -> Response:
     return page.redirect(f"{base(page)}/refresh", {"import": state["id"]})
 
 
-@router.post("/console/providers/{name}/refresh")
+@router.post("/console/providers/{name}/refresh", recent=False)
 async def refresh_provider(page: Page) -> Response:
     """Refresh the provider from its source."""
     name = page.parameter("name")
@@ -195,12 +195,9 @@ async def refresh_provider(page: Page) -> Response:
     return page.redirect(base(page), notice=Notice("provider-refreshed"))
 
 
-@router.post("/console/providers/{name}/approve")
+@router.post("/console/providers/{name}/approve", recent=True)
 async def approve_changes(page: Page) -> Response:
     """Approve exactly the pending changes that the page has shown."""
-    question = await require_recent(page, next_path=base(page))
-    if question is not None:
-        return question
     form = await page.form()
     tag = f'"{form.get("version", "")}"'
     try:
@@ -210,19 +207,15 @@ async def approve_changes(page: Page) -> Response:
     return page.redirect(base(page), notice=Notice("provider-approved"))
 
 
-@router.get("/console/providers/{name}/delete")
+@router.get("/console/providers/{name}/delete", recent=True)
 async def confirm_deletion(page: Page) -> Response:
     """Ask for the name of the provider that is to be deleted."""
-    question = await require_recent(page)
-    return question or await render_provider(page, "provider_delete.html", "settings", error="", problem=None)
+    return await render_provider(page, "provider_delete.html", "settings", error="", problem=None)
 
 
-@router.post("/console/providers/{name}/delete")
+@router.post("/console/providers/{name}/delete", recent=True)
 async def delete_provider(page: Page) -> Response:
     """Delete the provider whose name was typed."""
-    question = await require_recent(page, next_path=f"{base(page)}/delete")
-    if question is not None:
-        return question
     name = page.parameter("name")
     typed = str((await page.form()).get("name", "")).strip()
     if typed != name:

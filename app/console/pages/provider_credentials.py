@@ -7,9 +7,9 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.credential_forms import CredentialForms
 from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page, PageRouter
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.pages.provider import base, by_field, render_provider
-from app.console.pages.sign_in import require_recent
 from app.console.schema_form import Submission
 
 router = PageRouter()
@@ -35,7 +35,7 @@ async def show_credential(page: Page) -> Response:
     return await _form(page)
 
 
-@router.post("/console/providers/{name}/credentials/{slot}")
+@router.post("/console/providers/{name}/credentials/{slot}", recent=True)
 async def store_credential(page: Page) -> Response:
     """Store the credential of the form; the page that follows has none of its values."""
     name, slot = page.parameter("name"), page.parameter("slot")
@@ -48,11 +48,6 @@ async def store_credential(page: Page) -> Response:
     if slot not in found:
         return await _form(page, empty=True, status=422)
     body = found[slot]
-    stored = _stored(provider, slot)
-    if _widens(body, stored):
-        question = await require_recent(page, next_path=f"{base(page)}/credentials/{slot}")
-        if question is not None:
-            return question
     try:
         await page.api.put(path_of("providers", name, "credentials", slot), body)
     except ApiProblem as problem:
@@ -60,7 +55,7 @@ async def store_credential(page: Page) -> Response:
     return page.redirect(f"{base(page)}/credentials", notice=Notice("credential-stored", subject=slot))
 
 
-@router.post("/console/providers/{name}/credentials/{slot}/delete")
+@router.post("/console/providers/{name}/credentials/{slot}/delete", recent=True)
 async def delete_credential(page: Page) -> Response:
     """Delete a credential."""
     name, slot = page.parameter("name"), page.parameter("slot")
@@ -74,7 +69,7 @@ async def list_variables(page: Page) -> Response:
     return await _variables(page)
 
 
-@router.post("/console/providers/{name}/variables")
+@router.post("/console/providers/{name}/variables", recent=True)
 async def store_variable(page: Page) -> Response:
     """Store the variable of the form."""
     form = await page.form()
@@ -94,7 +89,7 @@ async def store_variable(page: Page) -> Response:
     return page.redirect(f"{base(page)}/variables", notice=Notice("variable-stored", subject=name))
 
 
-@router.post("/console/providers/{name}/variables/{variable}/delete")
+@router.post("/console/providers/{name}/variables/{variable}/delete", recent=True)
 async def delete_variable(page: Page) -> Response:
     """Delete a variable."""
     name = page.parameter("variable")
@@ -170,9 +165,3 @@ def _slot(provider: dict[str, Any], name: str) -> dict[str, Any]:
 def _stored(provider: dict[str, Any], slot: str) -> dict[str, Any] | None:
     found: dict[str, Any] | None = next((one for one in provider["credentials"] if one["slot"] == slot), None)
     return found
-
-
-def _widens(body: dict[str, Any], stored: dict[str, Any] | None) -> bool:
-    """Return whether a body names destinations that the stored credential does not have."""
-    given = set(body.get("allowed_origins") or ())
-    return bool(given - set(stored["allowed_origins"] if stored else ()))

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.api_schemas import api_components, is_secret, without_null
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.pages.provider import base, render_provider
 from app.console.schema_form import Submission, build, parse
 
@@ -26,7 +27,7 @@ async def show_settings(page: Page) -> Response:
     return await _page(page, provider)
 
 
-@router.post("/console/providers/{name}/settings")
+@router.post("/console/providers/{name}/settings", recent=True)
 async def change_settings(page: Page) -> Response:
     """Change what the form has changed, unless somebody else has changed the provider since."""
     form = await page.form()

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.toolset_form import lines
 from app.search import MAX_QUERIES
 
@@ -48,7 +49,7 @@ async def show_lab(page: Page) -> Response:
     )
 
 
-@router.post("/console/search/synonyms")
+@router.post("/console/search/synonyms", recent=False)
 async def create_synonyms(page: Page) -> Response:
     """Create a set of synonyms: terms on one line, those that they expand to on another."""
     form = await page.form()
@@ -61,7 +62,7 @@ async def create_synonyms(page: Page) -> Response:
     return _back(page, form.get("back"), notice)
 
 
-@router.post("/console/search/synonyms/delete")
+@router.post("/console/search/synonyms/delete", recent=False)
 async def delete_synonyms(page: Page) -> Response:
     """Delete a set of synonyms."""
     form = await page.form()
@@ -75,7 +76,7 @@ async def delete_synonyms(page: Page) -> Response:
     return _back(page, form.get("back"), notice)
 
 
-@router.post("/console/search/pins")
+@router.post("/console/search/pins", recent=False)
 async def create_pin(page: Page) -> Response:
     """Pin tools to a query, before those that are pinned to it already."""
     form = await page.form()
@@ -94,7 +95,7 @@ async def create_pin(page: Page) -> Response:
     return _back(page, form.get("back"), Notice("pin-created", **undo))
 
 
-@router.post("/console/search/pins/delete")
+@router.post("/console/search/pins/delete", recent=False)
 async def delete_pin(page: Page) -> Response:
     """Delete a pinned result."""
     form = await page.form()
@@ -110,7 +111,7 @@ async def delete_pin(page: Page) -> Response:
     return _back(page, form.get("back"), notice)
 
 
-@router.post("/console/search/usage/delete")
+@router.post("/console/search/usage/delete", recent=True)
 async def delete_usage(page: Page) -> Response:
     """Delete what the ranking has learned: of a tool, of a key, or all of it where the word was typed."""
     form = await page.form()

@@ -6,7 +6,8 @@ from typing import Any
 from starlette.responses import Response
 
 from app.console.api_stream import ApiStreamResponse
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 
 router = PageRouter()
 

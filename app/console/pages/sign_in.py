@@ -1,4 +1,4 @@
-"""Signing in and out, and presenting the key again before dangerous acts.
+"""Signing in and out, and presenting the key again, or a link of it, before dangerous acts.
 
 `SIGN_IN_METHODS` is the list of the ways to sign in by a form. Another way, such as OpenID Connect, gets an
 entry there if it is a form; if it begins with a link, it gets routes of its own that end in
@@ -10,43 +10,47 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import Message
 
 from app.access.authorise import PUBLIC
+from app.console.confirmation import confirm_session, confirmation_page, remembered_path, retry_after
+from app.console.kept_forms import FORM_FIELD
 from app.console.local_urls import local_path
-from app.console.page import PAGE_HEADERS, Page, PageRouter, check_charset, language_of, root_of
-from app.console.templating import template
+from app.console.page import Page, root_of
+from app.console.page_router import PageRouter
+from app.console.sign_in_page import continue_page, form_limit, sign_in_page, with_bounded_body
+from app.console.submitted_form import check_charset
 from app.dependencies import services_of
-from app.errors import GatewayError, TooLarge
-from app.sessions import NewSession, Session, Sessions
+from app.errors import BadRequest, GatewayError
+from app.sessions import NewSession, Sessions
 from app.sessions.cookie import delete_cookies, read_cookie, set_cookie
 from app.sessions.site import check_same_origin, site_of
 
 _MAX_FIELDS: Final = 10
-_MAX_FIELD_BYTES: Final = 16 << 10
-_MAX_BODY_BYTES: Final = 64 << 10
 
 router = PageRouter()
 
 
 @dataclass(frozen=True, slots=True)
 class SignInMethod:
-    """A way to sign in by a form: the name of the form's field, and what creates a session from its text and
-    the client's address, or raises a GatewayError.
+    """A way to sign in by a form: the name of the form's field, and what creates a session from its text, the
+    client's address and the text of the session that the browser has, or raises a GatewayError; it returns
+    None where it has confirmed that session in place of creating one.
     """
 
     field: str
-    sign_in: Callable[[Sessions, str, str], Awaitable[NewSession]]
+    sign_in: Callable[[Sessions, str, str, str | None], Awaitable[NewSession | None]]
 
 
-async def _by_key(sessions: Sessions, text: str, host: str) -> NewSession:
+async def _by_key(sessions: Sessions, text: str, host: str, _before: str | None) -> NewSession:
     return await sessions.sign_in(text, host=host)
 
 
-async def _by_link(sessions: Sessions, text: str, host: str) -> NewSession:
-    return await sessions.sign_in_by_link(text, host=host)
+async def _by_link(sessions: Sessions, text: str, host: str, before: str | None) -> NewSession | None:
+    if before is None:
+        return await sessions.sign_in_by_link(text, host=host)
+    return await sessions.confirm_or_sign_in_by_link(before, text, host=host)
 
 
 SIGN_IN_METHODS: Final = (SignInMethod("sign_in_token", _by_link), SignInMethod("key", _by_key))
@@ -58,10 +62,10 @@ async def _show_sign_in(request: Request) -> Response:
     try:
         site_of(request.scope, services.settings)
     except GatewayError as error:
-        return _sign_in_page(request, error=error, has_form=False)
+        return sign_in_page(request, error=error, has_form=False, headers=retry_after(error))
     text = read_cookie(request.scope)
     session = await services.sessions.find(text) if text else None
-    return _sign_in_page(request, session=session)
+    return sign_in_page(request, session=session)
 
 
 async def _sign_in(request: Request) -> Response:
@@ -69,34 +73,51 @@ async def _sign_in(request: Request) -> Response:
     services = services_of(request)
     check_same_origin(request.scope, services.settings)
     check_charset(request)
-    small = await _with_small_body(request)
-    form = await small.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
+    limit = form_limit(request)
+    bounded = await with_bounded_body(request, limit)
+    form = await bounded.form(max_files=0, max_fields=_MAX_FIELDS, max_part_size=limit)
     fields = {name: value for name, value in form.multi_items() if isinstance(value, str)}
+    kept, next_path = fields.get(FORM_FIELD, ""), fields.get("next", "")
     method = next((one for one in SIGN_IN_METHODS if fields.get(one.field)), SIGN_IN_METHODS[-1])
+    text, before = fields.get(method.field, "").strip(), read_cookie(request.scope)
+    if kept and not text and before is not None and await services.sessions.find(before):
+        # A link was opened in another tab.
+        path = root_of(request) + (local_path(next_path, root=root_of(request)) or "/console")
+        return await _with_form(request, _redirect(path), kept, session=before, next_path=next_path)
     try:
-        text = fields.get(method.field, "").strip()
-        session = await method.sign_in(services.sessions, text, _client_host(request))
+        session = await method.sign_in(services.sessions, text, _client_host(request), before)
     except GatewayError as error:
-        return _sign_in_page(request, error=error, next_path=fields.get("next", ""))
-    return await signed_in_response(request, session, next_path=fields.get("next", ""))
+        return sign_in_page(request, error=error, next_path=next_path, kept=kept, headers=retry_after(error))
+    if session is None:
+        response: Response = _redirect(f"{root_of(request)}/console/confirmed")
+    else:
+        response = await signed_in_response(request, session, next_path=next_path)
+    if not kept:
+        return response
+    current = before or "" if session is None else session.text.reveal()
+    return await _with_form(request, response, kept, session=current, next_path=next_path)
 
 
-async def _with_small_body(request: Request) -> Request:
-    """Return a request that anybody may send with its body read; raise TooLarge for one of over 64 KiB."""
-    size = 0
-    pieces: list[bytes] = []
-    async for piece in request.stream():
-        size += len(piece)
-        if size > _MAX_BODY_BYTES:
-            raise TooLarge(
-                f"The form may have at most {_MAX_BODY_BYTES} bytes.", extra={"limit": _MAX_BODY_BYTES}
-            )
-        pieces.append(piece)
+async def _with_form(
+    request: Request, response: Response, kept: str, *, session: str, next_path: str
+) -> Response:
+    """Return the page that goes on with a kept form in a session, in place of another response; that response
+    where the form cannot be opened.
+    """
+    known = await services_of(request).sessions.find(session)
+    if known is None:
+        return response
+    try:
+        page = await continue_page(request, kept, key_id=known.key_id, next_path=next_path)
+    except BadRequest:
+        return response
+    if "set-cookie" in response.headers:
+        page.headers["Set-Cookie"] = response.headers["Set-Cookie"]
+    return page
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": b"".join(pieces), "more_body": False}
 
-    return Request(request.scope, receive)
+def _redirect(path: str) -> Response:
+    return RedirectResponse(path, 303, headers={"Cache-Control": "no-store"})
 
 
 async def signed_in_response(request: Request, session: NewSession, *, next_path: str) -> Response:
@@ -109,7 +130,7 @@ async def signed_in_response(request: Request, session: NewSession, *, next_path
         await services.sessions.end(before)
     root = root_of(request)
     target = local_path(next_path, root=root) or "/console/signed-in"
-    response = RedirectResponse(root + target, 303, headers={"Cache-Control": "no-store"})
+    response = _redirect(root + target)
     response.headers["Set-Cookie"] = set_cookie(site_of(request.scope, services.settings), session)
     return response
 
@@ -121,9 +142,7 @@ async def _sign_out(request: Request) -> Response:
     text = read_cookie(request.scope)
     if text is not None:
         await services.sessions.end(text)
-    response = RedirectResponse(
-        f"{root_of(request)}/console/sign-in?signed_out=1", 303, headers={"Cache-Control": "no-store"}
-    )
+    response = _redirect(f"{root_of(request)}/console/sign-in?signed_out=1")
     for cookie in delete_cookies(request.scope):
         response.headers.append("Set-Cookie", cookie)
     return response
@@ -138,71 +157,28 @@ async def show_signed_in(page: Page) -> Response:
 @router.get("/console/confirm")
 async def show_confirm(page: Page) -> Response:
     """Ask for the key of the session once more."""
-    return _confirm_page(page, page.query.get("next", ""))
+    return confirmation_page(page, page.query.get("next", ""))
 
 
-@router.post("/console/confirm")
+@router.post("/console/confirm", recent=False)
 async def confirm(page: Page) -> Response:
-    """Check the key of the session, and go on to the page that was asked for."""
+    """Check the key of the session, or a link of it, and go on to the page that was asked for."""
     form = await page.form()
-    key, next_path = str(form.get("key", "")).strip(), str(form.get("next", ""))
-    text = read_cookie(page.request.scope)
-    if page.session is not None and text is not None:
+    proof, next_path = str(form.get("key", "")).strip(), str(form.get("next", ""))
+    # Without one, the session may have been confirmed meanwhile, by a link in another tab.
+    if proof or not await page.is_recent():
         try:
-            await page.services.sessions.confirm(text, key, host=_client_host(page.request))
+            await confirm_session(page, proof)
         except GatewayError as error:
-            return _confirm_page(page, next_path, error=error)
+            return confirmation_page(page, next_path, error=error, status=error.status)
     return page.redirect(local_path(next_path, root=page.root) or "/console")
 
 
-async def require_recent(page: Page, *, next_path: str = "") -> Response | None:
-    """Return None where the key of the session was presented within the last five minutes; otherwise the way
-    to the form that asks for it, which then goes on to `next_path` (without ROOT_PATH), by default the URL of
-    this page.
-
-    For dangerous acts: the page with their form calls it, and so does the request that does them.
-    """
-    text = read_cookie(page.request.scope)
-    if page.session is None or (text is not None and await page.services.sessions.is_recent(text)):
-        return None
-    return page.redirect("/console/confirm", {"next": next_path or page.url_with().removeprefix(page.root)})
-
-
-def _confirm_page(page: Page, next_path: str, *, error: GatewayError | None = None) -> Response:
-    return page.render(
-        "confirm.html",
-        status=200 if error is None else error.status,
-        headers=_retry_after(error),
-        error=error,
-        next_path=local_path(next_path, root=page.root) or "",
-    )
-
-
-def _sign_in_page(
-    request: Request,
-    *,
-    session: Session | None = None,
-    error: GatewayError | None = None,
-    has_form: bool = True,
-    next_path: str | None = None,
-) -> Response:
-    root = root_of(request)
-    target = request.query_params.get("next", "") if next_path is None else next_path
-    html = template("sign_in.html", language_of(request)).render(
-        root=root,
-        session=session,
-        error=error,
-        has_form=has_form,
-        is_signed_out="signed_out" in request.query_params,
-        next_path=local_path(target, root=root) or "",
-    )
-    status = 200 if error is None else error.status
-    return HTMLResponse(html, status, headers={**PAGE_HEADERS, **_retry_after(error)})
-
-
-def _retry_after(error: GatewayError | None) -> dict[str, str]:
-    found = {} if error is None else error.headers
-    return {name: value for name, value in found.items() if name == "Retry-After"}
+@router.get("/console/confirmed")
+async def show_confirmed(page: Page) -> Response:
+    """Say that a sign-in link has confirmed the session, and where to go on."""
+    path = remembered_path(page.request, root=page.root)
+    return page.render("confirmed.html", next_path=path, is_recent=await page.is_recent())
 
 
 def _client_host(request: Request) -> str:
@@ -211,6 +187,7 @@ def _client_host(request: Request) -> str:
 
 def _public(handler: Any) -> Any:
     handler.scope = PUBLIC
+    handler.recent = False
     return handler
 
 

@@ -9,10 +9,11 @@ from uuid import UUID
 import orjson
 from starlette.responses import Response
 
+from app import exact_json
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
-from app.console.page import PAGE_HEADERS, Page, PageRouter
-from app.console.pages.sign_in import require_recent
+from app.console.page import PAGE_HEADERS, Page
+from app.console.page_router import PageRouter
 from app.console.schema_form import Submission, build
 from app.console.schema_form.controls import json_text
 from app.console.snippets import snippets
@@ -39,6 +40,8 @@ _VERSIONS: Final = 10
 _KEYS: Final = 100
 _MAX_UNDO: Final = 4_000
 """Characters of what an undo restores, which is part of a URL."""
+_MAX_SNIPPET: Final = 20_000
+"""Characters of arguments that the snippets have; a shell takes no argument of much more."""
 _VIEWS: Final = ("try", "definition", "versions", "calls", "access")
 
 
@@ -116,9 +119,6 @@ async def _replay(page: Page, tool: Mapping[str, Any]) -> Response:
     given = page.query["replay"]
     trial = Trial(Submission({}))
     if page.may("GET /calls/{call_id}/bodies"):
-        question = await require_recent(page)
-        if question is not None:
-            return question
         try:
             bodies = await page.api.get(path_of("calls", given, "bodies"))
         except ApiProblem:
@@ -186,7 +186,12 @@ def _trial(
         "state_url": page.url(_base(page), {**given, "call": called}),
         "may_call": page.may("POST /tools/{name}/call"),
         "may_see_call": page.may("GET /calls/{call_id}"),
-        "snippets": snippets(tool["name"], submission.value, base_url=base_url, alias=tool["alias"]),
+        "snippets": snippets(
+            tool["name"],
+            submission.value if len(text) <= _MAX_SNIPPET else {},
+            base_url=base_url,
+            alias=tool["alias"],
+        ),
         "record": None,
         "replayed": None,
         "has_recorded": False,
@@ -199,20 +204,27 @@ def _shown_request(preview: Mapping[str, Any]) -> dict[str, Any]:
     known = {"method", "url", "headers", "body", "requires_approval"}
     if not {"method", "url"} <= preview.keys():
         rest = {name: value for name, value in preview.items() if name != "requires_approval"}
-        return {"http": None, "json": highlighted(orjson.dumps(rest, option=orjson.OPT_INDENT_2).decode())}
+        return {
+            "http": None,
+            "json": highlighted(exact_json.dumps(rest, option=orjson.OPT_INDENT_2).decode()),
+        }
     headers = preview.get("headers") or {}
     body = preview.get("body")
-    shown = body if isinstance(body, str) else orjson.dumps(body, option=orjson.OPT_INDENT_2).decode()
+    shown = body if isinstance(body, str) else exact_json.dumps(body, option=orjson.OPT_INDENT_2).decode()
     rest = {name: value for name, value in preview.items() if name not in known}
     return {
         "http": f"{preview['method']} {preview['url']}",
-        "headers": [f"{name}: {value}" for name, value in headers.items()],
+        "headers": [
+            f"{name}: {one}"
+            for name, value in headers.items()
+            for one in (value if isinstance(value, list) else [value])
+        ],
         "body": highlighted(shown) if body is not None else None,
-        "json": highlighted(orjson.dumps(rest, option=orjson.OPT_INDENT_2).decode()) if rest else None,
+        "json": highlighted(exact_json.dumps(rest, option=orjson.OPT_INDENT_2).decode()) if rest else None,
     }
 
 
-@router.post(_PATH)
+@router.post(_PATH, recent=False)
 async def try_tool(page: Page) -> Response:
     """Call the tool with what was typed, or only show the request; or change the form."""
     tool = await _tool(page, full=True)
@@ -295,7 +307,7 @@ async def _definition(page: Page, **context: Any) -> Response:
     return _render(page, "tool_definition.html", "definition", tool, **state | context)
 
 
-@router.post(_PATH + "/edit")
+@router.post(_PATH + "/edit", recent=False)
 async def edit_tool(page: Page) -> Response:
     """Change description, tags and keywords, or go back to those of the source."""
     before = await _tool(page, source=True)
@@ -346,7 +358,7 @@ def _edited(page: Page, before: Mapping[str, Any], patch: Mapping[str, Any]) -> 
     return Notice(kind, undo=_base(page) + "/edit", undo_fields=tuple(fields))
 
 
-@router.post(_PATH + "/enabled")
+@router.post(_PATH + "/enabled", recent=False)
 async def set_enabled(page: Page) -> Response:
     """Enable or disable the tool."""
     form = await page.form()

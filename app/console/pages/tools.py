@@ -8,7 +8,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem
 from app.console.keyset import next_page, previous_page
 from app.console.notices import Notice
-from app.console.page import PAGE_HEADERS, PAGE_SIZE, Page, PageRouter
+from app.console.page import PAGE_HEADERS, PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 from app.console.tool_rows import tool_rows
 from app.console.tool_selection import FILTERS, MAX_SELECTED, ToolSelection
 from app.tool_schemas.dialects import Format
@@ -86,7 +87,7 @@ async def list_provider_names(page: Page) -> Response:
     return page.render("provider_names.html", names=[provider["name"] for provider in found["items"]])
 
 
-@router.post(_PATH)
+@router.post(_PATH, recent=False)
 async def change_tools(page: Page) -> Response:
     """Enable, disable or tag the selected tools."""
     form = await page.form()

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from app.console.api_client import ApiProblem, path_of
 from app.console.notices import Notice
-from app.console.page import Page, PageRouter
+from app.console.page import Page
+from app.console.page_router import PageRouter
 from app.console.tool_selection import ToolSelection
 from app.console.toolset_form import (
     InvalidForm,
@@ -39,7 +40,7 @@ async def show_new_toolset(page: Page) -> Response:
     )
 
 
-@router.post("/console/new-toolset")
+@router.post("/console/new-toolset", recent=False)
 async def create_toolset(page: Page) -> Response:
     """Create a toolset of the form."""
     form = await page.form()
@@ -65,7 +66,7 @@ async def show_edit(page: Page) -> Response:
     )
 
 
-@router.post("/console/toolsets/{name}/edit")
+@router.post("/console/toolsets/{name}/edit", recent=True)
 async def edit_toolset(page: Page) -> Response:
     """Replace a toolset by what the form has."""
     form = await page.form()
@@ -79,7 +80,7 @@ async def edit_toolset(page: Page) -> Response:
     return page.redirect(f"{_LIST}/{toolset['name']}", notice=Notice("saved"))
 
 
-@router.post("/console/toolsets/{name}/delete")
+@router.post("/console/toolsets/{name}/delete", recent=True)
 async def delete_toolset(page: Page) -> Response:
     """Delete a toolset whose name was typed."""
     name = page.parameter("name")
@@ -101,7 +102,7 @@ async def choose_toolset(page: Page) -> Response:
     return page.render("toolset_choice.html", names=names, fields=selection.fields(), toolsets=found["items"])
 
 
-@router.post("/console/toolset-members")
+@router.post("/console/toolset-members", recent=True)
 async def change_members(page: Page) -> Response:
     """Add the selected tools to a toolset, or remove them from it."""
     form = await page.form()
@@ -137,7 +138,7 @@ async def show_member(page: Page) -> Response:
     return await _member_form(page, toolset, _definition(toolset).get("changes", {}), None)
 
 
-@router.post("/console/toolsets/{name}/tools/{tool}")
+@router.post("/console/toolsets/{name}/tools/{tool}", recent=True)
 async def change_member(page: Page) -> Response:
     """Set the name, texts and preset arguments of one tool in a toolset."""
     form = await page.form()

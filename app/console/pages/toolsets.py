@@ -8,7 +8,8 @@ from starlette.responses import Response
 from app.console.api_client import ApiProblem, path_of
 from app.console.connect_snippets import toolset_snippets
 from app.console.keyset import next_page, previous_page
-from app.console.page import PAGE_SIZE, Page, PageRouter
+from app.console.page import PAGE_SIZE, Page
+from app.console.page_router import PageRouter
 
 router = PageRouter()
 

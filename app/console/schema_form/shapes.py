@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app import exact_json
 from app.json_schema.references import resolve
 
 Schema = dict[str, Any]
@@ -64,7 +65,7 @@ class Shape:
 
     def option(self, value: Any) -> str | None:
         """Return the JSON text of the choice that equals a value; None where there is none."""
-        return next((compact(one) for one, _ in self.choices if same(one, value)), None)
+        return next((compact(one) for one, _ in self.choices if exact_json.equal(one, value)), None)
 
 
 class Shapes:
@@ -128,7 +129,7 @@ class Shapes:
             return Shape("choice", schema, choices=((value, label_of(value)),))
         enum = schema.get("enum")
         if isinstance(enum, list) and 0 < len(enum) <= _MAX_CHOICES:
-            return Shape("choice", schema, choices=tuple((value, label_of(value)) for value in enum))
+            return Shape("choice", schema, choices=_list_choices(enum))
         for keyword in ("oneOf", "anyOf"):
             branches = schema.get(keyword)
             if isinstance(branches, list) and branches:
@@ -205,8 +206,7 @@ class Shapes:
             items = self._merged(schema.get("items"))
             enum = items.get("enum")
             if isinstance(enum, list) and 0 < len(enum) <= 30 and "const" not in items:
-                choices = tuple((value, label_of(value)) for value in enum)
-                return Shape("choices", schema, nullable=nullable, choices=choices)
+                return Shape("choices", schema, nullable=nullable, choices=_list_choices(enum))
         if name in _SCALARS or name in ("array", "object"):
             return Shape(name, schema, nullable=nullable)
         return Shape("any", schema)
@@ -222,15 +222,8 @@ def label_of(value: Any) -> str:
     return value if isinstance(value, str) and value.strip() else json.dumps(value, ensure_ascii=False)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are equal, where true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-    return bool(one == other)
+def _list_choices(values: list[Any]) -> tuple[tuple[Any, str], ...]:
+    return tuple((value, label_of(value)) for value in exact_json.distinct(values))
 
 
 def type_text(shape: Shape, shapes: Shapes, depth: int = 0) -> str:
@@ -339,7 +332,7 @@ def _both(one: Schema, other: Schema) -> Schema:
         elif key == "required" and isinstance(mine, list) and isinstance(its, list):
             merged[key] = list(dict.fromkeys(name for name in [*mine, *its] if isinstance(name, str)))
         elif key == "enum" and isinstance(mine, list) and isinstance(its, list):
-            merged[key] = [value for value in mine if any(same(value, known) for known in its)] or its
+            merged[key] = exact_json.common(mine, its) or its
         elif key == "type":
             merged[key] = _common_types(mine, its)
         elif key in _LEAST and _are_numbers(mine, its):

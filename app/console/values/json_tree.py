@@ -13,10 +13,12 @@ MAX_NODES: Final = 500
 _MAX_DEPTH: Final = 40
 _MAX_STRING: Final = 2_000
 _MAX_KEY: Final = 200
-_MAX_COLOURED: Final = 100_000
+_MAX_COLOURED: Final = 20_000
+# A string without an end goes up to that of the text, so that no character is read more than twice.
 _TOKEN: Final = re.compile(
-    r'(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<string>"(?:[^"\\]|\\.)*")'
-    r"|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<keyword>\b(?:true|false|null)\b)"
+    r'(?P<key>"(?:[^"\\]|\\.)*+"(?=\s*:))|(?P<string>"(?:[^"\\]|\\.)*+"?)'
+    r"|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<keyword>\b(?:true|false|null)\b)",
+    re.DOTALL,
 )
 
 

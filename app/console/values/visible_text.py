@@ -19,6 +19,8 @@ _HIDDEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 _JOINERS: Final = frozenset("\u200c\u200d")
 _EMOJI_STYLES: Final = frozenset("\ufe0e\ufe0f")
 _PLAIN: Final = re.compile(r"[\t\n\x20-\x7e\xa0-\xac\xae-\u02ff]*")
+_OTHER: Final = re.compile(r"[^\t\n\x20-\x7e\xa0-\xac\xae-\u02ff]")
+"""What may be invisible."""
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|#>]|[0-9]{1,3}[.)]|\w+:|\s{4})")
 _CONTROL_NAMES: Final = {
     "\x00": "NULL", "\x07": "BELL", "\x08": "BACKSPACE", "\x0b": "LINE TABULATION", "\x0c": "FORM FEED",
@@ -31,20 +33,18 @@ def visible(text: str) -> Markup:
     if _PLAIN.fullmatch(text):
         return escape(text)
     parts: list[str] = []
-    plain: list[str] = []
-    at = 0
-    while at < len(text):
-        if not _is_invisible(text, at):
-            plain.append(text[at])
-            at += 1
+    # Where the text begins that is neither escaped nor marked yet.
+    rest = 0
+    for other in _OTHER.finditer(text):
+        at = other.start()
+        if at < rest or not _is_invisible(text, at):
             continue
         end = at + 1
         while end < len(text) and _is_invisible(text, end):
             end += 1
-        parts += [str(escape("".join(plain))), _marks(text[at:end])]
-        plain = []
-        at = end
-    parts.append(str(escape("".join(plain))))
+        parts += [str(escape(text[rest:at])), _marks(text[at:end])]
+        rest = end
+    parts.append(str(escape(text[rest:])))
     return Markup("".join(parts))  # noqa: S704 - each part is escaped
 
 
@@ -65,7 +65,7 @@ def paragraphs(text: str) -> list[str]:
 
 def has_invisible(text: str) -> bool:
     """Return whether a text has characters that `visible` marks."""
-    return not _PLAIN.fullmatch(text) and any(_is_invisible(text, at) for at in range(len(text)))
+    return any(_is_invisible(text, other.start()) for other in _OTHER.finditer(text))
 
 
 def name_of(character: str) -> str:

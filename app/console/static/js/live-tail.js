@@ -1,6 +1,8 @@
-// <live-tail src for max>: puts rows of a stream of server-sent events at the top of the table body `for`, of which the
-// oldest rows beyond `max` are removed. It pauses while the tab is hidden, while the reader has scrolled past it, and by
-// its button; then it goes on with a new list, so that nothing is missing in between.
+// <live-tail src for max immutable>: puts rows of a stream of server-sent events at the top of the table body `for`, of
+// which the oldest rows beyond `max` are removed. `src` has the position of the list, after which the stream begins; some
+// rows of the list come again: each replaces that of its id or, with `immutable`, is left out. It pauses while the tab is
+// hidden, while the reader has scrolled past it, and by its button; then it goes on with a new list, so that nothing is
+// missing in between.
 
 import { loadFragment } from "./fragments.js";
 
@@ -13,6 +15,7 @@ class LiveTail extends HTMLElement {
   /** @type {IntersectionObserver | undefined} */
   #observer;
   #paused = "";
+  #position = "";
   #delay = 2_000;
   #timer = 0;
 
@@ -36,7 +39,9 @@ class LiveTail extends HTMLElement {
   #connect() {
     this.#close();
     this.#say("connecting");
-    const source = (this.#source = new EventSource(this.getAttribute("src") ?? ""));
+    const url = new URL(this.getAttribute("src") ?? "", document.baseURI);
+    if (this.#position) url.searchParams.set("position", this.#position);
+    const source = (this.#source = new EventSource(url));
     source.onopen = () => {
       this.#delay = 2_000;
       this.#say("connected");
@@ -45,18 +50,23 @@ class LiveTail extends HTMLElement {
       this.#say("connecting");
       if (source.readyState === EventSource.CLOSED) this.#connectLater();
     };
-    source.addEventListener("rows", (event) => this.#add(event.data));
+    source.addEventListener("rows", (event) => {
+      this.#position = event.lastEventId;
+      this.#add(event.data);
+    });
     source.addEventListener("end", (event) => {
-      const { text, again } = JSON.parse(event.data);
+      const { text, again, reload } = JSON.parse(event.data);
       this.#close();
       this.#status().textContent = text;
-      if (again) this.#connectLater();
+      if (again) this.#connectLater(reload);
     });
   }
 
-  #connectLater() {
+  /** @param {boolean} [reload] */
+  #connectLater(reload) {
     this.#close();
-    this.#timer = window.setTimeout(() => this.#connect(), this.#delay * (0.75 + Math.random() / 2));
+    const begin = () => (reload ? this.#resume() : this.#connect());
+    this.#timer = window.setTimeout(begin, this.#delay * (0.75 + Math.random() / 2));
     this.#delay = Math.min(2 * this.#delay, MAX_DELAY);
   }
 
@@ -72,7 +82,14 @@ class LiveTail extends HTMLElement {
     if (!body) return;
     const made = document.createElement("template");
     made.innerHTML = html;
-    for (const row of made.content.querySelectorAll("tr[id]")) document.getElementById(row.id)?.remove();
+    for (const row of made.content.querySelectorAll("tr[id]")) {
+      const known = document.getElementById(row.id);
+      if (known && this.hasAttribute("immutable")) {
+        row.remove();
+        // What was left out is older than a row of the list, and so no news either.
+        made.content.querySelector(".left-out")?.remove();
+      } else known?.replaceWith(row);
+    }
     // Without the text between rows, which would be left behind.
     body.prepend(...made.content.children);
     const focused = document.activeElement?.closest("tr");

@@ -36,6 +36,12 @@ async function send(form, button, isCall) {
     const made = document.createElement("template");
     made.innerHTML = html;
     const replacement = made.content.getElementById("try_it");
+    if (response.status === 401) {
+      // The page that asks to sign in keeps a form that is submitted as a whole.
+      if (button) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: button.name, value: button.value }));
+      form.submit();
+      return;
+    }
     if (!response.ok || !replacement) {
       location.reload();
       return;
