@@ -10,8 +10,6 @@ from app.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
 
-_RECANCEL_SECONDS = 0.5
-
 _Result = TypeVar("_Result")
 
 
@@ -97,17 +95,12 @@ async def await_uncancelled(task: "asyncio.Task[_Result]") -> _Result:
 
 
 async def cancel_tasks(tasks: "list[asyncio.Task[None]]") -> None:
-    """Cancel the tasks, wait until they have ended, and empty the list; raise what one of them raised.
-
-    Tasks that still run are cancelled again: until Python 3.12, `asyncio.wait_for` loses a cancellation that
-    arrives at the moment at which what it waits for is done.
-    """
-    running = set(tasks)
-    while running:
-        for task in running:
-            task.cancel()
-        _, running = await asyncio.wait(running, timeout=_RECANCEL_SECONDS)
+    """Cancel the tasks, wait until they have ended, and empty the list; raise what one of them raised."""
     ended = tasks.copy()
+    for task in ended:
+        task.cancel()
+    if ended:
+        await asyncio.wait(ended)
     tasks.clear()
     for task in ended:
         if not task.cancelled():

@@ -5,8 +5,10 @@ import io
 from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
-import orjson
 from starlette.responses import StreamingResponse
+
+from app import exact_json
+from app.security.lasting_rights import RightCheck
 
 CSV_MEDIA_TYPE: Final = "text/csv; charset=utf-8; header=present"
 # A spreadsheet takes a cell that begins with one of these for a formula (CWE-1236).
@@ -22,13 +24,13 @@ def csv_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):
-        return orjson.dumps(value).decode()
+        return exact_json.dumps(value).decode()
     text = str(value)
     return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_STARTS) else text
 
 
-async def csv_response(lines: AsyncIterator[bytes], filename: str) -> StreamingResponse:
-    """Return pieces of lines as a download of this name.
+async def csv_response(lines: AsyncIterator[bytes], filename: str, *, check: RightCheck) -> StreamingResponse:
+    """Return pieces of lines as a download of this name. `check` is made before each further piece is sent.
 
     The first piece is read now, so that an error of the database has its own status: raise what that raises.
     """
@@ -37,6 +39,7 @@ async def csv_response(lines: AsyncIterator[bytes], filename: str) -> StreamingR
     async def content() -> AsyncIterator[bytes]:
         yield first
         async for piece in lines:
+            await check()
             yield piece
 
     headers = {"Content-Disposition": f'attachment; filename="{filename}"', "Cache-Control": "no-store"}

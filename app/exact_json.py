@@ -7,8 +7,10 @@ reads every number with a point or an exponent as a double; the few that are alt
 import json
 import math
 import re
+from collections.abc import Callable, Hashable, Iterable
 from decimal import Decimal
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, Literal
 
 import orjson
 
@@ -22,6 +24,10 @@ _LONG: Final = b"0" * 17
 _RUN: Final = re.compile(rb"0+")
 _NUMBER: Final = re.compile(rb"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _LONG_INTEGER: Final = re.compile(rb"[0-9]{19}")
+_MIN_INTEGER: Final = -(2**63)
+_MAX_INTEGER: Final = 2**64
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_RECURSION: Final = "Recursion limit"
 _SMALL_EXPONENT: Final = re.compile(rb"[0-9][eE]-[0-9]{3}")
 
 
@@ -30,6 +36,13 @@ class BeyondDouble:
 
 
 BEYOND_DOUBLE: Final = BeyondDouble()
+
+
+class NestedTooDeeply(RecursionError, orjson.JSONEncodeError):
+    """A value has more levels than can be written as JSON: a fault of the input, as in parsing it."""
+
+    def __init__(self) -> None:
+        super().__init__("The value is nested too deeply to be written as JSON.")
 
 
 def parse_float(text: str) -> float | Decimal | BeyondDouble:
@@ -95,14 +108,84 @@ def _exact_integer(text: str) -> int | Decimal:
     return Decimal(text) if len(text) > 20 or not -(2**63) <= int(text) < 2**64 else int(text)
 
 
-def dumps(value: Any, option: int | None = None) -> bytes:
-    """Return a value as compact JSON in UTF-8, decimals with their digits; raise orjson.JSONEncodeError."""
-    return orjson.dumps(value, default=_decimal, option=option)
+def dumps(
+    value: Any,
+    option: int | None = None,
+    *,
+    default: Callable[[Any], Any] | None = None,
+    surrogates: Literal["replace", "refuse"] = "replace",
+) -> bytes:
+    """Return a value as compact JSON in UTF-8, decimals and integers of any size with their digits.
+
+    `option` and `default` are those of orjson. A lone surrogate, which UTF-8 cannot have, becomes U+FFFD, or
+    is refused as what is no JSON: what an upstream gets must be what was given.
+    Whatever a parser of JSON returned can thus be written: everything in `app` that writes JSON uses this
+    function. Raise NestedTooDeeply for more than 254 levels, and orjson.JSONEncodeError for a value that is
+    no JSON, and for an integer of more than 4,300 digits.
+    """
+    write_other = _decimal if default is None else partial(_decimal_or, default)
+    try:
+        return orjson.dumps(value, default=write_other, option=option)
+    except TypeError as error:
+        # orjson does not ask `default` about integers and texts, and has no error classes of their own.
+        if _RECURSION in str(error):
+            raise NestedTooDeeply from None
+    try:
+        if surrogates == "refuse" and _has_surrogate(value):
+            raise orjson.JSONEncodeError("str is not valid UTF-8: surrogates not allowed")
+        return orjson.dumps(_writable(value), default=write_other, option=option)
+    except RecursionError:
+        # From the copy, which is made before orjson counts the levels.
+        raise NestedTooDeeply from None
+    except TypeError as error:
+        if _RECURSION in str(error):
+            raise NestedTooDeeply from None
+        raise
+
+
+def dumps_strictly(value: Any) -> bytes:
+    """Return a value as compact JSON in UTF-8, where what a parser of 64 bits would alter is to be refused.
+
+    Raise orjson.JSONEncodeError for an integer beyond 64 bits, a decimal, a lone surrogate, more than 254
+    levels, and for a value that is no JSON.
+    """
+    return orjson.dumps(value)
 
 
 def on_one_line(text: bytes) -> bytes:
     """Return JSON text without its line breaks, which stand only between tokens: for formats of lines."""
     return text.replace(b"\n", b"").replace(b"\r", b"") if b"\n" in text or b"\r" in text else text
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
+    return bool(_identify(one) == _identify(other))
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Return the values without those that equal an earlier one."""
+    first: dict[Hashable, Any] = {}
+    for value in values:
+        first.setdefault(_identify(value), value)
+    return list(first.values())
+
+
+def common(values: Iterable[Any], others: Iterable[Any]) -> list[Any]:
+    """Return the values that equal one of the others."""
+    known = set(map(_identify, others))
+    return [value for value in values if _identify(value) in known]
+
+
+def _identify(value: Any) -> Hashable:
+    """Return what two JSON values have in common if, and only if, they are equal."""
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, list | tuple):
+        return list, tuple(map(_identify, value))
+    if isinstance(value, dict):
+        return dict, frozenset((key, _identify(member)) for key, member in value.items())
+    number_or_text: Hashable = value
+    return number_or_text
 
 
 def without_decimals(value: Any) -> Any:
@@ -112,6 +195,45 @@ def without_decimals(value: Any) -> Any:
     except TypeError:
         return _with_doubles(value)
     return value
+
+
+def _has_surrogate(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_surrogate, value)) or any(map(_has_surrogate, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_surrogate, value))
+    return isinstance(value, str) and _SURROGATE.search(value) is not None
+
+
+def _writable(value: Any) -> Any:
+    """Return a copy with integers beyond 64 bits as their digits, and without lone surrogates."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_writable_key(key): _writable(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(member) for member in value]
+    if type(value) is int and not _MIN_INTEGER <= value < _MAX_INTEGER:
+        return orjson.Fragment(_write_digits(value))
+    return value
+
+
+def _write_digits(value: int) -> str:
+    """Return the digits of an integer; raise orjson.JSONEncodeError for more than Python converts (4,300)."""
+    try:
+        return str(value)
+    except ValueError:
+        raise orjson.JSONEncodeError("int has too many digits to be written") from None
+
+
+def _writable_key(key: Any) -> Any:
+    # Other keys are written, or not, by the option OPT_NON_STR_KEYS.
+    is_large = type(key) is int and not _MIN_INTEGER <= key < _MAX_INTEGER
+    return _write_digits(key) if is_large else _SURROGATE.sub("\ufffd", key) if isinstance(key, str) else key
+
+
+def _decimal_or(default: Callable[[Any], Any], value: Any) -> Any:
+    return _decimal(value) if type(value) is Decimal and value.is_finite() else _writable(default(value))
 
 
 def _decimal(value: Any) -> orjson.Fragment:

@@ -16,6 +16,7 @@ from fastapi import Depends, Header, Request
 from sqlalchemy.exc import DBAPIError
 from starlette.responses import Response
 
+from app import exact_json
 from app.calls.idempotency_store import (
     IdempotencyLease,
     IdempotencyStore,
@@ -122,7 +123,7 @@ async def request_content(request: Request, *parts: str) -> bytes:
         body = body.replace(boundary, b"") if boundary else body
     hashed = hashlib.sha256
     digest = await asyncio.to_thread(hashed, body) if len(body) > _LARGE_BYTES else hashed(body)
-    return orjson.dumps([media_type, *parts, digest.hexdigest()])
+    return exact_json.dumps([media_type, *parts, digest.hexdigest()])
 
 
 async def _responder(
@@ -166,8 +167,8 @@ def _serialise(response: Response, *, max_bytes: int) -> bytes:
         if name != b"content-length"
     ]
     if len(body) > max_bytes:
-        return orjson.dumps({"status": response.status_code}) + b"\n"
-    return orjson.dumps({"status": response.status_code, "headers": headers}) + b"\n" + body
+        return exact_json.dumps({"status": response.status_code}) + b"\n"
+    return exact_json.dumps({"status": response.status_code, "headers": headers}) + b"\n" + body
 
 
 def _replayed(outcome: bytes) -> Response:

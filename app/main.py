@@ -59,9 +59,12 @@ from app.server.problems import install as install_problems
 from app.server.websocket_protocol import PATHS_STATE
 from app.services import Services, open_services
 from app.settings import Settings
+from app.streaming.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
 from app.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
+
+OpenServices = Callable[[Settings, Metrics], AbstractAsyncContextManager[Services]]
 
 
 class Edge(Protocol):
@@ -98,26 +101,15 @@ FAST_ROUTES: Final = (
     FastRoute(call_api.CALL_ROUTE),
     FastRoute(call_api.TOOLSET_CALL_ROUTE),
     # Clients of MCP try GET; its endpoint rejects it after the checks that precede the method.
-    *(FastRoute(route, ("POST", "GET", "DELETE")) for route in mcp_server.ROUTES),
+    *(
+        FastRoute(route, ("POST", "GET", "DELETE", "OPTIONS"), takes_slash=True)
+        for route in mcp_server.FAST_ROUTES
+    ),
     FastRoute(tool_calls.TOOL_CALLS_ROUTE),
     FastRoute(tool_calls.TOOLSET_TOOL_CALLS_ROUTE),
 )
 """The routes that are served ahead of FastAPI; each is also added by its edge."""
 
-CORS_EXPOSED_HEADERS = (
-    KEY_EXPIRY, "Age", "Deprecation", "ETag", "Idempotency-Replayed", "Link", "Location",
-    "Preference-Applied", "RateLimit",
-    "Mcp-Session-Id", "RateLimit-Limit", "RateLimit-Policy", "RateLimit-Remaining", "RateLimit-Reset",
-    "Retry-After", "Sunset", "WWW-Authenticate", "X-Cache",
-    "X-Argument-Repairs", "X-Call-Id", "X-Call-Source", "X-Continuation", "X-Error-Source", "X-Pages",
-    "X-Recording", "X-Recording-Warning",
-    "X-Response-Violations", "X-Result-Notes", "X-Upstream-Status",
-)  # fmt: skip
-CORS_ALLOWED_HEADERS = (
-    "Authorization", "Cache-Control", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match",
-    "Last-Event-ID", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Prefer",
-    "X-API-Key", "X-Call-Interface", "X-Recording-Run", "X-Timeout-Ms",
-)  # fmt: skip
 LARGE_BODY_PATHS = ("/providers", "/import", "/plugins", "/recordings", "/console/add")
 
 
@@ -128,6 +120,14 @@ async def _import_providers(path: Path, services: Services) -> None:
     except (OSError, GatewayError) as error:
         reason = error.detail if isinstance(error, GatewayError) else error.strerror
         log.warning("the providers file cannot be used", file=str(path), reason=reason)
+
+
+async def _keep_requirements(services: Services) -> None:
+    """Keep the requirements of approval of before an upgrade; the next change keeps them, too."""
+    try:
+        await services.approval_requirements.keep_existing()
+    except GatewayError as error:
+        log.warning("requirements of approval are not kept yet", reason=error.detail)
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _start_failure(app: FastAPI) -> Iterator[None]:
 
 
 def lifespan(
-    settings: Settings, metrics: Metrics, admission: Admission
+    settings: Settings, metrics: Metrics, admission: Admission, open_services: OpenServices
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[dict[str, Any]]]:
     """Return the lifespan of an application with these settings.
 
@@ -167,6 +167,7 @@ def lifespan(
                 await stack.enter_async_context(executors.serve_grpc(ubp))
             agent_tests = await stack.enter_async_context(agent_tests_api.open_runs(services))
             services.readiness.open = True
+            services.converter.spawn(_keep_requirements(services))
             if settings.providers_file is not None:
                 services.converter.spawn(_import_providers(settings.providers_file, services))
             yield {
@@ -206,8 +207,8 @@ def _middleware(settings: Settings, metrics: Metrics) -> list[Middleware]:
                 McpCorsMiddleware,
                 allow_origins=settings.cors_origins,
                 allow_methods=["*"],
-                allow_headers=CORS_ALLOWED_HEADERS,
-                expose_headers=CORS_EXPOSED_HEADERS,
+                allow_headers=ALLOWED_HEADERS,
+                expose_headers=(KEY_EXPIRY, *EXPOSED_HEADERS),
             ),
         )
     if settings.allowed_hosts != ("*",):
@@ -223,9 +224,14 @@ def _replaced_middleware() -> frozenset[Any]:
     return frozenset(replaced)
 
 
-def create_app(settings: Settings | None = None, *, edges: Sequence[Edge] = EDGES) -> FastAPI:
+def create_app(
+    settings: Settings | None = None,
+    *,
+    edges: Sequence[Edge] = EDGES,
+    open_services: OpenServices = open_services,
+) -> FastAPI:
     """Return the gateway as an ASGI application of these edges; without `settings` they are read from the
-    environment.
+    environment. `open_services` opens what the edges share.
     """
     settings = settings or Settings()
     metrics = Metrics()
@@ -240,7 +246,7 @@ def create_app(settings: Settings | None = None, *, edges: Sequence[Edge] = EDGE
         redoc_url=None,
         root_path=settings.root_path,
         middleware=_middleware(settings, metrics),
-        lifespan=lifespan(settings, metrics, admission),
+        lifespan=lifespan(settings, metrics, admission, open_services),
         redirect_slashes=False,
         dependencies=[Depends(query_check)],
     )

@@ -9,6 +9,7 @@ Calls must not wait for an unavailable Redis, so everything that uses it also wo
     return None
 """
 
+import asyncio
 import time
 from collections.abc import Iterable
 from types import TracebackType
@@ -24,6 +25,7 @@ from redis.asyncio.connection import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 __all__ = ["REDIS_ERRORS", "RedisClient", "RedisPoolExhausted", "connect"]
 
@@ -52,27 +54,45 @@ class _Pool(BlockingConnectionPool):
             raise
 
 
-class _ResetAwareConnection(AbstractConnection):
-    """Turns the RuntimeError that uvloop raises for a write to a reset connection into an error of Redis."""
+class _CancellableConnection(AbstractConnection):
+    """Sends a command as redis-py does, but keeps a cancellation, and raises only errors of Redis.
+
+    redis-py waits with `asyncio.wait_for`, which until Python 3.12 loses a cancellation that arrives as the
+    command is written. uvloop raises RuntimeError for a write to a reset connection.
+    """
 
     async def send_packed_command(
         self, command: bytes | str | Iterable[bytes], check_health: bool = True
     ) -> None:
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        if check_health:
+            await self.check_health()  # type: ignore[no-untyped-call]
+        if isinstance(command, str):
+            command = command.encode()
+        is_sent = False
         try:
-            await super().send_packed_command(command, check_health=check_health)
-        except RuntimeError as error:
+            async with asyncio.timeout(self.socket_timeout):
+                await self._send_packed_command([command] if isinstance(command, bytes) else command)
+            is_sent = True
+        except TimeoutError:
+            raise RedisTimeoutError("Timeout writing to socket") from None
+        except (OSError, RuntimeError) as error:
             raise RedisConnectionError("The connection has been closed.") from error
+        finally:
+            if not is_sent:
+                await self.disconnect(nowait=True)
 
 
-class _Tcp(_ResetAwareConnection, Connection):
+class _Tcp(_CancellableConnection, Connection):
     pass
 
 
-class _Tls(_ResetAwareConnection, SSLConnection):
+class _Tls(_CancellableConnection, SSLConnection):
     pass
 
 
-class _Unix(_ResetAwareConnection, UnixDomainSocketConnection):
+class _Unix(_CancellableConnection, UnixDomainSocketConnection):
     pass
 
 

@@ -3,6 +3,7 @@
 import re
 from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
+from uuid import UUID
 
 from pydantic import (
     AfterValidator,
@@ -201,7 +202,9 @@ class AllPagesInput(StrictModel):
     )
     items: JsonPointer = Field("", description="JSON pointer to the list; empty where it is the response.")
     pointer: JsonPointer = Field("", description="JSON pointer to the URL or cursor of the next page.")
-    argument: Annotated[str, Field(max_length=200)] = Field("", description="The input of the tool.")
+    argument: Annotated[str, Field(max_length=200, pattern=_NO_NUL)] = Field(
+        "", description="The input of the tool."
+    )
     max_pages: Annotated[int, Field(ge=1, le=100, strict=True)] = Field(20, description="At most so many.")
 
     @model_validator(mode="after")
@@ -242,14 +245,26 @@ class PageModel(BaseModel, Generic[ItemT]):
     )
 
     @classmethod
-    def of(cls, page: Page[Any], items: list[ItemT]) -> Self:
-        """Return the response with the items that were made of the rows of a page."""
+    def of(cls, page: Page[Any], items: list[ItemT], **members: Any) -> Self:
+        """Return the response with the items that were made of the rows of a page; `members` are those of a
+        subclass.
+        """
         return cls(
             items=items,
             next_cursor=page.next_cursor,
             total=page.total,
             total_at_least=page.total_at_least,
+            **members,
         )
+
+
+class StreamedPage(PageModel[ItemT], Generic[ItemT]):
+    """A page of a list whose new items are also streamed."""
+
+    position: UUID = Field(
+        description="The time of this list, as the `Last-Event-ID` of the stream of its items: the stream "
+        "then begins with what is not in the list yet. Some items of the list may come again."
+    )
 
 
 class AspectChange(BaseModel):

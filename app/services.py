@@ -39,13 +39,16 @@ from app.catalog.feed import ChangeFeed
 from app.catalog.loader import PlanLoader
 from app.command_routing import CommandRouter
 from app.command_routing.relay import WorkerRelay
+from app.credentials.last_use import CredentialUses
 from app.credentials.refresh_tokens import IssuedRefreshTokens
 from app.database import Database
-from app.meta_tools import FindAids
+from app.meta_tools import FindAids, StoredRests
 from app.models import CallRecord, Event
+from app.openapi.worker_process import ForkServer
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
+from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.plugins import PluginCatalogue, PluginService, PluginWords
@@ -54,6 +57,7 @@ from app.protocols.registry import Adapters
 from app.recordings.service import RecordingService
 from app.recordings.store import RecordingBounds, RecordingStore
 from app.redis_client import RedisClient, connect
+from app.registration.approval_requirements import ApprovalRequirements
 from app.registration.change_approvals import ChangeApprovalHandler
 from app.registration.converter import Converter
 from app.registration.fetch import Fetcher
@@ -113,6 +117,7 @@ class Services:
     commands: CommandRouter
     tokens: TokenCache
     resolver: CredentialResolver
+    credential_uses: CredentialUses
     origins: Origins
     feed: ChangeFeed
     catalog: Catalog
@@ -137,6 +142,7 @@ class Services:
     plugins: PluginService
     output_deviations: OutputDeviations
     approvals: ApprovalService
+    approval_requirements: ApprovalRequirements
     recordings: RecordingService
     search_usage: SearchUsageAdministration
     sessions: Sessions
@@ -149,16 +155,30 @@ class Services:
         """What `find_tools` knows besides the tools."""
         return FindAids(self.conditions, self.plugins.suggestions)
 
+    @property
+    def stored_rests(self) -> StoredRests:
+        """What `read_more` reads."""
+        return StoredRests(self.continuations, self.approvals)
+
 
 @asynccontextmanager
-async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[Services]:
+async def open_services(
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    probation: float = PROBATION_SECONDS,
+    fork_server: ForkServer | None = None,
+) -> AsyncIterator[Services]:
     """Build and start the services of these settings; stop them at the end of the block, in reverse order.
 
-    They count in `metrics`. Raise ValueError without the URLs of PostgreSQL and Redis, and a GatewayError
-    where the database cannot be used (e.g. because a sealing key is missing).
+    They count in `metrics`; `probation` is that of the `Engine`, `fork_server` that of the `Converter`. Raise
+    ValueError without the URLs of PostgreSQL and Redis, and a GatewayError where the database cannot be used
+    (e.g. because a sealing key is missing).
     """
     async with AsyncExitStack() as stack:
-        services = await build_services(settings, metrics, stack)
+        services = await build_services(
+            settings, metrics, stack, probation=probation, fork_server=fork_server
+        )
         for service in (
             services.feed,
             services.words,
@@ -166,6 +186,7 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
             services.vectors,
             services.conditions,
             services.keys,
+            services.credential_uses,
             services.key_expiry,
             services.call_log,
             services.calls.idempotency,
@@ -181,7 +202,14 @@ async def open_services(settings: Settings, metrics: Metrics) -> AsyncIterator[S
         yield services
 
 
-async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitStack) -> Services:
+async def build_services(
+    settings: Settings,
+    metrics: Metrics,
+    stack: AsyncExitStack,
+    *,
+    probation: float = PROBATION_SECONDS,
+    fork_server: ForkServer | None = None,
+) -> Services:
     """Return the services of these settings, with no background task started.
 
     `stack` closes what was opened; `metrics` is where they count. Raises like `open_services`.
@@ -202,7 +230,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     redis_client = RedisClient(redis)
     vault = await open_vault(database, KeyRing.parse(settings.key_ring()))
     identity = gateway_identity(vault)
-    engine = _engine(settings, identity)
+    engine = _engine(settings, identity, probation)
     stack.push_async_callback(engine.aclose)
     tokens = TokenCache(
         vault,
@@ -244,11 +272,11 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
     for subscriber in (catalog, search, searching.words, usage, conditions, keys, collections):
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
-    resolver = CredentialResolver(vault, tokens, masker)
+    credential_uses = CredentialUses(database)
+    resolver = CredentialResolver(vault, tokens, masker, note_use=credential_uses.note)
     call_feed, event_feed = _record_feeds(database, stack)
     stopping = asyncio.Event()
-    converter = Converter(settings)
-    fetcher = Fetcher(adapters, resolver, engine.network, settings.max_document_bytes)
+    converter = Converter(settings, fork_server)
     counts = ApprovalCounts()
     approval_store = CallApprovalStore(
         database,
@@ -285,7 +313,12 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         database,
         vault,
         feed,
-        SourceReader(settings, vault, fetcher, converter),
+        SourceReader(
+            settings,
+            vault,
+            Fetcher(adapters, resolver, engine.network, settings.max_document_bytes),
+            converter,
+        ),
         approvals=counts,
     )
     return Services(
@@ -302,6 +335,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         commands=commands,
         tokens=tokens,
         resolver=resolver,
+        credential_uses=credential_uses,
         origins=origins,
         feed=feed,
         catalog=catalog,
@@ -332,6 +366,7 @@ async def build_services(settings: Settings, metrics: Metrics, stack: AsyncExitS
         registration=registration,
         plugins=_plugins(settings, registration),
         output_deviations=OutputDeviations(database, feed, max_history=settings.tool_history_max),
+        approval_requirements=ApprovalRequirements(database),
         approvals=_approvals(settings, approval_store, calls, registration, collections),
         recordings=RecordingService(database, feed, recording_store),
         search_usage=SearchUsageAdministration(usage, feed),
@@ -465,7 +500,7 @@ def _dsn(secret: SecretStr) -> str:
     return secret.get_secret_value()
 
 
-def _engine(settings: Settings, identity: str) -> Engine:
+def _engine(settings: Settings, identity: str, probation: float) -> Engine:
     guard = Guard(
         allow_networks=settings.allow_networks,
         allow_ports=[int(port) for port in settings.allow_ports] or None,
@@ -473,4 +508,10 @@ def _engine(settings: Settings, identity: str) -> Engine:
         unix_sockets=settings.unix_sockets,
     )
     # So many that no call waits for a connection: its breaker would count that as an unresponsive upstream.
-    return Engine(guard, connections=settings.max_calls + 100, connections_per_origin=None, identity=identity)
+    return Engine(
+        guard,
+        connections=settings.max_calls + 100,
+        connections_per_origin=None,
+        identity=identity,
+        probation=probation,
+    )

@@ -2,6 +2,7 @@
 
 import random
 import time
+from datetime import datetime
 from uuid import UUID
 
 
@@ -15,3 +16,8 @@ def uuid7() -> UUID:
     millis, nanos = divmod(time.time_ns(), 1_000_000)
     fraction = (nanos << 12) // 1_000_000
     return UUID(int=millis << 80 | 0x7 << 76 | fraction << 64 | 0x2 << 62 | random.getrandbits(62))
+
+
+def first_uuid7(moment: datetime) -> UUID:
+    """Return the least UUIDv7 of the millisecond of an aware time from 1970 on."""
+    return UUID(int=int(moment.timestamp() * 1000) << 80 | 0x7 << 76 | 0x2 << 62)

@@ -57,7 +57,7 @@ class ResponseReader:
     def describes(self, status: int) -> bool:
         """Return whether there is a schema for responses with this status."""
         declared = self._spec.status if self._spec is not None else None
-        if self._validator is None:
+        if self._validator is None or 300 <= status < 400:
             return False
         if declared is None or _SUCCESS.fullmatch(declared.upper()) is None:
             return True

@@ -76,8 +76,9 @@ def ensure_own_folder(path: Path, *, owners: tuple[int, ...] = ()) -> Path:
     return path
 
 
-def socket_folder(folder: Path) -> Path:
-    """Return a 0700 folder whose path is short and plain enough for sockets: `run/`, or a temporary one.
+def socket_folder(folder: Path, *, temporary: Path | None = None) -> Path:
+    """Return a 0700 folder whose path is short and plain enough for sockets: `run/`, or one in `temporary`
+    (the system's folder for temporary files, where it is None).
 
     Raises EmbeddedFailed.
     """
@@ -85,7 +86,7 @@ def socket_folder(folder: Path) -> Path:
     if _is_socket_folder(inside):
         return ensure_own_folder(inside)
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    for base in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ensure_own_folder rejects traps
+    for base in (temporary or Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - ensure_own_folder rejects traps
         short = base / f"utcp-gateway-{os.geteuid()}-{digest}"
         if _is_socket_folder(short):
             ensure_own_folder(short)

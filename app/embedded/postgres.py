@@ -54,20 +54,26 @@ _SETTINGS = {
 }
 
 
-def start(postgres: Path, *, folder: Path, sockets: Path, prefix: LaunchPrefix) -> ServerProcess:
+_UNDURABLE = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+
+
+def start(
+    postgres: Path, *, folder: Path, sockets: Path, prefix: LaunchPrefix, durable: bool = True
+) -> ServerProcess:
     """Start the server and return its process once it is ready.
 
+    Without `durable`, nothing waits for the disk: a crash of the machine loses the database then.
     Orphans of a killed gateway are stopped first, and a missing cluster is created. Raises EmbeddedFailed.
     """
     log = open_log(folder / "logs" / "postgres.log")
     cluster = folder / "postgres"
     _stop_orphans(cluster, sockets)
     if not (cluster / "PG_VERSION").exists():
-        _create_cluster(postgres, folder=folder, log=log, prefix=prefix)
+        _create_cluster(postgres, folder=folder, log=log, prefix=prefix, durable=durable)
     ensure_own_folder(cluster, owners=(65534,) if os.geteuid() == 0 else ())
     change_owner(cluster, prefix.uid)
     command = [str(postgres), "-D", str(cluster), "-c", f"unix_socket_directories={sockets}"]
-    for name, value in _SETTINGS.items():
+    for name, value in (_SETTINGS if durable else _SETTINGS | _UNDURABLE).items():
         command += ["-c", f"{name}={value}"]
     until = time.monotonic() + _MEMORY_RELEASE_SECONDS
     while True:
@@ -91,7 +97,7 @@ def start(postgres: Path, *, folder: Path, sockets: Path, prefix: LaunchPrefix) 
             return child
 
 
-def _create_cluster(postgres: Path, *, folder: Path, log: Path, prefix: LaunchPrefix) -> None:
+def _create_cluster(postgres: Path, *, folder: Path, log: Path, prefix: LaunchPrefix, durable: bool) -> None:
     """Run initdb and create the database in a draft folder, which is renamed when it is complete."""
     cluster, draft = folder / "postgres", folder / "postgres.new"
     if cluster.exists() and any(cluster.iterdir()):
@@ -103,7 +109,13 @@ def _create_cluster(postgres: Path, *, folder: Path, log: Path, prefix: LaunchPr
         os.chown(draft, prefix.uid, -1)
         initdb = [str(postgres.with_name("initdb")), "-D", str(draft), "--username=postgres", "--auth=trust"]
         locale = ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-        run([*initdb, *locale], name="initdb", log=log, cwd=folder, prefix=prefix)
+        run(
+            [*initdb, *locale, *([] if durable else ["--no-sync"])],
+            name="initdb",
+            log=log,
+            cwd=folder,
+            prefix=prefix,
+        )
         # In single-user mode, which needs no waiting for a server.
         single = [str(postgres), "--single", "-j", "-D", str(draft), "-c", "exit_on_error=on", "template1"]
         script = "CREATE DATABASE gateway;\n"

@@ -27,10 +27,16 @@ class EmbeddedServers:
 
     with EmbeddedServers(Path(".data")) as urls:
         serve(urls.database_url, urls.redis_url)
+
+    The sockets are in `temporary` where the path of the data folder is too long for them (`socket_folder`).
     """
 
-    def __init__(self, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, data_dir: Path | None = None, *, temporary: Path | None = None, durable: bool = True
+    ) -> None:
         self._data_dir = data_dir
+        self._temporary = temporary
+        self._durable = durable
         self._children: tuple[ServerProcess, ...] = ()
         self._resources: ExitStack | None = None
 
@@ -52,9 +58,11 @@ class EmbeddedServers:
         with ExitStack() as stack:
             stack.callback(FolderLock(folder).release)
             ensure_own_folder(folder / "logs")
-            sockets = socket_folder(folder)
+            sockets = socket_folder(folder, temporary=self._temporary)
             prefix = find_launch_prefix(postgres_binary)
-            database = postgres.start(postgres_binary, folder=folder, sockets=sockets, prefix=prefix)
+            database = postgres.start(
+                postgres_binary, folder=folder, sockets=sockets, prefix=prefix, durable=self._durable
+            )
             stack.callback(database.stop)
             cache = valkey.start(valkey_binary, folder=folder, sockets=sockets, prefix=prefix)
             stack.callback(cache.stop)

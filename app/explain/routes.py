@@ -8,7 +8,7 @@ from app.access import requires_key
 from app.access.repository import KeyState, find_visible, state_of
 from app.calls.explanation import CallExplainer, Check, may_look_up
 from app.dependencies import UsesServices
-from app.errors import NotFound, scopes_missing
+from app.errors import NotFound, not_found, scopes_missing
 from app.explain.schemas import ExplanationView
 from app.models import Key
 from app.resource_names import TOOL_NAME
@@ -17,6 +17,7 @@ from app.security.keys import KEY_ID_PATTERN
 from app.security.principal import Principal
 from app.security.upstream_mode import effective_mode
 from app.services import Services
+from app.toolsets import AmbiguousTool, CallTarget
 from app.toolsets.definition import TOOLSET_NAME
 
 router = APIRouter(tags=["keys"])
@@ -80,18 +81,39 @@ async def explain_access(
         before = [_key_state(row)]
     explainer = CallExplainer(services.calls, services.database, services.engine.network, services.commands)
     viewer, of_toolset = principal, None
+    through = None
     if toolset is not None and may_look_up(principal):
-        collection = await services.collections.toolset(toolset, principal)
-        tool, viewer = collection.target(tool).tool, collection.principal
-        of_toolset = collection.options.upstream
+        through = (await services.collections.toolset(toolset, principal)).target(tool)
+    elif subject.toolsets is not None and may_look_up(principal):
+        through = await _find_target(tool, subject, services, is_own=subject is principal)
+    if through is not None:
+        tool, of_toolset = through.tool, through.through.options.upstream
+        name = through.through.toolset or ""
+        viewer = viewer.within_toolset(name) or viewer
         # A key that is limited to other toolsets does not pass the check of its restrictions.
-        subject = subject.within_toolset(toolset) or subject
+        subject = subject.within_toolset(name) or subject
     mode = effective_mode(subject.upstream, of_toolset)
     explanation = await explainer.explain(tool, principal=subject, viewer=viewer, mode=mode)
     view = ExplanationView.of(explanation, key_id=subject.key_id, key_name=subject.name, before=before)
     if mode is not None:
         view.upstream = UpstreamModeInput.model_validate(mode.to_stored())
     return view
+
+
+async def _find_target(
+    tool: str, subject: Principal, services: Services, *, is_own: bool
+) -> CallTarget | None:
+    """Return what a key that is limited to toolsets calls by a name, None where another key is asked about
+    that has no tool of the name; raise NotFound where the requesting key has none, or several.
+    """
+    try:
+        return (await services.collections.open_view(subject)).target(tool)
+    except AmbiguousTool as error:
+        raise not_found(error.detail, error.extra["suggestions"]) from None
+    except NotFound:
+        if is_own:
+            raise
+        return None
 
 
 async def _other_key(key_id: str, principal: Principal, services: Services) -> Key:

@@ -9,7 +9,7 @@ arguments that cannot be read    an error result; the failed call is recorded li
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -27,7 +27,7 @@ from app.services import Services
 from app.tool_results import ModelResult, ResultBudget, error_result, read_result
 from app.tool_schemas.aliases import undo
 from app.tool_schemas.dialects import Format, Strict
-from app.toolsets import AgentTool, ToolCollection, with_names_here
+from app.toolsets import AgentTool, AmbiguousTool, CollectionOptions, ToolCollection, with_names_here
 
 SKIPPED: Final = "Duplicate tool call skipped."
 MAX_SECONDS: Final = 120.0
@@ -51,7 +51,8 @@ class BatchOptions:
     """
 
     route: str
-    budget: ResultBudget = field(default_factory=ResultBudget)
+    budget: Callable[[CollectionOptions], ResultBudget] = lambda _: ResultBudget()
+    """Returns the budget of a result by what the owner of the toolset of its tool has set."""
     deadline: float | None = None
     idempotency_key: str | None = None
     cdn_loop: bytes = b""
@@ -176,10 +177,10 @@ class CallBatch:
         return self._options.meta_tools and name in META_TOOL_NAMES
 
     async def _find(self, name: str) -> AgentTool | None:
-        """Return a tool by its name, None where the client may call none of this name."""
+        """Return a tool by its name, None where the client may call no single one of this name."""
         try:
             return await self._collection.get(name)
-        except NotFound:
+        except (NotFound, AmbiguousTool):
             return None
 
     async def _answer(self, call: ToolCall) -> CallAnswer:
@@ -229,7 +230,7 @@ class CallBatch:
         if isinstance(call.arguments, ArgumentError):
             raise InvalidArguments(call.arguments.detail)
 
-        async def run(tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget | None) -> CallAnswer:
+        async def run(tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget) -> CallAnswer:
             return await self._execute(call, tool, arguments, budget)
 
         result = await call_meta_tool(
@@ -237,8 +238,8 @@ class CallBatch:
             call.arguments,
             self._collection,
             call=run,
-            continuations=self._services.continuations,
-            budget=self._options.budget,
+            rests=self._services.stored_rests,
+            budget=self._find_budget,
             base_url=self._services.settings.base_url,
             aids=self._services.find_aids,
         )
@@ -257,8 +258,8 @@ class CallBatch:
         """Make the call, and return its answer; raise NotFound where the collection has no such tool."""
         options = self._options
         name = call.name if tool is None else tool.name
-        collection = self._collection.owner(name)
-        target = collection.target(name)
+        target = self._collection.target(name)
+        collection = target.through
         now = asyncio.get_running_loop().time()
         latest = now + MAX_SECONDS
         request = CallRequest(
@@ -287,11 +288,17 @@ class CallBatch:
             outcome.error = await self._named(outcome.error)
         result = await read_result(
             outcome,
-            budget=budget or options.budget,
+            budget=budget or options.budget(collection.options),
             continuations=self._services.continuations if options.meta_tools else None,
             base_url=self._services.settings.base_url,
         )
         return CallAnswer(call, result, outcome.status)
+
+    def _find_budget(self, tool: AgentTool | None) -> ResultBudget:
+        """Return the budget of a result of a tool, and for None that of a rest that is read."""
+        collection = self._collection
+        through = collection if tool is None else collection.target(tool.name).through
+        return self._options.budget(through.options)
 
     async def _named(self, error: GatewayError) -> GatewayError:
         """Return an error about an unknown tool with the nearest names as the model knows them."""

@@ -34,6 +34,7 @@ __all__ = [
     "COUNTER_ROW",
     "TENANT",
     "Approval",
+    "ApprovalRequirementRow",
     "CallRecord",
     "CallStat",
     "ChangeCounter",
@@ -106,6 +107,14 @@ class Provider(Row, table=True):
     origins: list[str] = Field(default_factory=list, sa_column=text_array())
     tags: list[str] = Field(default_factory=list, sa_column=text_array())
     """Tags that the registrar set: only these count for a key's restriction to tags."""
+    executor_owner: str | None = None
+    """The lineage (`Principal.lineage`) of the API key to which the name belongs as that of an executor; null
+    for other providers, and until an executor has connected.
+    """
+    executor_keys: list[str] = Field(
+        default_factory=list, sa_column=Column(ARRAY(Text), nullable=False, server_default="{}")
+    )
+    """The lineages of further keys that may connect as this executor."""
     enabled: bool = True
     version: int = 1
     created_at: datetime = Field(default_factory=now, sa_column=timestamp())
@@ -262,6 +271,31 @@ class RetainedOverride(SQLModel, table=True):
     """The SHA-256, in hexadecimal digits, of the output schema that they deviated from."""
     output_schema_withdrawn_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))
     """When the gateway withdrew the output schema because of them; null where it did not."""
+
+
+class ApprovalRequirementRow(Row, table=True):
+    """An operation whose calls require approval, whatever tool makes them, also when its provider is gone
+    (`app.registration.approval_requirements`).
+    """
+
+    __tablename__ = "approval_requirements"
+    __table_args__ = (UniqueConstraint("tenant_id", "digest"),)
+    digest: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    """The SHA-256 of the operation: of the five columns that follow."""
+    protocol: str
+    origin: str
+    """Where its calls go; empty where variables decide that."""
+    method: str
+    path: str | None = None
+    """The path of its HTTP requests: `{}` is a placeholder, `*` an unknown path; null without HTTP."""
+    operations: list[str] = Field(default_factory=list, sa_column=text_array())
+    """The protocol's own names of what is done."""
+    tool: str
+    """The canonical name of the tool for which approval was required."""
+    provider: str
+    created_by: str
+    """Id of the key that required approval, or of the one whose change let it be kept."""
+    created_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
 
 class ToolsetRow(Row, table=True):
@@ -426,6 +460,8 @@ class Variable(Row, table=True):
     secret: bool = True
     value: str | None = None
     sealed: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    allowed_origins: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
+    """The only origins to which a secret of the tenant is sent; null until its first use, and for others."""
     version: int = 1
     updated_at: datetime = Field(default_factory=now, sa_column=timestamp())
 
@@ -453,11 +489,13 @@ class Key(Row, table=True):
     providers: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     tags: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
     toolsets: list[str] | None = Field(default=None, sa_column=text_array(nullable=True))
-    """Names of the toolsets by whose addresses alone the key sees and calls tools; null for no such limit."""
+    """Names of the toolsets through which alone the key sees and calls tools; null for no such limit."""
     argument_repair: str | None = None
     """off, safe or on; null for the default of the interface."""
     upstream: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: mode (live, record, replay or mock), recording and seed; null for live."""
+    schemas: str | None = None
+    """portable or full: how it sees the schemas of tools; null for the default of the toolset."""
     rate_limit: dict[str, Any] | None = Field(default=None, sa_column=jsonb(nullable=True))
     """Members: requests, per_seconds and burst; null for the gateway's default."""
     expires_at: datetime | None = Field(default=None, sa_column=timestamp(nullable=True))

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 
+from app import exact_json
 from app.errors import FieldError, InvalidInput
 from app.pagination.parameters import PageRequest
 
@@ -28,7 +29,7 @@ def encode_cursor(page: PageRequest, position: Position) -> str:
     # As text: asyncpg's UUID is a class of its own, which orjson does not serialise.
     value = str(position.value) if isinstance(position.value, UUID) else position.value
     members = [page.sort, page.filters, value, str(position.item_id)]
-    return base64.urlsafe_b64encode(orjson.dumps(members)).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(exact_json.dumps(members)).rstrip(b"=").decode()
 
 
 def decode_cursor(page: PageRequest, *, kind: type[Any], nullable: bool = False) -> Position | None:

@@ -8,6 +8,8 @@ import orjson
 from fastapi import Header, Query
 from pydantic import BaseModel, Field
 
+from app import exact_json
+
 _ONE_LINE = r"^[^\u0000-\u001F\u007F]+$"
 _PAGE_MEMBERS = frozenset({"limit", "cursor", "sort", "total"})
 
@@ -67,7 +69,7 @@ class PageQuery(BaseModel):
     def page(self) -> PageRequest:
         """Return which page is requested."""
         filters = self.model_dump(mode="json", exclude=set(_PAGE_MEMBERS))
-        digest = hashlib.blake2b(orjson.dumps(filters, option=orjson.OPT_SORT_KEYS), digest_size=8)
+        digest = hashlib.blake2b(exact_json.dumps(filters, option=orjson.OPT_SORT_KEYS), digest_size=8)
         return PageRequest(self.sort, self.limit, self.cursor, digest.hexdigest())
 
 

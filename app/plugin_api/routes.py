@@ -18,7 +18,7 @@ router = APIRouter(tags=["plugins"])
 _FIELDS: Final = {"name": ItemField("name")}
 
 ReadsProviders = Annotated[Principal, Depends(requires("providers:read"))]
-WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+ChangesPlugins = Annotated[Principal, Depends(requires("providers:write", recent=True))]
 PluginPath = Annotated[
     str, Path(alias="name", pattern=PLUGIN_NAME, description="Name of a plugin.", examples=["github"])
 ]
@@ -90,7 +90,7 @@ async def get_plugin(
 async def enable_plugin(
     request: Request,
     name: PluginPath,
-    principal: WritesProviders,
+    principal: ChangesPlugins,
     plugins: UsesPlugins,
     *,
     body: Annotated[PluginConfiguration, Body()],
@@ -113,7 +113,7 @@ async def enable_plugin(
     status_code=204,
     responses=problem_responses(404),
 )
-async def disable_plugin(name: PluginPath, principal: WritesProviders, plugins: UsesPlugins) -> None:
+async def disable_plugin(name: PluginPath, principal: ChangesPlugins, plugins: UsesPlugins) -> None:
     """Delete the provider of the plugin with its credentials, and its toolset. Needs `credentials:write`
     where credentials are stored; 403 for a key with restrictions.
     """

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import orjson
-
+from app import exact_json
 from app.openapi.model import OUTPUT_EXTENSION
 from app.plugins.entry import PluginDocument, PluginEntry, PluginOperation
 
@@ -38,7 +37,7 @@ def overlay_of(entry: PluginEntry, document: PluginDocument, *, base_url: str | 
         "info": {"title": f"The plugin {entry.name}", "version": str(entry.version)},
         "actions": actions,
     }
-    return orjson.dumps(overlay).decode()
+    return exact_json.dumps(overlay).decode()
 
 
 def _choose(document: PluginDocument) -> Iterator[dict[str, Any]]:

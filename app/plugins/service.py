@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
+from app import exact_json
 from app.access.events import record_event
 from app.catalog.loader import VariableFinder, sealed_credential
 from app.credentials.model import EGRESS_SLOT, CredentialDraft, VariableDraft
@@ -39,6 +40,7 @@ from app.registration.model import (
 from app.registration.persist import HIDDEN_OPTIONS, PLUGIN_OPTION, definition_of, open_source_body
 from app.registration.repository import (
     credentials_of,
+    lock_names,
     overrides_of,
     provider_named,
     source_of,
@@ -220,6 +222,7 @@ class PluginService:
         require_unrestricted(principal)
         registry = self.registration
         async with registry.database.transaction() as session:
+            await lock_names(session)
             provider = await provider_named(session, name, locked=True)
             toolset = await find_toolset(session, name, lock=True)
             is_plugin = provider is not None and EnabledPlugin.of(provider) is not None
@@ -422,14 +425,15 @@ def _document_source(
     base_url = _base_url(entry, read)
     moved = base_url if read.settings.get("base_url", entry.base_url) != entry.base_url else None
     overlay = overlay_of(entry, document, base_url=moved)
-    options = DocumentOptions(overlay=overlay, follow_references=document.follow_references and given is None)
+    follows = (document.follow_references or None) if given is None else False
+    options = DocumentOptions(overlay=overlay, follow_references=follows)
     if given is None and kept is not None and kept.document is not None:
         return replace(kept.document, options=replace(options, follow_references=False))
     if given is None:
         template = {"call_template_type": DEFAULT, "url": document.url}
         return RegistrationSource("template", value=template, at="/document", options=options)
     try:
-        body = given.encode("utf-8", "replace") if isinstance(given, str) else orjson.dumps(given)
+        body = given.encode("utf-8", "replace") if isinstance(given, str) else exact_json.dumps(given)
     except orjson.JSONEncodeError:
         detail = "The document is nested too deeply."
         raise InvalidInput(detail, errors=[FieldError("/document", detail)]) from None

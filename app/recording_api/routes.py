@@ -3,9 +3,9 @@
 from typing import Annotated, Any, Final
 from uuid import UUID
 
-import orjson
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from app import exact_json
 from app.access import requires
 from app.dependencies import UsesPageLinks, UsesServices, location_of
 from app.idempotent_operations import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
@@ -40,6 +40,7 @@ _NO_STORE: Final[dict[int | str, dict[str, Any]]] = {
 
 ReadsRecordings = Annotated[Principal, Depends(requires("recordings:read"))]
 WritesRecordings = Annotated[Principal, Depends(requires("recordings:write"))]
+DeletesRecordings = Annotated[Principal, Depends(requires("recordings:write", recent=True))]
 RecordingPath = Annotated[
     str,
     Path(alias="name", pattern=RECORDING_NAME, description="Name of a recording.", examples=["checkout"]),
@@ -172,7 +173,7 @@ async def put_recording(
     if_match: IfMatch = None,
 ) -> Response:
     """Replace a recording by a document that `GET /recordings/{name}/export` returned, here or at another
-    gateway, or create it. Runs begin anew.
+    gateway, or create it. Runs begin anew. Headers that no live response would pass on are left out.
     """
     made, is_new = await services.recordings.put(name, body, if_match=if_match, principal=principal)
     headers = {"ETag": etag(made)}
@@ -190,7 +191,7 @@ async def put_recording(
     responses=problem_responses(404, 412),
 )
 async def delete_recording(
-    name: RecordingPath, principal: WritesRecordings, services: UsesServices, *, if_match: IfMatch = None
+    name: RecordingPath, principal: DeletesRecordings, services: UsesServices, *, if_match: IfMatch = None
 ) -> None:
     """Delete a recording with its calls. Calls of keys and toolsets that use it fail from then on: they reach
     no upstream.
@@ -213,7 +214,7 @@ async def export_recording(
     """
     document = await services.recordings.export(name, principal=principal)
     headers = {"Cache-Control": "no-store"}
-    return Response(orjson.dumps(document), headers=headers, media_type="application/json")
+    return Response(exact_json.dumps(document), headers=headers, media_type="application/json")
 
 
 @router.get(
@@ -267,7 +268,7 @@ async def get_interaction(
     responses=problem_responses(404),
 )
 async def delete_interaction(
-    name: RecordingPath, interaction_id: InteractionPath, principal: WritesRecordings, services: UsesServices
+    name: RecordingPath, interaction_id: InteractionPath, principal: DeletesRecordings, services: UsesServices
 ) -> None:
     """Delete a recorded call: it is not replayed any more."""
     await services.recordings.delete_interaction(name, interaction_id, principal=principal)

@@ -20,6 +20,7 @@ router = APIRouter(tags=["tools"])
 
 ReadsCalls = Annotated[Principal, Depends(requires("calls:read"))]
 Administers = Annotated[Principal, Depends(requires("admin"))]
+DeletesUsage = Annotated[Principal, Depends(requires("admin", recent=True))]
 
 
 @router.get(
@@ -44,7 +45,7 @@ async def get_search_usage(principal: ReadsCalls, services: UsesServices) -> Sea
     responses=problem_responses(404),
 )
 async def delete_search_usage(
-    principal: Administers,
+    principal: DeletesUsage,
     services: UsesServices,
     *,
     tool: Annotated[

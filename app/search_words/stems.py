@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-import orjson
-
+from app import exact_json
 from app.search.signals import Stems
 from app.search.text_analysis import analyzer, query_words, split_identifier
 
@@ -56,4 +55,4 @@ def query_digest(query: str) -> bytes:
 
 
 def _digest(value: object) -> bytes:
-    return hashlib.sha256(orjson.dumps(value)).digest()
+    return hashlib.sha256(exact_json.dumps(value)).digest()

@@ -37,16 +37,17 @@ class FastRoute:
 
     Its endpoint returns a StatusResponse, and its path has no parameter but whole segments. `methods` are
     those that the endpoint responds to, by default those of the route: an endpoint may reject other methods
-    itself.
+    itself. With `takes_slash`, a request with a slash at the end of its path is for it, too.
     """
 
-    __slots__ = ("endpoint", "methods", "path", "route")
+    __slots__ = ("endpoint", "methods", "path", "route", "takes_slash")
 
-    def __init__(self, route: Route, methods: Iterable[str] = ()) -> None:
+    def __init__(self, route: Route, methods: Iterable[str] = (), *, takes_slash: bool = False) -> None:
         self.route = route
         self.path = route.path
         self.methods = frozenset(methods or route.methods or ())
         self.endpoint: Callable[[Request], Any] = route.endpoint
+        self.takes_slash = takes_slash
 
 
 class FastRoutes:
@@ -91,8 +92,13 @@ class FastRoutes:
         root = scope.get("root_path", "")
         if root and path.startswith(f"{root}/"):
             path = path[len(root) :]
+        has_slash = path.endswith("/")
+        if has_slash:
+            path = path[:-1]
         found = self._routes.get((path[path.rfind("/") + 1 :], path.count("/") + 1))
         if found is None or scope["method"] not in found[0].methods:
+            return None
+        if has_slash and not found[0].takes_slash:
             return None
         parameters: dict[str, str] = {}
         for template, segment in zip(found[1], path.split("/"), strict=True):

@@ -1,28 +1,37 @@
-"""Cross-origin requests of web pages (Fetch standard, "CORS protocol"), with the headers of MCP clients."""
+"""Cross-origin requests of web pages of CORS_ORIGINS, with the headers of MCP clients."""
 
 import copy
-import re
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.mcp_server.origin_check import is_loopback_origin
+from app.streaming.cross_origin import parameter_headers
 
 _ALLOWED: Final = "Access-Control-Allow-Headers"
-_PARAMETER: Final = re.compile(r"mcp-param-[!#$%&'*+.^_`|~0-9a-z-]{1,100}")
 
 
 class McpCorsMiddleware(CORSMiddleware):
     """Allows the headers of `allow_headers`, and each `Mcp-Param-*` that a preflight request names.
 
-    The tools decide what these are called (`x-mcp-header`), so no list can have them. They only repeat
-    arguments, with which they are compared, so allowing them allows nothing else.
+    Requests of pages of loopback are passed on: the addresses of MCP admit these, too.
     """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a preflight request, add headers to the response of any other; see ASGI."""
+        if scope["type"] == "http":
+            origin = Headers(scope=scope).get("origin", "")
+            if is_loopback_origin(origin.lower()) and not self.is_allowed_origin(origin=origin):
+                await self.app(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
 
     def preflight_response(self, request_headers: Headers) -> Response:
         """Return the response to a preflight request: 200, or 400 for what is not allowed."""
-        requested = request_headers.get("access-control-request-headers", "").lower().split(",")
-        names = sorted({name for one in requested if _PARAMETER.fullmatch(name := one.strip())})
+        names = parameter_headers(request_headers.get("access-control-request-headers", ""))
         if not names:
             return super().preflight_response(request_headers)
         extended = copy.copy(self)

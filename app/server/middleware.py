@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 import structlog
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from app import exact_json
 from app.errors import BadRequest, TooLarge
 from app.telemetry.metrics import Metrics
 
@@ -109,7 +109,7 @@ class AllowedHosts:
             error = BadRequest("The Host header names no host that is served here.")
             if kind == "http":
                 raise error
-            body = orjson.dumps(error.as_problem())
+            body = exact_json.dumps(error.as_problem())
             denial = Response(body, error.status, media_type="application/problem+json")
             await WebSocket(scope, receive, send).send_denial_response(denial)
             return

@@ -5,8 +5,7 @@
 
 from typing import Final, NamedTuple
 
-import orjson
-
+from app import exact_json
 from app.errors import (
     BadRequest,
     GatewayError,
@@ -45,7 +44,7 @@ def _rejection(
     problem = error(detail).as_problem()
     # The server does not know the gateway's public URL.
     del problem["documentation_url"]
-    return Rejection(reason, error.status, orjson.dumps(problem), retry_after)
+    return Rejection(reason, error.status, exact_json.dumps(problem), retry_after)
 
 
 MALFORMED: Final = _rejection("malformed", BadRequest, "The request is not HTTP/1.1 (RFC 9112).")

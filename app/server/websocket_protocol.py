@@ -14,6 +14,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import CloseCode, Frame
+from websockets.http11 import Response
+from websockets.server import ServerProtocol
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGISendEvent
@@ -31,6 +33,22 @@ _logger.setLevel(logging.WARNING)
 _logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError)))
 
 
+class _Connection(ServerProtocol):
+    """The messages of one connection. uvicorn adds the server's header fields to accepted handshakes only."""
+
+    def __init__(self, headers: list[tuple[bytes, bytes]], *, max_size: int) -> None:
+        super().__init__(max_size=max_size, logger=_logger)
+        self._default_headers = headers
+
+    def send_response(self, response: Response) -> None:
+        """Send the response to a handshake, with the server's header fields."""
+        for name, value in self._default_headers:
+            field = name.decode("latin-1")
+            if field not in response.headers:
+                response.headers[field] = value.decode("latin-1")
+        super().send_response(response)
+
+
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """One connection; `released` is called once, when it has ended."""
 
@@ -45,7 +63,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, loop)
         self.logger = _logger
-        self.conn.logger = _logger
+        self.conn = _Connection(self.default_headers, max_size=config.ws_max_size)
         self.conn.debug = False
         self._released = released
         self._early = bytearray()

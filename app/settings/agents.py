@@ -28,9 +28,12 @@ class AgentSettings(BaseSettings):
         le=16 << 20,
         description="Largest JSON that a result over MCP also has as structured content.",
     )
-    mcp_embed_binaries: bool = Field(
-        default=False,
-        description="Whether results over MCP include binaries other than images and sounds.",
+    mcp_embedded_max: int = Field(
+        1 << 20,
+        ge=0,
+        le=5 << 20,
+        description="Largest file other than an image or a sound that a result over MCP includes, such as "
+        "PDF, zip and Office files; 0: none.",
     )
     mcp_max_streams: int = Field(
         2_000, ge=0, le=100_000, description="Open subscriptions to changes of MCP's `tools/list`."

@@ -33,7 +33,7 @@ class OAuthSettings(BaseSettings):
     oauth_resources: Literal["endpoints", "gateway"] = Field(
         "endpoints",
         description="What a token's audience is: the URL of /mcp, of the toolset's /mcp or, for other"
-        " routes, of the gateway; or that of the gateway for all of them.",
+        " routes, of the gateway; or, for all of them, also that of the gateway.",
     )
     oauth_algorithms: WordList = Field(
         ("RS256", "PS256", "ES256", "EdDSA"), description="Signatures that are accepted; none is symmetric."

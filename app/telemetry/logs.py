@@ -15,6 +15,7 @@ import structlog
 from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.types import EventDict, ExcInfo, Processor
 
+from app import exact_json
 from app.errors import ResponseTruncated
 from app.telemetry.context import CALL_ID, TRACE
 from app.telemetry.redaction import TextFilter, TextMasker, redact_field, redact_text
@@ -161,10 +162,10 @@ def _json_renderers(mask: TextFilter) -> list[Processor]:
 
 def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     try:
-        return orjson.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
+        return exact_json.dumps(event, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError:
-        # A lone surrogate or an integer beyond 64 bits: written as its repr.
-        return orjson.dumps({name: ascii(value) for name, value in event.items()}).decode()
+        # Nested too deeply: written as its repr.
+        return exact_json.dumps({name: ascii(value) for name, value in event.items()}).decode()
 
 
 def _console_renderers(mask: TextFilter) -> list[Processor]:

@@ -189,7 +189,8 @@ class OtlpTracer:
 
         threading.Thread(target=end, name="traces-end", daemon=True).start()
         with suppress(TimeoutError):
-            await asyncio.wait_for(ended.wait(), _SHUTDOWN_TIMEOUT)
+            async with asyncio.timeout(_SHUTDOWN_TIMEOUT):
+                await ended.wait()
         # Stops the exporter's retries, if any are pending.
         self._exporter.shutdown()
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from app import exact_json
 from app.telemetry.families import Number, Sample, Value, family
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
@@ -164,7 +165,7 @@ def _merge(how: str, before: Value, value: Value) -> Value:
 def _write(path: Path, content: dict[str, Any]) -> None:
     """Replace a file atomically: a reader sees the old file or the new one."""
     new = path.with_suffix(".new")
-    new.write_bytes(orjson.dumps(content))
+    new.write_bytes(exact_json.dumps(content))
     new.replace(path)
 
 

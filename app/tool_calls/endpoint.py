@@ -31,7 +31,8 @@ from app.streaming.connection import until_disconnected
 from app.streaming.http_messages import BytesResponse, read_body, read_head, read_timeout
 from app.tool_calls.query import NAMES, ToolCallsQuery, read_query
 from app.tool_calls.stream import AnswerStream
-from app.toolsets import ToolCollection
+from app.tool_results import ResultBudget
+from app.toolsets import CollectionOptions, ToolCollection
 
 MAX_CALLS: Final = 128
 """Calls of one request: as many as the tools that most providers take."""
@@ -44,7 +45,7 @@ async def run_tool_calls(request: Request) -> Response:
     """Run the calls of a model among all tools of the registry."""
     principal = await authorise(request, "tools:call")
     services: Services = request.scope["state"]["services"]
-    return await _respond(request, services, services.collections.registry(principal))
+    return await _respond(request, services, await services.collections.open_view(principal))
 
 
 async def run_toolset_tool_calls(request: Request) -> Response:
@@ -85,7 +86,7 @@ async def _respond(request: Request, services: Services, collection: ToolCollect
         intake.calls,
         collection,
         services,
-        _options(head, services, query, collection, intake, route=scope["route"].path),
+        _options(head, services, query, intake, route=scope["route"].path),
         parallel=settings.tool_calls_parallel,
     )
     if query.stream:
@@ -114,7 +115,6 @@ def _options(
     head: Mapping[bytes, bytes],
     services: Services,
     query: ToolCallsQuery,
-    collection: ToolCollection,
     intake: Intake,
     *,
     route: str,
@@ -122,10 +122,15 @@ def _options(
     seconds = read_timeout(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
     key = read_idempotency_key(head[b"idempotency-key"]) if b"idempotency-key" in head else None
     prefer = head[b"prefer"].decode("latin-1") if b"prefer" in head else ""
-    defaults = collection.options
+
+    def budget(defaults: CollectionOptions) -> ResultBudget:
+        return query.budget(
+            max_bytes=defaults.max_bytes, max_tokens=defaults.max_tokens, calls=len(intake.calls)
+        )
+
     return BatchOptions(
         route,
-        query.budget(max_bytes=defaults.max_bytes, max_tokens=defaults.max_tokens, calls=len(intake.calls)),
+        budget,
         deadline=None if seconds is None else services.calls.clock.loop.time() + seconds,
         idempotency_key=key,
         cdn_loop=head.get(b"cdn-loop", b""),

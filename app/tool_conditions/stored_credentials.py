@@ -11,6 +11,7 @@ from sqlmodel import col
 
 from app.catalog.loader import VariableFinder
 from app.models import TENANT, Credential, Provider, Variable
+from app.security.requirements import CLIENT_CERTIFICATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +23,19 @@ class StoredCredentials:
 
 
 async def stored_credentials(session: AsyncSession, *, environment: Mapping[str, str]) -> StoredCredentials:
-    """Return the slots of all providers that hold a credential of which every variable has a value.
+    """Return the slots of all providers that hold a credential of which every variable has a value, and
+    `CLIENT_CERTIFICATE` for those that have one.
 
     `environment` has the variables that the operator allows. Raise Unavailable without PostgreSQL.
     """
     statement = (
-        select(col(Provider.id), col(Provider.name), col(Credential.slot), col(Credential.variable_names))
+        select(
+            col(Provider.id),
+            col(Provider.name),
+            col(Provider.options)["client_certificate"].astext.is_not(None).label("has_certificate"),
+            col(Credential.slot),
+            col(Credential.variable_names),
+        )
         .outerjoin(
             Credential,
             (col(Credential.provider_id) == col(Provider.id)) & col(Credential.principal).is_(None),
@@ -41,7 +49,9 @@ async def stored_credentials(session: AsyncSession, *, environment: Mapping[str,
         names = select(col(Variable.provider_id), col(Variable.name)).where(col(Variable.tenant_id) == TENANT)
         for provider_id, name in (await session.execute(names)).all():
             stored[provider_id].append(Variable(provider_id=provider_id, name=name, secret=False, value=""))
-    slots: dict[str, set[str]] = {row.name: set() for row in rows}
+    slots: dict[str, set[str]] = {
+        row.name: {CLIENT_CERTIFICATE} if row.has_certificate else set() for row in rows
+    }
     for row in rows:
         if row.slot is not None and _has_values(
             row.variable_names, row.name, [*stored[row.id], *stored[None]], environment

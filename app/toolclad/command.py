@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.errors import FieldError, InvalidArguments, InvalidInput
+from app.text import pointer
 from app.toolclad.command_words import Word, exec_words, template_words
 from app.toolclad.conditions import Condition, holds, parse_condition
 from app.toolclad.contract import Contract
@@ -69,7 +70,7 @@ class CompiledCommand:
             if not options_ended:
                 self._check_option(word, joined)
             options_ended = options_ended or text == "--"
-            words.append(_without_nul(text))
+            words.append(text)
         return words
 
     def environment(self, given: Mapping[str, Any], injected: Mapping[str, str]) -> dict[str, str]:
@@ -78,7 +79,7 @@ class CompiledCommand:
             return {}
         values = self._values(given, {})
         made = {
-            f"{ENVIRONMENT_PREFIX}ARG_{name.upper()}": _without_nul(text)
+            f"{ENVIRONMENT_PREFIX}ARG_{name.upper()}": text
             for name, text in values.items()
             if name in given or text
         }
@@ -92,6 +93,13 @@ class CompiledCommand:
         defaults = {} if command is None else command.defaults
         known = dict.fromkeys(self.contract.arguments, "") | defaults | self.contract.defaults
         present = {name: value for name, value in given.items() if value is not None}
+        errors = [
+            FieldError(pointer("", name), "Must have no U+0000, which no word of a command can hold.")
+            for name, value in present.items()
+            if "\x00" in text_of(value)
+        ]
+        if errors:
+            raise InvalidArguments("An argument cannot be given to a program.", errors=errors)
         return {name: text_of(value) for name, value in (known | present).items()} | dict(injected)
 
     def _fragments(self, values: Mapping[str, str]) -> dict[str, list[str]]:
@@ -121,7 +129,7 @@ class CompiledCommand:
                 continue
             if "--" not in words:
                 self._check_option(word, joined)
-            words.append(_without_nul(text))
+            words.append(text)
         return words
 
     def _check_option(self, word: Word, values: Mapping[str, str]) -> None:
@@ -187,9 +195,3 @@ def program_of(contract: Mapping[str, Any]) -> str:
 
 def _fragment(name: str, when: str, text: str) -> Fragment:
     return Fragment(name, parse_condition(when) if when else (), template_words(text), parse_pieces(text))
-
-
-def _without_nul(text: str) -> str:
-    if "\x00" in text:
-        raise InvalidArguments("An argument has U+0000, which no word of a command can.")
-    return text

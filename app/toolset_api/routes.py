@@ -30,6 +30,7 @@ _ETAG: Final[dict[str, Any]] = {
 
 ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
 WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+ChangesToolsets = Annotated[Principal, Depends(requires("providers:write", recent=True))]
 ToolsetPath = Annotated[
     str, Path(alias="name", pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])
 ]
@@ -131,7 +132,7 @@ async def put_toolset(
     request: Request,
     name: ToolsetPath,
     body: ToolsetInput,
-    principal: WritesProviders,
+    principal: ChangesToolsets,
     toolsets: UsesToolsets,
     *,
     if_match: IfMatch = None,
@@ -155,7 +156,7 @@ async def put_toolset(
     responses=problem_responses(404, 412),
 )
 async def delete_toolset(
-    name: ToolsetPath, principal: WritesProviders, toolsets: UsesToolsets, *, if_match: IfMatch = None
+    name: ToolsetPath, principal: ChangesToolsets, toolsets: UsesToolsets, *, if_match: IfMatch = None
 ) -> None:
     """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
     await toolsets.delete(name, if_match=if_match, principal=principal)

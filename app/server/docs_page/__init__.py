@@ -25,7 +25,6 @@ _HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +14,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import exact_json
 from app.access.challenges import challenge
 from app.errors import GatewayError, ResponseTruncated
 from app.server.problems.translation import translate
@@ -124,11 +124,11 @@ def log_truncated_response(error: Exception) -> None:
 
 def _encode(body: Mapping[str, Any], without_extra: Mapping[str, Any]) -> bytes:
     try:
-        return orjson.dumps(body)
+        return exact_json.dumps(body)
     except TypeError:
-        # An upstream's body may contain numbers and text that orjson does not serialise.
+        # An upstream's body may be nested more deeply than can be written.
         try:
-            return orjson.dumps(without_extra)
+            return exact_json.dumps(without_extra)
         except TypeError:
             return json.dumps(without_extra, default=lambda _: None).encode()
 

@@ -17,6 +17,7 @@ from app.database import DatabasePoolExhausted, is_unavailable
 from app.errors import (
     BadRequest,
     Conflict,
+    FieldError,
     Forbidden,
     GatewayError,
     InvalidInput,
@@ -35,6 +36,8 @@ from app.text import json_error
 
 # HEAD is served wherever GET is (app/server/head_requests.py).
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+# What asyncpg cannot encode (22000), and what PostgreSQL takes as no text, JSON or number.
+_UNSTORABLE_STATES = frozenset({"22000", "22003", "22021", "22P02", "22P05"})
 _BY_STATUS: dict[int, tuple[type[GatewayError], str]] = {
     400: (BadRequest, "The body could not be read."),
     401: (Unauthenticated, ""),
@@ -185,6 +188,7 @@ def _from_database(error: DBAPIError | PoolTimeout) -> GatewayError | None:
     # succeed.
     if state.startswith(("40", "53", "57")) or state == "55P03":
         return Unavailable("The database is busy; try again.")
-    if state in ("22021", "22P05"):
-        return InvalidInput("The input holds text that cannot be stored, such as NUL.")
+    if state in _UNSTORABLE_STATES:
+        detail = "Must have no text with U+0000 or half of a surrogate pair, and no number beyond 64 bits."
+        return InvalidInput("The input holds a value that cannot be stored.", errors=[FieldError("", detail)])
     return None

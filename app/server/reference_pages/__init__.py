@@ -40,7 +40,6 @@ _HTML_HEADERS: Final = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 _JSON: Final = "application/json"

@@ -16,7 +16,18 @@ from app.server.health import DependencyState
 from app.server.openapi_document import VERSION
 from app.services import Services
 
-_STARTED: Final = datetime.now(UTC)
+
+class _ProcessStart:
+    """When this process was started, or forked from one that had done its imports."""
+
+    at = datetime.now(UTC)
+
+
+def _note_start() -> None:
+    _ProcessStart.at = datetime.now(UTC)
+
+
+os.register_at_fork(after_in_child=_note_start)
 _COUNTS: Final = text(
     "SELECT (SELECT count(*) FROM providers) AS providers, (SELECT count(*) FROM tools) AS tools,"
     " (SELECT count(*) FROM toolsets) AS toolsets,"
@@ -151,7 +162,7 @@ async def read_details(services: Services) -> DetailsView:
         )
     return DetailsView(
         build=BuildView(version=VERSION, python=platform.python_version(), platform=platform.platform()),
-        process=ProcessView(pid=os.getpid(), started_at=_STARTED, workers=settings.workers),
+        process=ProcessView(pid=os.getpid(), started_at=_ProcessStart.at, workers=settings.workers),
         database=database,
         redis=await _redis(services.redis),
         key_ring=KeyRingView(ids=list(services.vault.ring.ids), stored=stored),
