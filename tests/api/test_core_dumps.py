@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from app.cli.sample import sample_api
-from tests.harness.gateway import serve
+from tests.harness.gateway import list_workers, serve
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
@@ -170,11 +170,11 @@ def test_another_user_runs_all_of_it_and_its_processes_are_not_dumpable(
 
 
 def holders_of_secrets(parent: int) -> list[psutil.Process]:
-    """The parent and its workers; the embedded servers hold what is sealed."""
+    """The parent, its fork server and its workers; the embedded servers hold what is sealed."""
     process = psutil.Process(parent)
-    workers = [child for child in process.children() if "spawn_main" in " ".join(child.cmdline())]
+    workers = list_workers(process)
     assert len(workers) == 2
-    return [process, *workers]
+    return [process, *{worker.parent() for worker in workers}, *workers]
 
 
 @linux

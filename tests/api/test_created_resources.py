@@ -8,6 +8,7 @@ from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.api.test_http_methods import MANUAL
 from tests.harness.application import Application, run_application
+from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 from tests.stored import clear
 
@@ -69,16 +70,8 @@ CREATING = {
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=RING,
-        log_level="error",
-    )
-    async with run_application(settings) as application:
-        yield application
+async def served(applications):
+    return await applications.get()
 
 
 @pytest.fixture
@@ -111,7 +104,7 @@ def test_every_201_and_202_of_the_contract_has_a_location_and_is_sent_below():
         assert response["headers"]["Location"]["required"] is True
 
 
-@pytest.mark.parametrize(("operation", "status"), CREATING)
+@for_each(("operation", "status"), CREATING)
 async def test_a_creating_operation_names_the_path_of_what_it_has_created(operation, status, admin):
     method, path, body, location = CREATING[operation, status]
     if operation == "rotateKey":
@@ -191,10 +184,10 @@ async def test_the_value_of_a_text_is_the_whole_body(path, admin, served):
     assert listed["TOKEN"]["value"] is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "status"), [(b"********", 422), (b"a\x00b", 422), (b"x" * 65_537, 422), (b"\xff\xfe", 400)]
 )
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 async def test_a_text_that_is_no_value_is_rejected_and_not_repeated(path, body, status, admin):
     response = await admin.put(path, content=body, headers={"Content-Type": "text/plain"})
     assert response.status_code == status, response.text
@@ -236,7 +229,7 @@ async def test_variables_are_imported_from_json_or_from_a_file(admin):
     assert listed == {"REGION": "eu", "TOKEN": None}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "pointer"),
     [
         ({}, "/variables"),

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.harness.capture import Capture, capture
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway
 
 PNG = b"\x89PNG\r\n\x1a\n\x00--x"
@@ -118,7 +119,7 @@ class TestXml:
         assert '<pet xmlns="urn:pets" id="1"/>' in str(shown["body"])
         assert site.requests == []
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("value", "pointer"),
         [
             ({"id": 1, "name": "a\u0001b"}, "/body/name"),

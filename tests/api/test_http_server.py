@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 
@@ -61,7 +62,7 @@ def problem(response: bytes) -> tuple[int, str]:
     return document["status"], document["type"].rpartition(":")[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pieces", "expected"),
     [
         ([b"GET /" + b"u" * 100_000], (414, "uri-too-long")),
@@ -80,7 +81,7 @@ def test_an_invalid_request_head_is_rejected(
     assert problem(exchange(edge, *pieces)) == expected
 
 
-@pytest.mark.parametrize("attack", ["value", "headers", "url", "trailers"])
+@for_each("attack", ["value", "headers", "url", "trailers"])
 def test_a_head_or_trailer_of_48_mb_is_not_read(edge: RunningGateway, attack: str) -> None:
     small = b"".join(b"a%05d: b\r\n" % number for number in range(90_000))
     chunked = b"POST /tools/none/call HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"

@@ -11,9 +11,6 @@ from app.errors import IdempotencyRunning, Unavailable
 from app.idempotent_operations import IdempotentOperation, IdempotentResponder
 from app.models import TENANT
 from app.security.principal import Principal
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
 
 KEY = {"name": "agent", "scopes": ["tools:read"]}
 DOCUMENT = {
@@ -25,17 +22,10 @@ DOCUMENT = {
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
+async def application(applications):
+    return await applications.get(
         idempotency_max_response_bytes=64_000,
-        log_level="error",
     )
-    async with run_application(settings) as running:
-        yield running
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.harness.flood import Flood, flood
+from tests.api.flood import Flood, flood
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 

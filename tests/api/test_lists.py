@@ -10,9 +10,8 @@ from app.access.events import record_event
 from app.access.repository import KeyDescription, issue_key
 from app.models import CallRecord, Revision, Tool, Variable
 from app.security.principal import Grant
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.harness.application import Application, run_application
+from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 from tests.stored import clear, store_provider, store_tool
 
@@ -22,18 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore:The `root_path` parameter is dep
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
+async def served(applications):
+    return await applications.get(
         root_path="/gateway",
         cors_origins=("https://app.example",),
-        log_level="error",
     )
-    async with run_application(settings) as application:
-        yield application
 
 
 @pytest.fixture
@@ -69,6 +61,11 @@ async def walk(client, path, **query):
     return items, totals.pop()
 
 
+@pytest.fixture
+async def stored_providers(application):
+    return await providers(application)
+
+
 async def providers(application):
     database = application.services.database
     rows = [("beta", "Weather 100%", False), ("alpha", "Books", True), ("delta", "Books_2", True)]
@@ -86,7 +83,7 @@ def names(items):
     return [one["name"] for one in items]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "expected"),
     [
         ({}, ["alpha", "beta", "delta"]),
@@ -103,14 +100,30 @@ def names(items):
         ({"state": "enabled", "q": "2", "sort": "-name"}, ["delta"]),
     ],
 )
-async def test_providers_are_sorted_searched_and_counted(application, admin, query, expected):
-    await providers(application)
+async def test_providers_are_sorted_searched_and_counted(admin, stored_providers, query, expected):
     items, total = await walk(admin, "/providers", **query)
     assert names(items) == expected
     assert total == len(expected)
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def stored_tools(application):
+    """Tools of the provider `p`."""
+    database = application.services.database
+    provider = await store_provider(database, "p")
+    rows = {
+        "a": {"description": "Rowing", "override": {"description": "Sailing"}},
+        "b": {"override": {"enabled": False}},
+        "c": {"deprecated": True},
+        "d": {"description": "Rowing", "slimmed": {"description": "slim Sailing", "steps": []}},
+    }
+    for number, (name, fields) in enumerate(rows.items()):
+        # Two of equal times: the id decides.
+        moment = NOW + timedelta(seconds=number // 2)
+        await store_tool(database, provider, name, created_at=moment, updated_at=moment, **fields)
+
+
+@for_each(
     ("query", "expected"),
     [
         ({}, ["p.a", "p.b", "p.c", "p.d"]),
@@ -127,39 +140,15 @@ async def test_providers_are_sorted_searched_and_counted(application, admin, que
         ({"q": "sailing", "enabled": "true"}, ["p.a", "p.d"]),
     ],
 )
-async def test_tools_are_sorted_searched_and_counted(application, admin, query, expected):
-    database = application.services.database
-    provider = await store_provider(database, "p")
-    rows = {
-        "a": {"description": "Rowing", "override": {"description": "Sailing"}},
-        "b": {"override": {"enabled": False}},
-        "c": {"deprecated": True},
-        "d": {"description": "Rowing", "slimmed": {"description": "slim Sailing", "steps": []}},
-    }
-    for number, (name, fields) in enumerate(rows.items()):
-        # Two of equal times: the id decides.
-        moment = NOW + timedelta(seconds=number // 2)
-        await store_tool(database, provider, name, created_at=moment, updated_at=moment, **fields)
+async def test_tools_are_sorted_searched_and_counted(admin, stored_tools, query, expected):
     items, total = await walk(admin, "/tools", **query)
     assert names(items) == expected
     assert total == len(expected)
 
 
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ({"sort": "name"}, ["old", "soon", "test", "weak"]),
-        ({"sort": "created_at"}, ["test", "old", "soon", "weak"]),
-        ({"sort": "-last_used_at"}, ["soon", "old", "weak", "test"]),
-        ({"sort": "expires_at"}, ["test", "weak", "old", "soon"]),
-        ({"sort": "name", "state": "active"}, ["soon", "test", "weak"]),
-        ({"sort": "name", "state": "expired"}, ["old"]),
-        ({"state": "revoked"}, ["gone"]),
-        ({"sort": "name", "include_revoked": "true"}, ["gone", "old", "soon", "test", "weak"]),
-        ({"q": "EA"}, ["weak"]),
-    ],
-)
-async def test_keys_are_sorted_searched_and_counted(application, admin, query, expected):
+@pytest.fixture
+async def stored_keys(application):
+    """Keys of each state."""
     services = application.services
     rows = {
         "old": {"expires_at": NOW - timedelta(days=1), "last_used_at": NOW - timedelta(days=2)},
@@ -174,6 +163,23 @@ async def test_keys_are_sorted_searched_and_counted(application, admin, query, e
             for field, value in fields.items():
                 setattr(row, field, value)
             session.add(row)
+
+
+@for_each(
+    ("query", "expected"),
+    [
+        ({"sort": "name"}, ["old", "soon", "test", "weak"]),
+        ({"sort": "created_at"}, ["test", "old", "soon", "weak"]),
+        ({"sort": "-last_used_at"}, ["soon", "old", "weak", "test"]),
+        ({"sort": "expires_at"}, ["test", "weak", "old", "soon"]),
+        ({"sort": "name", "state": "active"}, ["soon", "test", "weak"]),
+        ({"sort": "name", "state": "expired"}, ["old"]),
+        ({"state": "revoked"}, ["gone"]),
+        ({"sort": "name", "include_revoked": "true"}, ["gone", "old", "soon", "test", "weak"]),
+        ({"q": "EA"}, ["weak"]),
+    ],
+)
+async def test_keys_are_sorted_searched_and_counted(admin, stored_keys, query, expected):
     items, total = await walk(admin, "/keys", **query)
     if "last_used" in query.get("sort", ""):
         # That of the request itself may have been stored meanwhile.
@@ -289,7 +295,7 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
     assert (await admin.get("/providers", params={"cursor": cursor, "limit": 200})).status_code == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/providers",
@@ -307,7 +313,7 @@ async def test_a_cursor_belongs_to_one_order_and_one_filter(application, admin, 
         "/search/usage/queries",
     ],
 )
-@pytest.mark.parametrize("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])
+@for_each("cursor", ["AAAA", "W10", "bnVsbA", "019a0000-0000-7000-8000-000000000001"])
 async def test_text_that_is_no_cursor_is_rejected(admin, path, cursor):
     problem = (await admin.get(path, params={"cursor": cursor})).json()
     assert (problem["status"], problem["errors"][0]["pointer"]) == (422, "#/query/cursor")
@@ -325,15 +331,13 @@ async def test_links_begin_with_the_public_url(application, database_url, redis_
         assert link.startswith("<https://tools.example/api/providers?limit=1&cursor=")
 
 
-@pytest.mark.parametrize(
-    "name", ["Link", "X-Argument-Repairs", "X-Continuation", "X-Pages", "X-Result-Notes"]
-)
+@for_each("name", ["Link", "X-Argument-Repairs", "X-Continuation", "X-Pages", "X-Result-Notes"])
 async def test_scripts_of_allowed_origins_may_read_headers(admin, name):
     response = await admin.get("/tools", headers={"Origin": "https://app.example"})
     assert name in response.headers["access-control-expose-headers"].split(", ")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "pointer", "detail"),
     [
         ("/providers?page=2", "#/query/page", "`cursor`"),

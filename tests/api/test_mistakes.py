@@ -15,11 +15,10 @@ from sqlalchemy import update
 from sqlmodel import col
 
 from app.models import Key, now
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import Application, run_application
+from tests.api.mistakes import as_text, expected_texts, with_placeholders
+from tests.harness.application import Application
 from tests.harness.beside import web_server
-from tests.harness.mistakes import as_text, expected_texts, with_placeholders
+from tests.harness.cases import for_each
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 
 JSON = {"Content-Type": "application/json"}
@@ -138,21 +137,14 @@ class Newcomer:
 
 
 @pytest.fixture(scope="module")
-async def newcomer(servers):
-    dsn = await asyncio.to_thread(servers.create_database)
-    settings = Settings(
-        _env_file=None,
-        database_url=dsn,
-        redis_url=servers.redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",),
+async def newcomer(applications):
+    gateway = await applications.get(
         public_base_url="https://tools.example.com",
         max_request_bytes=64 * 1024,
         max_document_bytes=128 * 1024,
-        log_level="error",
     )
     upstream = Upstream()
-    async with web_server(upstream.application()) as upstream.url, run_application(settings) as gateway:
+    async with web_server(upstream.application()) as upstream.url:
         client = await gateway.client("admin")
         found = Newcomer(gateway, client, upstream)
         registered = await client.post(
@@ -165,7 +157,6 @@ async def newcomer(servers):
         )
         assert registered.status_code == 201, registered.text
         yield found
-    await asyncio.to_thread(servers.drop_database, dsn)
 
 
 Mistake = Callable[[Newcomer], Awaitable[httpx2.Response]]
@@ -544,7 +535,7 @@ async def _(one: Newcomer) -> httpx2.Response:
     return await command(one, **registration("get_order_status", role="executor", executor="my orders"))
 
 
-@pytest.mark.parametrize("name", list(MISTAKES))
+@for_each("name", list(MISTAKES))
 async def test_a_mistake_over_http_gets_exactly_this_text(newcomer, name):
     response = await MISTAKES[name](newcomer)
     assert response.headers["content-type"] == "application/problem+json", response.text

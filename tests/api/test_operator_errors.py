@@ -17,6 +17,7 @@ from app.database import asyncpg_dsn
 from app.main import create_app
 from app.security.vault import KeyRing
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.harness.gateway import PROGRAM, environment_for, run_in_process
 from tests.harness.servers import Pair
 
@@ -36,12 +37,12 @@ def sealed(migrated: dict[str, str]) -> dict[str, str]:
     return migrated
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [("serve",), ("bootstrap",), ("bootstrap", "--rotate")],
     ids=["serve", "bootstrap", "rotate"],
 )
-@pytest.mark.parametrize("ring_id", ["other", "test"])
+@for_each("ring_id", ["other", "test"])
 def test_a_dump_with_another_key_ring_is_reported_in_one_line_with_the_missing_id(
     sealed: dict[str, str], words: tuple[str, ...], ring_id: str
 ) -> None:
@@ -186,7 +187,7 @@ WRONG: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("words", "settings", "expected"), WRONG, ids=[str(n) for n in range(len(WRONG))])
+@for_each(("words", "settings", "expected"), WRONG, ids=[str(n) for n in range(len(WRONG))])
 def test_unusable_settings_are_reported_in_one_line_without_secrets(
     words: str, settings: dict[str, str], expected: str, migrated: dict[str, str]
 ) -> None:
@@ -200,7 +201,7 @@ def test_unusable_settings_are_reported_in_one_line_without_secrets(
     assert "geh" not in done.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "expected"),
     [
         ({"DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}, "PostgreSQL cannot be reached"),

@@ -5,6 +5,7 @@ import http.client
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,12 +16,13 @@ from typing import Any
 
 import asyncpg
 import httpx2
+import psutil
 import pytest
 from aiohttp import web
 
 from app.database import asyncpg_dsn
 from tests.harness.beside import beside, web_server
-from tests.harness.gateway import RunningGateway, serve
+from tests.harness.gateway import RunningGateway, is_alive, serve
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
@@ -102,6 +104,14 @@ def ready(gateway: RunningGateway) -> int:
     return httpx2.get(f"{gateway.url}/health/ready", trust_env=False, verify=WITHOUT_CERTIFICATES).status_code
 
 
+def refuses(gateway: RunningGateway) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", int(gateway.url.rpartition(":")[2])), timeout=5).close()
+    except OSError:
+        return True
+    return False
+
+
 def until(condition: Any, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -110,15 +120,8 @@ def until(condition: Any, seconds: float = 20) -> None:
 
 
 def test_a_request_that_arrives_as_the_listener_closes_gets_a_response(servers: Pair, tmp_path: Path) -> None:
-    with serve(servers, tmp_path, SHUTDOWN_GRACE_SECONDS="0") as gateway:
+    with serve(servers, tmp_path, execute=True, SHUTDOWN_GRACE_SECONDS="0") as gateway:
         address = ("127.0.0.1", int(gateway.url.rpartition(":")[2]))
-
-        def refused() -> bool:
-            try:
-                socket.create_connection(address, timeout=5).close()
-            except OSError:
-                return True
-            return False
 
         connection = http.client.HTTPConnection(*address, timeout=10)
         statuses, headers = [], []
@@ -130,7 +133,7 @@ def test_a_request_that_arrives_as_the_listener_closes_gets_a_response(servers: 
             headers.append(response.headers["connection"])
             if turn == 0:
                 gateway.process.send_signal(signal.SIGTERM)
-                until(refused)
+                until(lambda: refuses(gateway))
         assert (statuses, headers) == ([200, 200], [None, "close"])
         assert gateway.process.wait(30) == 0
 
@@ -140,7 +143,9 @@ def test_calls_in_progress_end_and_are_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int, number: signal.Signals
 ) -> None:
     settings = {"SHUTDOWN_GRACE_SECONDS": "6", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+    with serve(
+        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
+    ) as gateway:
         add_tool(gateway, site)
         in_progress = calling(gateway, 4)
         site.wait_for(4)
@@ -188,7 +193,7 @@ def test_connections_are_refused_after_the_grace_time_while_calls_still_run(
                 return False
             return False
 
-        until(refused)
+        until(lambda: refuses(gateway))
         assert not in_progress[0].done()
         site.released.set()
         assert in_progress[0].result(30).status_code == 200
@@ -200,7 +205,9 @@ def test_a_call_that_takes_longer_is_cut_off_and_recorded(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
     settings = {"SHUTDOWN_TIMEOUT": "1", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+    with serve(
+        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
+    ) as gateway:
         add_tool(gateway, site)
         in_progress = calling(gateway, 1)
         site.wait_for(1)
@@ -215,7 +222,9 @@ def test_a_second_signal_ends_at_once_and_still_records(
     servers: Pair, own_database: str, site: Slow, tmp_path: Path, workers: int
 ) -> None:
     settings = {"SHUTDOWN_GRACE_SECONDS": "60", "CALL_LOG_FLUSH_SECONDS": "60"}
-    with serve(servers, tmp_path, database_url=own_database, workers=workers, **settings) as gateway:
+    with serve(
+        servers, tmp_path, database_url=own_database, workers=workers, execute=True, **settings
+    ) as gateway:
         add_tool(gateway, site)
         calling(gateway, 1)
         site.wait_for(1)
@@ -259,3 +268,59 @@ def test_a_killed_worker_is_started_again(two_workers: RunningGateway) -> None:
     until(lambda: killed not in two_workers.workers() and len(two_workers.workers()) == 2)
     for _ in range(10):
         assert ready(two_workers) == 200
+
+
+def list_tree(gateway: RunningGateway) -> list[psutil.Process]:
+    return [
+        psutil.Process(gateway.process.pid),
+        *psutil.Process(gateway.process.pid).children(recursive=True),
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_a_signal_to_all_processes_lets_calls_end(
+    servers: Pair, own_database: str, site: Slow, tmp_path: Path
+) -> None:
+    """As of a service manager that signals each process of a service."""
+    with serve(servers, tmp_path, database_url=own_database, workers=2, execute=True) as gateway:
+        add_tool(gateway, site)
+        in_progress = calling(gateway, 2)
+        site.wait_for(2)
+        for process in list_tree(gateway):
+            process.send_signal(signal.SIGTERM)
+        until(lambda: refuses(gateway))
+        assert gateway.process.poll() is None
+        site.released.set()
+        assert [one.result(30).status_code for one in in_progress] == [200, 200]
+        assert gateway.process.wait(30) == 0
+    assert set(recorded(gateway).values()) == {"ok"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_workers_outlive_their_fork_server_and_not_their_parent(servers: Pair, tmp_path: Path) -> None:
+    with serve(servers, tmp_path, workers=2, execute=True) as gateway:
+        until(lambda: len(gateway.workers()) == 2)
+        workers = [psutil.Process(pid) for pid in gateway.workers()]
+        fork_server = workers[0].parent()
+        assert fork_server is not None
+        fork_server.kill()
+        until(lambda: not is_alive(fork_server))
+        for _ in range(10):
+            assert ready(gateway) == 200
+        workers[0].kill()
+        # By a new fork server.
+        until(lambda: len(gateway.workers()) == 1, seconds=60)
+        until(lambda: ready(gateway) == 200)
+        assert workers[1].is_running()
+        processes = [*list_tree(gateway), workers[1]]
+        gateway.process.kill()
+        until(lambda: not any(is_alive(one) for one in processes), seconds=60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+def test_workers_import_nothing_from_the_folder_of_the_gateway(servers: Pair, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__init__.py").write_text("from pathlib import Path\nPath('imported').touch()\n")
+    with serve(servers, tmp_path, workers=2, execute=True) as gateway:
+        until(lambda: ready(gateway) == 200)
+    assert not (tmp_path / "imported").exists()

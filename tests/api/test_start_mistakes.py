@@ -19,9 +19,10 @@ from app.access.data_keys import open_vault
 from app.database import Database
 from app.embedded.folder import FolderLock
 from app.security.vault import KeyRing
+from tests.api.mistakes import expected_texts, with_placeholders
 from tests.api.test_mistakes import MISTAKES
+from tests.harness.cases import for_each
 from tests.harness.gateway import CommandResult, environment_for, run_in_process
-from tests.harness.mistakes import expected_texts, with_placeholders
 from tests.harness.servers import Pair
 
 VENV_SCRIPT = Path(__file__).parents[2] / "requirements" / "venv.sh"
@@ -231,7 +232,7 @@ START_MISTAKES["a data folder that cannot be created"] = _folder_that_is_a_file
 START_MISTAKES["a second gateway on one data folder"] = _folder_in_use
 
 
-@pytest.mark.parametrize("name", list(START_MISTAKES))
+@for_each("name", list(START_MISTAKES))
 def test_a_mistake_at_the_start_gets_exactly_this_text(shell, name):
     result, places = START_MISTAKES[name](shell)
     assert result.code != 0

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 import redis
 
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.postgres_proxy import PostgresProxy, postgres_proxy
 from tests.harness.servers import Pair
@@ -100,7 +101,7 @@ def costs(two_workers: RunningGateway, database: PostgresProxy, site: Upstream) 
     return found
 
 
-@pytest.mark.parametrize("tool", TOOLS)
+@for_each("tool", TOOLS)
 def test_a_warm_call_sends_nothing_to_either_server(tool: str, costs: dict[str, tuple[int, int]]) -> None:
     transactions, commands = costs[tool]
     # What runs in the background: records are stored 200 at a time, on connections that are perhaps used for

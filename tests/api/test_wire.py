@@ -17,6 +17,7 @@ from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record
 from benchmarks.corpus.strata import EVERY_STRATUM, cases_of
 from tests.harness.capture import Capture, Captured, capture
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway
 
 SEED = "2026"
@@ -105,7 +106,7 @@ class Altered(CallingPlan):
         return prepared._replace(**{self.part: changes[self.part]})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stratum", "part"),
     [
         ("text", "method"),

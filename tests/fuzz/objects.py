@@ -127,7 +127,8 @@ class FuzzObjects:
             "call_template": {
                 "call_template_type": "http",
                 "http_method": "GET",
-                "url": f"{self.site.url}/echo/custom",
+                # A path of its own: approval is required of an operation, whatever tool makes the calls.
+                "url": f"{self.site.url}/echo/custom/{name}",
                 "headers": {"X-Static": self.secrets["static-header"]},
             },
         }
@@ -135,6 +136,14 @@ class FuzzObjects:
     def tool(self) -> PathValues:
         """Create a custom tool that calls the upstream."""
         return {"name": self.send("POST", "/tools", json=self.custom_tool()).json()["name"]}
+
+    def approval_requirement(self) -> PathValues:
+        """Require approval of a custom tool, and delete the tool: the requirement stays."""
+        tool = self.tool()["name"]
+        self.send("PATCH", f"/tools/{tool}", json={"requires_approval": True})
+        self.send("DELETE", f"/tools/{tool}")
+        found = self.send("GET", "/approval-requirements", params={"q": tool}).json()["items"]
+        return {"id": found[0]["id"]}
 
     def toolset_definition(self) -> dict[str, Any]:
         """Return the definition of a toolset with a tool that was just created."""
@@ -305,7 +314,9 @@ OBJECTS: dict[str, Callable[[FuzzObjects], PathValues]] = {
     "/search/synonyms/{id}": FuzzObjects.synonyms,
     "/search/pins/{id}": FuzzObjects.pin,
     "/plugins/{name}": FuzzObjects.plugin,
+    "/approval-requirements/{id}": FuzzObjects.approval_requirement,
     "/approvals/{id}": FuzzObjects.waiting_call,
+    "/approvals/{id}/request": FuzzObjects.waiting_call,
     "/approvals/{id}/result": FuzzObjects.approved_call,
     "/agent-tests/{id}": FuzzObjects.agent_test,
     "/calls/{call_id}": FuzzObjects.call,

@@ -215,6 +215,17 @@ def _explained_key_of_another(provoker: Provoker, request: ContractRequest) -> N
     provoker.client.send(replace(request, query={"tool": "unknown.tool"}))
 
 
+def _tool_of_two_toolsets(provoker: Provoker, request: ContractRequest) -> None:
+    """Read a tool that two toolsets of the key change differently."""
+    tool = provoker.objects.tool()["name"]
+    names = [provoker.objects.new_name() for _ in range(2)]
+    for name in names:
+        definition = {"tools": [tool], "changes": {tool: {"description": name}}}
+        provoker.objects.send("PUT", f"/toolsets/{name}", json={"definition": definition})
+    key = provoker.objects.new_key(["tools:read"], toolsets=names)["key"]
+    provoker.client.send(replace(request, path={"name": tool}), key=key)
+
+
 def _expiry_in_the_past(provoker: Provoker, request: ContractRequest) -> None:
     """Let a key expire before now."""
     provoker.client.send(_with_json(request, {"expires_at": "2000-01-01T00:00:00Z"}))
@@ -227,6 +238,15 @@ def _decided_already(provoker: Provoker, request: ContractRequest) -> None:
         provoker.client.send(replace(request, path=path))
 
 
+def _required_still(provoker: Provoker, request: ContractRequest) -> None:
+    """Remove the requirement of a tool that has it."""
+    objects = provoker.objects
+    tool = objects.tool()["name"]
+    objects.send("PATCH", f"/tools/{tool}", json={"requires_approval": True})
+    (kept,) = objects.send("GET", "/approval-requirements", params={"q": tool}).json()["items"]
+    provoker.client.send(replace(request, path={"id": kept["id"]}))
+
+
 def _result_before_the_decision(provoker: Provoker, request: ContractRequest) -> None:
     """Read the result of an own call that still waits."""
     objects = provoker.objects
@@ -234,6 +254,11 @@ def _result_before_the_decision(provoker: Provoker, request: ContractRequest) ->
     objects.send("PATCH", f"/tools/{tool}", json={"requires_approval": True})
     waiting = objects.send("POST", f"/tools/{tool}/call", json={})
     provoker.client.send(replace(request, path={"id": waiting.headers["location"].rpartition("/")[2]}))
+
+
+def _request_after_the_decision(provoker: Provoker, request: ContractRequest) -> None:
+    """Read the request of a call that does not wait any more."""
+    provoker.client.send(replace(request, path=provoker.objects.approved_call()))
 
 
 def _junit_of_a_running_test(provoker: Provoker, request: ContractRequest) -> None:
@@ -383,6 +408,7 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "createSignInLink": _many_sign_ins,
     "createSynonyms": _of_stored_name,
     "createToolset": _of_stored_name,
+    "deleteApprovalRequirement": _required_still,
     "deleteProviderVariable": _variable_in_use,
     "deleteSession": _sign_out_of_another_site,
     "deleteSearchUsage": _usage_of_an_unknown_tool,
@@ -390,7 +416,9 @@ OPERATION_PROVOCATIONS: dict[str, Provocation] = {
     "enablePlugin": _name_of_a_plugin_is_taken,
     "explainAccess": _explained_key_of_another,
     "getAgentTest": _junit_of_a_running_test,
+    "getApprovalRequest": _request_after_the_decision,
     "getApprovalResult": _result_before_the_decision,
+    "getTool": _tool_of_two_toolsets,
     "importSynonyms": _lines_without_synonyms,
     "live": _unknown_host,
     "mcp": _unknown_method_and_no_events,

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -16,7 +17,9 @@ from app.cli.server import server_config
 from app.discovery import Manuals
 from app.main import create_app
 from app.mcp_server import McpServer
-from app.services import Services
+from app.openapi.worker_process import ForkServer
+from app.outbound.http1.pool import PROBATION_SECONDS
+from app.services import Services, open_services
 from app.settings import Settings
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 
@@ -31,14 +34,31 @@ class _Server(uvicorn.Server):
 
 @dataclass
 class Application:
-    """A running gateway and its services."""
+    """A running gateway and its services; `state` has all that its lifespan has opened."""
 
     url: str
     app: FastAPI
-    services: Services
-    manuals: Manuals
-    mcp: McpServer
+    settings: Settings
+    state: Mapping[str, Any]
     clients: list[httpx2.AsyncClient] = field(default_factory=list)
+
+    @property
+    def services(self) -> Services:
+        """The services that all edges share."""
+        services: Services = self.state["services"]
+        return services
+
+    @property
+    def manuals(self) -> Manuals:
+        """The manuals of discovery."""
+        manuals: Manuals = self.state["manuals"]
+        return manuals
+
+    @property
+    def mcp(self) -> McpServer:
+        """The server of MCP."""
+        server: McpServer = self.state["mcp"]
+        return server
 
     async def client(self, *scopes: str, seconds: float = 30, **limits: Any) -> httpx2.AsyncClient:
         """Return a client with a new key of these scopes and limits."""
@@ -62,22 +82,71 @@ class Application:
         self.clients.clear()
 
 
+_fork_server = ForkServer()
+
+
+async def close_fork_server() -> None:
+    """End the process in which the applications of this process convert documents."""
+    await _fork_server.aclose()
+
+
 @asynccontextmanager
-async def run_application(settings: Settings) -> AsyncIterator[Application]:
-    """Run the application with these settings on a free port of 127.0.0.1."""
-    app = create_app(settings)
-    server = _Server(server_config(app, settings, port=0, lifespan="on", timeout_graceful_shutdown=2))
+async def run_application(
+    settings: Settings, *, probation: float = PROBATION_SECONDS
+) -> AsyncIterator[Application]:
+    """Run the application with these settings on a free port of 127.0.0.1.
+
+    `probation`: seconds in which connections to an upstream that is new are not reused at once.
+    """
+    opening = partial(open_services, probation=probation, fork_server=_fork_server)
+    app = create_app(settings, open_services=opening)
+    async with _serve(app, settings, lifespan="on") as server:
+        running = Application(_url(server), app, settings, server.lifespan.state)
+        try:
+            yield running
+        finally:
+            await running.close_clients()
+
+
+@asynccontextmanager
+async def serve_with(
+    application: Application, *, mcp: McpServer | None = None, **services: Any
+) -> AsyncIterator[Application]:
+    """Serve a running application on another port, too, with other services there in place of its own.
+
+    What was opened with its own services, such as the handlers of approvals, keeps those.
+    """
+    state = {
+        **application.state,
+        "services": replace(application.services, **services),
+        "mcp": application.mcp if mcp is None else mcp,
+    }
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        await application.app({**scope, "state": dict(state)}, receive, send)
+
+    async with _serve(serve, application.settings, lifespan="off") as server:
+        running = Application(_url(server), application.app, application.settings, state)
+        try:
+            yield running
+        finally:
+            await running.close_clients()
+
+
+@asynccontextmanager
+async def _serve(app: Any, settings: Settings, *, lifespan: str) -> AsyncIterator[_Server]:
+    server = _Server(server_config(app, settings, port=0, lifespan=lifespan, timeout_graceful_shutdown=2))
     task = asyncio.create_task(server.serve())
     while not server.started:
         if task.done():
             task.result()
         await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    state = server.lifespan.state
-    running = Application(f"http://127.0.0.1:{port}", app, state["services"], state["manuals"], state["mcp"])
     try:
-        yield running
+        yield server
     finally:
-        await running.close_clients()
         server.should_exit = True
         await task
+
+
+def _url(server: _Server) -> str:
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"

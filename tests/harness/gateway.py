@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from app.cli.bootstrap import admin_key
 from app.cli.root import app
 from app.security.vault import KeyRing
+from tests.harness.gateway_forks import ForkedProcess, get_forks
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 from tests.harness.servers import Pair
 
@@ -38,7 +39,7 @@ class RunningGateway:
     log: Path
     database_url: str
     redis_url: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     environment: Mapping[str, str] = field(repr=False)
 
     def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
@@ -50,13 +51,26 @@ class RunningGateway:
 
     def workers(self) -> set[int]:
         """Return the process ids of the workers, where there are several."""
-        found = set()
-        for child in psutil.Process(self.process.pid).children():
-            # A killed worker is a zombie for a moment; another child is Python's resource tracker.
-            with contextlib.suppress(psutil.Error):
-                if "spawn_main" in " ".join(child.cmdline()):
-                    found.add(child.pid)
-        return found
+        return {worker.pid for worker in list_workers(psutil.Process(self.process.pid))}
+
+
+def list_workers(gateway: psutil.Process) -> list[psutil.Process]:
+    """Return the workers of a gateway that has several: those that its fork server has forked."""
+    found: list[psutil.Process] = []
+    # Python's resource tracker has no child.
+    for child in gateway.children():
+        with contextlib.suppress(psutil.Error):
+            if child.name() not in ("postgres", "valkey-server"):
+                found += filter(is_alive, child.children())
+    return found
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Return whether a process runs: a killed one is a zombie until its parent has noticed."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def run_command(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -106,9 +120,18 @@ def environment_for(database_url: str, redis_url: str, **settings: str) -> dict[
 
 @contextmanager
 def serve(
-    servers: Pair, folder: Path, *, database_url: str | None = None, workers: int = 1, **settings: str
+    servers: Pair,
+    folder: Path,
+    *,
+    database_url: str | None = None,
+    workers: int = 1,
+    execute: bool = False,
+    **settings: str,
 ) -> Iterator[RunningGateway]:
-    """Run a gateway on a new database of `servers`; stop it with SIGTERM by its exact process id."""
+    """Run a gateway on a new database of `servers`; stop it with SIGTERM by its exact process id.
+
+    It is forked from a process that has imported the application, unless `execute` says that the start itself matters.
+    """
     dsn = database_url or servers.create_database()
     environment = environment_for(dsn, servers.redis_url, **settings)
     ring = KeyRing.parse(environment["SEALING_KEYS"])
@@ -116,11 +139,17 @@ def serve(
         # Some tests have an event loop of their own in this thread.
         key = thread.submit(asyncio.run, admin_key(dsn, ring, name="admin")).result()
     log = folder / f"gateway-{time.monotonic_ns()}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [str(PROGRAM), "serve", "--port", "0", "--workers", str(workers)],
-            env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder,
-        )  # fmt: skip
+    arguments = ["serve", "--port", "0", "--workers", str(workers)]
+    log.touch()
+    process: subprocess.Popen[bytes] | ForkedProcess
+    if execute or "PYTHONPATH" in settings:
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [str(PROGRAM), *arguments],
+                env=environment, stdout=output, stderr=output, stdin=subprocess.DEVNULL, cwd=folder,
+            )  # fmt: skip
+    else:
+        process = get_forks().fork(arguments, environment=environment, log=log, folder=folder)
     try:
         url = _wait(process, log)
         yield RunningGateway(url, key, log, dsn, servers.redis_url, process, environment=environment)
@@ -137,7 +166,7 @@ def serve(
             servers.drop_database(dsn)
 
 
-def _wait(process: subprocess.Popen[bytes], log: Path) -> str:
+def _wait(process: subprocess.Popen[bytes] | ForkedProcess, log: Path) -> str:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         text = log.read_text(errors="replace")

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 
 from aiohttp import web
@@ -11,23 +12,33 @@ from joserfc.jwk import ECKey, RSAKey
 
 from tests.harness.beside import web_server
 
-FIRST = RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
-SECOND = ECKey.generate_key("P-256", {"kid": "second", "use": "sig"})
+
+@cache
+def get_first_key() -> RSAKey:
+    """Return the key with which an issuer signs, until a test changes it."""
+    return RSAKey.generate_key(2048, {"kid": "first", "use": "sig"})
+
+
+@cache
+def get_second_key() -> ECKey:
+    """Return another key, of another algorithm."""
+    return ECKey.generate_key("P-256", {"kid": "second", "use": "sig"})
 
 
 class Issuer:
     """An authorisation server: `keys` are those that it publishes, `requests` the paths that were read."""
 
     def __init__(self) -> None:
-        self.keys = [FIRST]
+        self.keys: list[Any] = [get_first_key()]
         self.others: list[object] = []
         self.requests: list[str] = []
         self.is_down = False
         self.url = ""
         self.keys_url = ""
 
-    def token(self, *, key: Any = FIRST, algorithm: str = "RS256", header: Any = None, **changes: Any) -> str:
+    def token(self, *, key: Any = None, algorithm: str = "RS256", header: Any = None, **changes: Any) -> str:
         """Return an access token of user-7 with changed claims; a claim that is None is left out."""
+        key = key or get_first_key()
         claims = {
             "iss": self.url,
             "sub": "user-7",

@@ -93,9 +93,7 @@ def pair() -> Iterator[Pair]:
         raise RuntimeError(message)
     with (
         tempfile.TemporaryDirectory(prefix="ugw-tests-") as folder,
-        EmbeddedServers(Path(folder) / "data") as running,
+        # A test ends gateways, not this machine, so that nothing has to wait for the disk.
+        EmbeddedServers(Path(folder) / "data", durable=False) as running,
     ):
-        # A test ends gateways, not this server, so that no commit has to wait for the disk.
-        for statement in ("ALTER SYSTEM SET synchronous_commit = off", "SELECT pg_reload_conf()"):
-            asyncio.run(_execute(running.database_url, statement))
         yield Pair(running.database_url, running.redis_url)

@@ -4,10 +4,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.auth import S3SigV4Auth, SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
-
 
 def verify_sigv4(
     *,
@@ -22,6 +18,11 @@ def verify_sigv4(
     `credentials` are the id, the secret key and the session token; region and service are those that the
     request names.
     """
+    # Here, so that collecting the tests does not pay for it.
+    from botocore.auth import S3SigV4Auth, SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
     given: Mapping[str, str] = {name.lower(): value for name, value in headers}
     authorization = given["authorization"]
     parts = dict(one.strip().split("=", 1) for one in authorization.partition(" ")[2].split(","))

@@ -42,9 +42,8 @@ async def main(cases: list[dict[str, Any]]) -> None:
             template = CallTemplateSerializer().validate_dict({"name": "m", **case["template"]})
             made = CommunicationProtocol.communication_protocol_factories.get(case["protocol"])
             protocol = made() if made else CommunicationProtocol.communication_protocols[case["protocol"]]
-            found = await asyncio.wait_for(
-                protocol.call_tool(client, case["tool"], case["arguments"], template), 30
-            )
+            async with asyncio.timeout(30):
+                found = await protocol.call_tool(client, case["tool"], case["arguments"], template)
             results.append({"ok": shown(found)})
         except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})

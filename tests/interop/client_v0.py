@@ -14,7 +14,7 @@ async def main(
     calls: list[tuple[str, dict[str, object]]],
     more: dict[str, str],
     mode: str,
-) -> None:
+) -> dict[str, object]:
     named = {"GATEWAY_TOKEN": token} | more
     variables = named | {f"gw_{name}": value for name, value in named.items()}
     client = await UtcpClient.create(config={"variables": variables})
@@ -34,17 +34,14 @@ async def main(
             results.append({"ok": [piece async for piece in result] if mode == "stream" else result})
         except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})
-    print(
-        json.dumps(
-            {
-                "success": bool(tools),
-                "errors": [],
-                "tools": [tool.name for tool in tools],
-                "found": [tool.name for tool in found],
-                "results": results,
-            }
-        )
-    )
+    return {
+        "success": bool(tools),
+        "errors": [],
+        "tools": [tool.name for tool in tools],
+        "found": [tool.name for tool in found],
+        "results": results,
+    }
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5]))
+for line in sys.stdin:
+    print(json.dumps(asyncio.run(main(*json.loads(line)))), flush=True)

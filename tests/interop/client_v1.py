@@ -1,7 +1,7 @@
-"""Run by the interpreter that has utcp 1.x: registers a manual, lists, searches and calls, prints JSON.
+"""Run by the interpreter that has utcp 1.x: registers a manual, lists, searches and calls.
 
-Arguments: the manual's URL, the token, a JSON list of [tool, arguments] calls, further variables as JSON, and `stream` where the
-calls are streams, of which the result is the list of their pieces.
+Each line of its input has, as JSON, the manual's URL, the token, a list of [tool, arguments] calls, further variables, and `stream` where
+the calls are streams, of which the result is the list of their pieces. It prints the result of each line as one.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ async def main(
     calls: list[tuple[str, dict[str, object]]],
     more: dict[str, str],
     mode: str,
-) -> None:
+) -> dict[str, object]:
     logging.disable(logging.CRITICAL)
     variables = {"gw_GATEWAY_TOKEN": token} | {f"gw_{name}": value for name, value in more.items()}
     client = await UtcpClient.create(config={"variables": variables})
@@ -43,17 +43,14 @@ async def main(
                 results.append({"ok": await client.call_tool(name, arguments)})
         except Exception as error:  # noqa: BLE001 - the test examines it
             results.append({"error": f"{type(error).__name__}: {error}"})
-    print(
-        json.dumps(
-            {
-                "success": registered.success,
-                "errors": registered.errors,
-                "tools": [tool.name for tool in registered.manual.tools],
-                "found": [tool.name for tool in found],
-                "results": results,
-            }
-        )
-    )
+    return {
+        "success": registered.success,
+        "errors": registered.errors,
+        "tools": [tool.name for tool in registered.manual.tools],
+        "found": [tool.name for tool in found],
+        "results": results,
+    }
 
 
-asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5]))
+for line in sys.stdin:
+    print(json.dumps(asyncio.run(main(*json.loads(line)))), flush=True)

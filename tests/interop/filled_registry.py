@@ -21,8 +21,7 @@ from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import CASES as TORTURE
-from tests.unit.openapi.test_torture_cases import CASES as TORTURE_FILES
-from tests.unit.openapi.test_torture_cases import given
+from tests.unit.openapi.test_torture_cases import given, read_cases
 
 DOCUMENTS = 40 if os.environ.get("CI") else 300
 # Larger ones take long to register, and consist of more of the same.
@@ -63,7 +62,7 @@ def every_method() -> dict[str, Any]:
 def sources() -> list[tuple[str, dict[str, Any]]]:
     """Return the sources of all providers, and the names of these."""
     texts = [json.dumps(document(case.paths, **case.rest)) for case in TORTURE.values()]
-    texts += [given(case).decode("utf-8", "replace") for case in TORTURE_FILES if "coded" not in case]
+    texts += [given(case).decode("utf-8", "replace") for case in read_cases() if "coded" not in case]
     found: list[tuple[str, dict[str, Any]]] = [
         (f"torture-{index}", {"document": text}) for index, text in enumerate(texts)
     ]

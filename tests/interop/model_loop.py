@@ -1,18 +1,19 @@
-"""One conversation with tool calls, by the released SDK of a model's provider; run in the environment `model-sdks`.
+"""Conversations with tool calls, by the released SDKs of models' providers; run in the environment `model-sdks`.
 
-    model_loop.py SDK PROVIDER_URL GATEWAY_URL KEY TOOLS
-    model_loop.py SDK PROVIDER_URL FILE
+Each line of its input is a list in JSON, in one of two forms; it prints a line for each.
 
-Asks a question, sends what the model responded to `POST /tool-calls`, appends the messages of the response, and asks
-again, until the model calls no tool. Prints the last text and the formats as one line of JSON. `TOOLS` are the tools
-as `GET /tools/export` returns them for the SDK. In the second form, asks once with each of the lists of tools in a file of JSON,
-and prints an object with the errors that the SDK raised, by the index of the list.
+    ["hold_conversation", SDK, PROVIDER_URL, GATEWAY_URL, KEY, TOOLS]
+    ["list_rejections", SDK, PROVIDER_URL, LISTS]
+
+In the first form it asks a question, sends what the model responded to `POST /tool-calls`, appends the messages of the response, and
+asks again, until the model calls no tool; it prints the last text and the formats. `TOOLS` are the tools as `GET /tools/export` returns
+them for the SDK. In the second form it asks once with each of the lists of tools, and prints the errors that the SDK raised, by the index
+of the list.
 """
 
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -234,12 +235,24 @@ def rejected(sdk: str, provider_url: str, tools: list[dict[str, Any]]) -> str | 
     raise AssertionError(sdk)
 
 
-if __name__ == "__main__" and len(sys.argv) == 4:
-    lists = json.loads(Path(sys.argv[3]).read_text("utf-8"))
-    errors = [rejected(sys.argv[1], sys.argv[2], tools) for tools in lists]
-    print(json.dumps({str(index): error for index, error in enumerate(errors) if error is not None}))
-elif __name__ == "__main__":
-    _, sdk, provider_url, gateway_url, key, tools_json = sys.argv
+def list_rejections(sdk: str, provider_url: str, lists: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    errors = [rejected(sdk, provider_url, tools) for tools in lists]
+    return {str(index): error for index, error in enumerate(errors) if error is not None}
+
+
+def hold_conversation(
+    sdk: str, provider_url: str, gateway_url: str, key: str, tools: list[dict[str, Any]]
+) -> dict[str, Any]:
     used = Gateway(gateway_url, key)
-    text = SDKS[sdk](provider_url, used, json.loads(tools_json))
-    print(json.dumps({"text": text, "formats": used.formats}))
+    text = SDKS[sdk](provider_url, used, tools)
+    return {"text": text, "formats": used.formats}
+
+
+if __name__ == "__main__":
+    forms: dict[str, Callable[..., dict[str, Any]]] = {
+        "hold_conversation": hold_conversation,
+        "list_rejections": list_rejections,
+    }
+    for line in sys.stdin:
+        form, *arguments = json.loads(line)
+        print(json.dumps(forms[form](*arguments)), flush=True)

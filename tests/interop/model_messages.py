@@ -1,8 +1,6 @@
 """Validates messages with results by the types of the released SDKs; run in the environment `model-sdks`.
 
-    model_messages.py DIALECT MESSAGES
-
-Raises what the types raise; prints `{"valid": n}` for n messages.
+Each line of its input is `[DIALECT, MESSAGES]` in JSON. Raises what the types raise; prints `{"valid": n}` for n messages.
 """
 
 import base64
@@ -100,6 +98,7 @@ TYPES = {
 }
 
 if __name__ == "__main__":
-    found = json.loads(sys.argv[2])
-    TYPES[sys.argv[1]](found)
-    print(json.dumps({"valid": len(found)}))
+    for line in sys.stdin:
+        dialect, found = json.loads(line)
+        TYPES[dialect](found)
+        print(json.dumps({"valid": len(found)}), flush=True)

@@ -1,8 +1,7 @@
 """What the types of the released SDKs reject of exported tools; run in the environment `model-sdks`.
 
-    model_types.py EXPORT...
-
-Each file has the response of `GET /tools/export`. Prints an object with an error by file; null where there is none.
+Each line of its input is a list of files in JSON, each with the response of `GET /tools/export`. Prints an object with an error by file;
+null where there is none.
 """
 
 import json
@@ -106,4 +105,5 @@ def rejected(path: str) -> str | None:
 
 
 if __name__ == "__main__":
-    print(json.dumps({path: rejected(path) for path in sys.argv[1:]}))
+    for line in sys.stdin:
+        print(json.dumps({path: rejected(path) for path in json.loads(line)}), flush=True)

@@ -149,7 +149,8 @@ async def theirs(upstreams: dict[str, tuple[Any, Upstream]]) -> dict[Case, Any]:
     command = (str(python), str(HERE / "client_plugins.py"), json.dumps(calls))
     environment = {"PATH": os.environ["PATH"]}
     async with child_process(*command, env=environment, stderr=asyncio.subprocess.PIPE) as child:
-        out, err = await asyncio.wait_for(child.communicate(), 240)
+        async with asyncio.timeout(240):
+            out, err = await child.communicate()
     assert child.returncode == 0, err.decode()[-3000:]
     return dict(zip(CASES, json.loads(out.decode().strip().splitlines()[-1]), strict=True))
 

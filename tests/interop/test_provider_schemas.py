@@ -3,7 +3,6 @@
 The requests are those of the released SDKs; the servers enforce the subsets by tables of their own (provider_schemas.py).
 """
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway
-from tests.interop.clients import run_program
+from tests.interop.clients import ask_program
 from tests.interop.environments import interpreter
-from tests.interop.model_providers import providers
 from tests.unit.tool_schemas.schemas import SCHEMAS
 
 HERE = Path(__file__).parent
@@ -117,19 +114,12 @@ def tool(sdk: str, schema: Any, *, name: str = "t", strict: bool = False) -> dic
     return {"type": "function", "function": {**described, "parameters": schema, **flag}}
 
 
-@pytest.fixture(scope="module")
-def provider_url() -> Iterator[str]:
-    """The servers with the wire formats of the providers."""
-    with beside(web_server(providers())) as url:
-        yield url
-
-
-def rejections(sdk: str, url: str, folder: Path, lists: list[list[dict[str, Any]]]) -> dict[int, str]:
+def rejections(sdk: str, url: str, lists: list[list[dict[str, Any]]]) -> dict[int, str]:
     """Return the errors that an SDK raises for requests, by their index."""
-    path = folder / "tools.json"
-    path.write_text(json.dumps(lists))
-    command = [str(interpreter("model-sdks")), str(HERE / "model_loop.py"), sdk, url, str(path)]
-    return {int(index): error for index, error in run_program(command).items()}
+    program = [str(interpreter("model-sdks")), str(HERE / "model_loop.py")]
+    return {
+        int(index): error for index, error in ask_program(program, "list_rejections", sdk, url, lists).items()
+    }
 
 
 def schema_with(sdk: str, member: Any) -> dict[str, Any]:
@@ -153,9 +143,7 @@ def upper_case(member: Any) -> Any:
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_a_provider_rejects_what_its_subset_does_not_have(
-    sdk: str, provider_url: str, tmp_path: Path
-) -> None:
+def test_a_provider_rejects_what_its_subset_does_not_have(sdk: str, provider_url: str) -> None:
     strict = sdk in STRICT_SDKS
     lists, expected, words = [], [], []
     for name, (member, by, word) in REJECTED.items():
@@ -177,7 +165,7 @@ def test_a_provider_rejects_what_its_subset_does_not_have(
         [tool(sdk, schema_with(sdk, upper_case(TEXT) if sdk == "gemini-openapi" else TEXT), strict=strict)]
     )
     expected.append(None)
-    found = rejections(sdk, provider_url, tmp_path, lists)
+    found = rejections(sdk, provider_url, lists)
     names = [expected[index] or f"not {index}" for index in sorted(found)]
     assert names == [name for name in expected if name is not None], found
     for index, error in found.items():
@@ -185,7 +173,7 @@ def test_a_provider_rejects_what_its_subset_does_not_have(
 
 
 @pytest.mark.parametrize("sdk", SDKS)
-def test_a_provider_rejects_names_and_numbers_of_tools(sdk: str, provider_url: str, tmp_path: Path) -> None:
+def test_a_provider_rejects_names_and_numbers_of_tools(sdk: str, provider_url: str) -> None:
     strict = sdk in STRICT_SDKS
     schema = schema_with(sdk, upper_case(TEXT) if sdk == "gemini-openapi" else TEXT)
     many = 21 if sdk in ANTHROPIC else 129
@@ -196,7 +184,7 @@ def test_a_provider_rejects_names_and_numbers_of_tools(sdk: str, provider_url: s
     else:
         fewer = tools[1:]
     named = [[tool(sdk, schema, name=name)] for name in ("a b", "x" * 65)]
-    found = rejections(sdk, provider_url, tmp_path, [tools, fewer, *named])
+    found = rejections(sdk, provider_url, [tools, fewer, *named])
     # Botocore rejects a name that is too long itself; it does not look at the characters of a name.
     assert sorted(found) == [0, 2, 3], found
 
@@ -221,7 +209,7 @@ def odd(gateway: RunningGateway) -> Iterator[str]:
 
 @pytest.mark.parametrize("sdk", SDKS)
 def test_a_provider_takes_every_odd_schema_as_it_is_exported(
-    sdk: str, gateway: RunningGateway, odd: str, provider_url: str, tmp_path: Path
+    sdk: str, gateway: RunningGateway, odd: str, provider_url: str
 ) -> None:
     lists = []
     strict_tools = 0
@@ -233,4 +221,4 @@ def test_a_provider_takes_every_odd_schema_as_it_is_exported(
             lists.append(export["tools"])
             strict_tools += sum(report["strict"] for report in export["report"]["tools"])
     assert (strict_tools > 20) == (sdk in STRICT_SDKS | {"cohere"})
-    assert rejections(sdk, provider_url, tmp_path, lists) == {}
+    assert rejections(sdk, provider_url, lists) == {}

@@ -21,10 +21,18 @@ from tests.protocols.kits.base import free_port
 Program = subprocess.Popen[bytes]
 
 
-def wait_for(condition: Callable[[], Any]) -> None:
-    """Wait until it is true; the test's own time limit ends what never is."""
+def wait_for(condition: Callable[[], Any], *, program: Program | None = None) -> None:
+    """Wait until it is true; the end of `program` fails the test, and the test's own time limit what never is."""
     while not condition():
+        if program is not None and program.poll() is not None:
+            pytest.fail(f"the executor has ended: {read_errors(program)}")
         time.sleep(0.02)
+
+
+def read_errors(program: Program) -> str:
+    """Return what an ended executor has written to its standard error."""
+    _, errors = program.communicate()
+    return errors.decode()
 
 
 def key_of(client: httpx2.Client, *scopes: str) -> str:
@@ -60,9 +68,15 @@ def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def program(gateway: RunningGateway, client: httpx2.Client, tmp_path: Path) -> Iterator[Program]:
-    with started(gateway, key_of(client, "executors:connect", "tools:call"), tmp_path) as process:
-        wait_for(lambda: is_called(client))
+def key(client: httpx2.Client) -> str:
+    """The key of the executor, which owns the name `orders`."""
+    return key_of(client, "executors:connect", "tools:call")
+
+
+@pytest.fixture
+def program(gateway: RunningGateway, client: httpx2.Client, key: str, tmp_path: Path) -> Iterator[Program]:
+    with started(gateway, key, tmp_path) as process:
+        wait_for(lambda: is_called(client), program=process)
         yield process
 
 
@@ -118,7 +132,7 @@ def test_open_command_finishes_at_a_stop_and_further_ones_are_away(
 
 
 def test_killed_executor_is_away_at_once_and_back_with_the_next(
-    gateway: RunningGateway, client: httpx2.Client, program: Program, tmp_path: Path
+    gateway: RunningGateway, client: httpx2.Client, key: str, program: Program, tmp_path: Path
 ) -> None:
     with ThreadPoolExecutor(1) as threads:
         packing = threads.submit(call, client, "pack", name="c")
@@ -127,8 +141,8 @@ def test_killed_executor_is_away_at_once_and_back_with_the_next(
         lost = packing.result()
     assert lost.status_code in (502, 503)
     assert call(client, "get_order_status", order_id=1).status_code in (502, 503)
-    with started(gateway, key_of(client, "executors:connect", "tools:call"), tmp_path):
-        wait_for(lambda: is_called(client))
+    with started(gateway, key, tmp_path) as restarted:
+        wait_for(lambda: is_called(client), program=restarted)
         assert call(client, "get_order_status", order_id=123).json() == "Shipped"
 
 
@@ -137,7 +151,7 @@ def test_functions_are_called_by_grpc(servers: Pair, tmp_path: Path) -> None:
     with serve(servers, tmp_path, UBP_GRPC_PORT=str(port)) as running, running.client() as admin:
         key = key_of(admin, "executors:connect", "tools:call")
         with started(running, key, tmp_path, address=f"grpc://127.0.0.1:{port}") as process:
-            wait_for(lambda: is_called(admin))
+            wait_for(lambda: is_called(admin), program=process)
             assert call(admin, "get_order_status", order_id=123).json() == "Shipped"
             assert call(admin, "label").content == b"\x89PNG\x00\xff"
             with pytest.raises(httpx2.ReadTimeout):

@@ -107,7 +107,7 @@ def test_key_of_a_toolset_uses_it_with_parts_and_approvals(
     assert blocking["parts"] > 1
     assert blocking["books"] == concurrent["books"] == blocking["all"]
     assert blocking["uncut"] == 0
-    assert blocking["outside"] == ["not-found"]
+    assert blocking["outside"] == ["not-found", *names]
     assert blocking["approved"] == concurrent["approved"]
     assert blocking["approved"]["book_id"] == "bk-001"
     assert (blocking["own"], concurrent["state"]) == ("forbidden", "executed")

@@ -1,34 +1,15 @@
 """The loop of the client library: tools that a search of a gateway finds, and models that check what they are sent."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.cli.sample import sample_api
-from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import run_program
 from tests.interop.environments import install_client_library, required
-from tests.interop.model_providers import CALLS, ERRORS, providers
+from tests.interop.model_providers import CALLS, ERRORS
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sample API, registered as `interop`."""
-    with sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration, gateway.client() as client:
-        made = client.post("/providers", json=registration | {"name": "interop"})
-        assert made.status_code == 201, made.text
-        yield "interop"
-        client.delete("/providers/interop")
-
-
-@pytest.fixture(scope="module")
-def provider_url() -> Iterator[str]:
-    with beside(web_server(providers())) as url:
-        yield url
 
 
 @pytest.mark.usefixtures("library")

@@ -1,7 +1,6 @@
 """The released UTCP clients register /utcp, list, search and call tools of each auth kind."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +9,6 @@ import pytest
 from app.cli.sample import sample_api
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import CLIENTS, run
-
-
-@pytest.fixture(scope="module")
-def library(gateway: RunningGateway, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sample API, registered as `interop`."""
-    with (
-        sample_api(tmp_path_factory.mktemp("sample"), port=0) as registration,
-        gateway.client() as client,
-    ):
-        made = client.post("/providers", json=registration | {"name": "interop"})
-        assert made.status_code == 201, made.text
-        yield "interop"
-        client.delete("/providers/interop")
 
 
 def calls_with(book: str) -> list[tuple[str, dict[str, Any]]]:

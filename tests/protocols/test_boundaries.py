@@ -19,6 +19,7 @@ from app.protocols.registry import PROTOCOLS, Adapters
 from app.protocols.tcp.template import TcpTemplate
 from app.security.masking import Masker
 from app.utcp.call_template import compile_template
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import settings as operator_settings
 from tests.protocols.kits.ubp import COMMANDS
@@ -139,7 +140,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("template", "word"), REJECTED, ids=[str(n) for n in range(len(REJECTED))])
+@for_each(("template", "word"), REJECTED, ids=[str(n) for n in range(len(REJECTED))])
 async def test_an_argument_that_could_end_its_message_is_rejected_with_a_pointer_to_it(
     template: dict[str, Any], word: str
 ) -> None:
@@ -169,7 +170,7 @@ SENT: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("template", "word"), SENT, ids=[str(n) for n in range(len(SENT))])
+@for_each(("template", "word"), SENT, ids=[str(n) for n in range(len(SENT))])
 async def test_what_ends_no_message_is_sent_and_so_is_all_where_the_template_allows_it(
     template: dict[str, Any], word: str
 ) -> None:

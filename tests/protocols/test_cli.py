@@ -26,6 +26,7 @@ from app.protocols.base import AdapterContext
 from app.protocols.cli.adapter import CliAdapter
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.cli import alive
 
@@ -135,18 +136,30 @@ async def test_what_no_command_can_hold_is_rejected(adapter_of, arguments, point
     assert [fault.pointer for fault in caught.value.errors] == ([pointer] if pointer else [])
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     ["a | b", "a && b", "a; b", "a > b", "a < b", "$(id)", "`id`", '"`id`"', "$HOME", '"${HOME}"', "a\nb", "*.txt",
      "~/x", "# no", "'open", "$CMD_0_OUTPUT", "${CMD_1_OUTPUT}", ""],
 )  # fmt: skip
 def test_what_only_a_shell_could_do_is_rejected(adapter_of, line):
     with pytest.raises(InvalidInput) as caught:
-        adapter_of().prepare(template(f"{PYTHON} {line}" if line else " "))
+        adapter_of().prepare(template(PYTHON + " " + line if line else " "))
     assert caught.value.errors[0].pointer == "/commands/0/command"
 
 
-@pytest.mark.parametrize("given", [
+@for_each(("given", "pointer"), [
+    (template(f"{PYTHON} 'a\x00b'"), "/commands/0/command"), (template(f"{PYTHON} -V \ud800"), "/commands/0/command"),
+    ({"call_template_type": "cli", "command_name": f"{PYTHON}\x00"}, "/command_name"),
+    (template(f"{PYTHON} -V", env_vars={"A/B": "x\x00"}), "/env_vars/A~1B"),
+    (template(f"{PYTHON} -V", working_dir="/tmp\x00"), "/working_dir"),
+], ids=["word", "surrogate", "name", "environment", "folder"])  # fmt: skip
+def test_what_no_program_can_be_given_is_rejected_where_it_is_written(adapter_of, given, pointer):
+    with pytest.raises(InvalidInput) as caught:
+        adapter_of(program_folders=("/tmp",)).prepare(given)
+    assert [error.pointer for error in caught.value.errors] == [pointer]
+
+
+@for_each("given", [
     template("/bin/sh -c UTCP_ARG_a_UTCP_END"), {"call_template_type": "cli", "command_name": "sh -c"},
     template(f"{PYTHON} -V", "sh -c $CMD_0_OUTPUT"), template("UTCP_ARG_a_UTCP_END"), template("'' x"),
 ], ids=["argument", "options", "output", "chosen", "empty"])  # fmt: skip
@@ -202,7 +215,7 @@ async def test_outputs_go_on_to_later_commands(adapter_of):
         await call_and_decode(adapter, template(command("print('-rf')"), command(ARGV, "$CMD_0_OUTPUT")))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "value"),
     [('{"a": 1}\n', {"a": 1}), (" [1]", [1]), ("42", "42"), ("{no", "{no"), ("", ""), ("  text \n", "text"), ('"a"', '"a"')],
 )  # fmt: skip

@@ -23,10 +23,11 @@ from app.errors import (
 from app.outbound.guard import Guard, literal_addresses
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.protocols.base import AdapterContext, ChecksUpstream, Result
+from app.protocols.base import AdapterContext, ChecksUpstream, Result, SendsOnce
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.security.masking import Masker
 from tests.faults.proxy import FaultProxy, Toxic
+from tests.harness.cases import for_each
 from tests.harness.hosts import HOSTS
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import KITS, settings
@@ -364,6 +365,20 @@ async def test_the_origin_is_fixed_and_the_kind_of_call_is_known(
 
 
 @with_case("echo")
+async def test_a_call_whose_idempotency_key_no_upstream_gets_is_sent_once(
+    kit: Kit, upstream: Upstream, adapters
+) -> None:
+    """The header `limits.idempotency_header` makes a call repeatable only where it is sent."""
+    adapter = adapters[kit.protocol]
+    call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments())
+    call.headers = (("Idempotency-Key", CANARY),)
+    await whole(await adapter.call(call))
+    is_sent_once = isinstance(adapter, SendsOnce) and adapter.is_sent_once(call.target)
+    has_key = CANARY in orjson.dumps(upstream.seen).decode()
+    assert has_key or is_sent_once or adapter.is_safe(call.target)
+
+
+@with_case("echo")
 async def test_many_calls_at_once_get_their_own_responses(kit: Kit, upstream: Upstream, adapters) -> None:
     adapter = adapters[kit.protocol]
     template = kit.template(upstream, "echo")
@@ -384,9 +399,9 @@ LINK = {
 """Which way a fault of the link lies, and after how many bytes."""
 
 
-@pytest.mark.parametrize("phase", LINK)
-@pytest.mark.parametrize("kind", ["reset_peer", "timeout", "limit_data", "slicer"])
 @with_case("echo")
+@for_each("phase", LINK)
+@for_each("kind", ["reset_peer", "timeout", "limit_data", "slicer"])
 async def test_a_fault_of_the_link_is_a_typed_error_and_leaves_nothing_broken(
     kit: Kit, upstream: Upstream, adapters_without_probation, kind: Any, phase: str
 ) -> None:

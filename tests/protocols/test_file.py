@@ -64,7 +64,7 @@ async def test_what_is_no_file_is_not_read(adapter: FileAdapter, folder: Path) -
     held = descriptors()
     for name in ("pipe", "sub", "missing", "a.txt/b", "."):
         with pytest.raises(GatewayError) as caught:
-            await asyncio.wait_for(read(adapter, folder / name), 5)
+            await read(adapter, folder / name)
         assert isinstance(caught.value, BlockedAddress | UpstreamUnreachable)
     assert descriptors() == held
 

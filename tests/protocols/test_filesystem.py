@@ -1,6 +1,5 @@
 """The protocol `filesystem`: nothing outside of its root is read or written, by any path, link or race."""
 
-import asyncio
 import os
 import shutil
 import socket
@@ -18,6 +17,7 @@ from app.protocols.base import AdapterContext
 from app.protocols.filesystem.adapter import FilesystemAdapter
 from app.security.masking import Masker
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 
 DENIED = "Access denied: path not allowed"
@@ -79,7 +79,7 @@ async def test_sizes_are_counted_in_bytes(adapter: FilesystemAdapter, root: Path
     assert (root / "sub" / "new.txt").read_text() == "né👋"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     ["a.txt", "./a.txt", "sub/../a.txt", "//a.txt", "{root}/a.txt", "{root}/sub/../a.txt", "sub//b.txt"],
 )
@@ -91,7 +91,7 @@ async def test_paths_below_the_root(adapter: FilesystemAdapter, root: Path, path
     assert (await read(adapter, root, path.format(root=root)))["path"] == path.format(root=root)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "../secret.txt", "sub/../../secret.txt", "{root}/../secret.txt", "{root}-evil/secret.txt",
@@ -99,7 +99,7 @@ async def test_paths_below_the_root(adapter: FilesystemAdapter, root: Path, path
         "{parent}", "/proc/self/root/etc/passwd", "./../prpm-test-evil/secret.txt",
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("operation", ["read", "write"])
+@for_each("operation", ["read", "write"])
 async def test_paths_that_lead_out_of_the_root(
     adapter: FilesystemAdapter, root: Path, path: str, operation: str
 ) -> None:
@@ -175,7 +175,7 @@ async def test_what_is_no_regular_file_is_not_opened(adapter: FilesystemAdapter,
         for name in ("pipe", *(["s"] if address.is_socket() else [])):
             for action in (read(adapter, root, name), write(adapter, root, name, "x")):
                 with pytest.raises(BlockedAddress):
-                    await asyncio.wait_for(action, 20)
+                    await action
         for name in ("sub", ".", "a.txt/", "sub/.."):
             with pytest.raises(InvalidArguments) as raised:
                 await read(adapter, root, name)

@@ -27,6 +27,7 @@ from app.protocols.graphql.adapter import GraphqlAdapter
 from app.protocols.graphql.selections import MAX_FIELDS
 from app.protocols.graphql.tools import build_manual
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 from tests.protocols.calling import adapter_of, call_of, events_of, read_response
 from tests.protocols.peers.graphql import GraphqlPeer
 from tests.protocols.peers.http import json_response
@@ -247,7 +248,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments", "value"), CALLS, ids=[str(n) for n in range(len(CALLS))])
+@for_each(("name", "arguments", "value"), CALLS, ids=[str(n) for n in range(len(CALLS))])
 async def test_a_discovered_tool_is_called(gql, peer, name, arguments, value) -> None:
     tool = (await tools_of(gql, peer))[name]
     jsonschema_rs.validator_for(tool["inputs"]).validate(arguments)
@@ -328,9 +329,7 @@ CHOSEN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "fields", "value"), CHOSEN, ids=[str(n) for n in range(len(CHOSEN))]
-)
+@for_each(("name", "arguments", "fields", "value"), CHOSEN, ids=[str(n) for n in range(len(CHOSEN))])
 async def test_a_client_chooses_the_fields(gql, peer, name, arguments, fields, value) -> None:
     tool = (await tools_of(gql, peer))[name]
     arguments = {**arguments, "_fields": fields}
@@ -400,9 +399,7 @@ WRONG_FIELDS: list[tuple[Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("fields", "at", "word"), WRONG_FIELDS, ids=[str(n) for n in range(len(WRONG_FIELDS))]
-)
+@for_each(("fields", "at", "word"), WRONG_FIELDS, ids=[str(n) for n in range(len(WRONG_FIELDS))])
 async def test_a_field_that_cannot_be_chosen_is_rejected_before_anything_is_sent(
     gql, peer, fields, at, word
 ) -> None:
@@ -473,7 +470,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
+@for_each(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
 async def test_a_template_that_can_never_be_called_is_rejected(gql, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         gql.prepare({"call_template_type": "graphql", "url": "https://a.example/graphql", **fields})
@@ -517,9 +514,7 @@ RESPONSES: list[tuple[int, str, bytes, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("status", "media", "body", "error"), RESPONSES, ids=[str(n) for n in range(len(RESPONSES))]
-)
+@for_each(("status", "media", "body", "error"), RESPONSES, ids=[str(n) for n in range(len(RESPONSES))])
 async def test_responses_of_all_kinds(gql, peer, status, media, body, error) -> None:
     async def respond(request: web.Request) -> web.Response:
         return web.Response(status=status, body=body, content_type=media)
@@ -539,7 +534,7 @@ SCHEMAS: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("data", SCHEMAS, ids=[str(n) for n in range(len(SCHEMAS))])
+@for_each("data", SCHEMAS, ids=[str(n) for n in range(len(SCHEMAS))])
 async def test_an_invalid_schema_is_malformed(gql, peer, data) -> None:
     peer.override = json_response({"data": data})
     with pytest.raises(UpstreamMalformed):
@@ -623,7 +618,7 @@ SCRIPTS: list[tuple[list[dict[str, Any] | str], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "error"), SCRIPTS, ids=[str(n) for n in range(len(SCRIPTS))])
+@for_each(("script", "error"), SCRIPTS, ids=[str(n) for n in range(len(SCRIPTS))])
 async def test_a_server_of_subscriptions_against_its_protocol(gql, peer, script, error) -> None:
     async def respond(request: web.Request) -> web.StreamResponse:
         socket = web.WebSocketResponse(protocols=["graphql-transport-ws"])

@@ -34,6 +34,7 @@ from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import Unusable, build_pool
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 from tests.protocols.kits.grpc import DESCRIPTORS, SERVICE, F, add_fields, grpc_server, handler_of
 from tests.protocols.peers.tcp import tcp_server
@@ -178,7 +179,7 @@ async def test_names_of_the_proto_file_and_numbers_are_taken_too(shop: Shop, ada
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "at"),
     [
         ({"nope": 1}, "/nope"),
@@ -337,7 +338,7 @@ async def test_a_server_of_many_methods_is_discovered_in_time(adapter) -> None:
         assert all(len(tool["tool_call_template"]["descriptors"]) < 1000 for tool in tools.values())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "error", "status"),
     [
         ("CANCELLED", UpstreamRejected, 499), ("UNKNOWN", UpstreamRejected, 502),
@@ -492,7 +493,7 @@ async def test_credentials_that_metadata_cannot_carry_are_rejected(shop: Shop, a
     assert not shop.peers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "at"),
     [
         ({"service_name": "a/b"}, "/service_name"),

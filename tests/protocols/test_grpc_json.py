@@ -14,6 +14,7 @@ from app.protocols.base import Adapter, AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import build_pool
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.kits.grpc import F, add_fields, grpc_server, handler_of
 
@@ -130,7 +131,7 @@ TAKEN: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sent", "received"), TAKEN, ids=[str(n) for n in range(len(TAKEN))])
+@for_each(("sent", "received"), TAKEN, ids=[str(n) for n in range(len(TAKEN))])
 async def test_a_value_of_the_mapping_is_taken_and_returned(adapter, port, sent, received) -> None:
     tool, template = await tool_of(adapter, port, "Echo")
     assert is_valid(tool["inputs"], sent)
@@ -154,7 +155,7 @@ REJECTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("sent", "at"), REJECTED, ids=[str(n) for n in range(len(REJECTED))])
+@for_each(("sent", "at"), REJECTED, ids=[str(n) for n in range(len(REJECTED))])
 async def test_another_value_is_rejected_with_a_pointer(adapter, port, sent, at) -> None:
     _, template = await tool_of(adapter, port, "Echo")
     with pytest.raises(InvalidArguments) as caught:
@@ -166,7 +167,7 @@ NOT_IN_THE_MAPPING = [{"fDouble": "inf"}, {"fDouble": ""}, {"fInt32": ""}, {"fIn
                       {"fBytes": "a b"}, {"fKind": True}, {"fKind": 1.5}, {"fDuration": "1m"}, {"fFloats": [None]}]  # fmt: skip
 
 
-@pytest.mark.parametrize("sent", NOT_IN_THE_MAPPING, ids=[str(n) for n in range(len(NOT_IN_THE_MAPPING))])
+@for_each("sent", NOT_IN_THE_MAPPING, ids=[str(n) for n in range(len(NOT_IN_THE_MAPPING))])
 async def test_what_is_not_in_the_mapping_does_not_fit_the_inputs(adapter, port, sent) -> None:
     tool, _ = await tool_of(adapter, port, "Echo")
     assert not is_valid(tool["inputs"], sent)
@@ -181,7 +182,7 @@ WHOLE: dict[str, tuple[Any, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TYPES)
+@for_each("name", TYPES)
 async def test_a_request_that_is_a_well_known_type_is_taken_and_returned(adapter, port, name) -> None:
     tool, template = await tool_of(adapter, port, name)
     if name in WHOLE:

@@ -25,6 +25,7 @@ from app.protocols.http.adapter import HttpAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 QUICK = Limits(connect=1, first_byte=1, total=1, idle=0.5, response_bytes=2**20)
 
@@ -291,7 +292,7 @@ class TestResults:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @for_each(
         ("status", "shown"),
         [
             (400, 400),
@@ -330,7 +331,7 @@ class TestRefusals:
         with pytest.raises(UpstreamUnauthorized, match="without a credential"):
             await adapter.call(calling(adapter, url))
 
-    @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308])
+    @for_each("status", [300, 301, 302, 303, 307, 308])
     async def test_a_redirect_is_not_followed_and_says_where_it_points(
         self, adapter: HttpAdapter, respond, status: int
     ) -> None:
@@ -367,9 +368,10 @@ class TestRefusals:
             await adapter.call(calling(adapter, url))
         assert refused.value.response is not None
         assert len(refused.value.response.body) < 66_000
-        await asyncio.wait_for(respond.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await respond.closed.wait()
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("headers", "body", "shown"),
         [
             ({"Content_Type": "image/png"}, b"\x89PNG", None),
@@ -418,7 +420,8 @@ class TestBounds:
         result = await adapter.call(calling(adapter, url))
         with pytest.raises(ResponseTooLarge):
             await result.read()
-        await asyncio.wait_for(respond.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await respond.closed.wait()
 
     async def test_a_stream_that_stops_or_breaks_is_reported(self, adapter: HttpAdapter, respond) -> None:
         endless = await respond(head(Transfer_Encoding="chunked"), b"1\r\nx\r\n", forever=True)
@@ -432,7 +435,8 @@ class TestBounds:
         url = await respond(head(Transfer_Encoding="chunked"), b"1\r\nx\r\n", forever=True)
         result = await adapter.call(calling(adapter, url))
         await result.aclose()
-        await asyncio.wait_for(respond.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await respond.closed.wait()
         await result.aclose()
 
     async def test_a_client_that_disconnects_from_a_stream_ends_the_upstream(
@@ -442,7 +446,8 @@ class TestBounds:
         stream = (await adapter.call(calling(adapter, url))).iterate()
         await anext(stream)
         await stream.aclose()
-        await asyncio.wait_for(respond.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await respond.closed.wait()
 
 
 class TestDiscovery:

@@ -31,6 +31,7 @@ from app.security.principal import Principal
 from app.security.response_masking import ResponseMasker
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings
 from tests.protocols.kits.base import Kit, Upstream
@@ -47,6 +48,8 @@ FORMS = (
 )
 # Their arguments are a path and a query, of which nothing is echoed.
 UNABLE = ("text", "file", "filesystem", "postgres")
+READINGS = {"whole": False, "events": True}
+"""How a response is read, and whether the call asks for events."""
 ABLE = [kit for kit in KITS if "echo" in kit.cases and kit.protocol not in UNABLE]
 
 
@@ -78,10 +81,11 @@ def leaks(body: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("kit", ABLE, ids=lambda kit: kit.protocol)
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
+@for_each("reading", READINGS)
 async def test_what_an_upstream_echoes_is_masked(
-    kit: Kit, upstream: Upstream, adapters, streaming: bool
+    kit: Kit, upstream: Upstream, adapters, reading: str
 ) -> None:
+    streaming = READINGS[reading]
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "echo"), planted(kit), streaming=streaming)
     call.masker = ResponseMasker([CANARY])
@@ -97,10 +101,11 @@ async def test_what_an_upstream_echoes_is_masked(
 
 
 @pytest.mark.parametrize("kit", ABLE, ids=lambda kit: kit.protocol)
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
+@for_each("reading", READINGS)
 async def test_what_an_upstream_says_without_a_secret_stays_the_same(
-    kit: Kit, upstream: Upstream, adapters, streaming: bool
+    kit: Kit, upstream: Upstream, adapters, reading: str
 ) -> None:
+    streaming = READINGS[reading]
     adapter = adapters[kit.protocol]
     call = call_of(adapter, kit.template(upstream, "echo"), kit.arguments(), streaming=streaming)
     call.masker = ResponseMasker([CANARY])
@@ -136,12 +141,11 @@ async def test_a_secret_in_two_pieces_of_a_tcp_stream_is_masked(adapters) -> Non
     assert result.is_masked
 
 
-@pytest.mark.parametrize("codec", ["utf-8", "ascii", "utf-16"])
-@pytest.mark.parametrize("streaming", [False, True], ids=["whole", "events"])
-async def test_datagrams_that_their_codec_does_not_fit_are_masked(
-    adapters, codec: str, streaming: bool
-) -> None:
+@for_each("codec", ["utf-8", "ascii", "utf-16"])
+@for_each("reading", READINGS)
+async def test_datagrams_that_their_codec_does_not_fit_are_masked(adapters, codec: str, reading: str) -> None:
     """An octet that a client had sent back would be enough to make binary data of a text with the secret."""
+    streaming = READINGS[reading]
     bad = b"\xff" if codec != "utf-16" else b"\x00\xd8"
     one, two = (text.encode(codec.replace("16", "16-le")) for text in (f"it is {CANARY}", f" and {CANARY}"))
     peer = UdpPeer()
@@ -199,8 +203,8 @@ def body_of(media_type: str, body: bytes, *, pieces: int = 0) -> Result:
     return Result(status=200, headers=[], media_type=media_type, body=body)
 
 
-@pytest.mark.parametrize("pieces", [0, 1, 3, 1000])
-@pytest.mark.parametrize(
+@for_each("pieces", [0, 1, 3, 1000])
+@for_each(
     ("media_type", "charset"),
     [
         # What is declared is not always what is sent.
@@ -240,8 +244,8 @@ async def test_a_stream_that_ends_before_its_charset_is_known_is_passed_on(body:
     assert await result.read() == body
 
 
-@pytest.mark.parametrize("pieces", [0, 1000])
-@pytest.mark.parametrize(
+@for_each("pieces", [0, 1000])
+@for_each(
     ("name", "looked_at"),
     [
         ("grpc-web-text", True),
@@ -296,6 +300,10 @@ async def test_a_program_that_prints_its_environment(adapters, monkeypatch: pyte
 CODED = b"\x1f\x9d\x90coded"
 
 
+async def allow() -> None:
+    """Let the client have the rest of a response."""
+
+
 @pytest.mark.parametrize("body", [CODED, CODED * 20_000])
 async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine, serve, body: bytes) -> None:
     async def compressed(request: web.Request) -> web.Response:
@@ -322,6 +330,7 @@ async def test_a_coding_that_cannot_be_taken_off_is_rejected_or_passed_on(engine
             accept=parse_accept("application/json"),
             outcome=_outcome(),
             streams=StreamRegistry(timer_queue(), asyncio.Event()),
+            check=allow,
         )
         told = json.loads(answer.body)
         assert told["media_type"] == "application/octet-stream"

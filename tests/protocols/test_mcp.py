@@ -1,5 +1,7 @@
 """MCP over each of its transports, against servers of the official SDK and the public reference server."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os
@@ -8,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,15 +27,19 @@ from app.outbound.credential_rendering import WireCredential
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
-from app.protocols.mcp.adapter import McpAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.base import free_port
 from tests.protocols.kits.cli import alive
 from tests.protocols.kits.mcp import SCRIPT, McpUpstream, mcp_server
 from tests.protocols.peers.mcp import McpPeer
+
+if TYPE_CHECKING:
+    # It imports the SDK, which takes as long as all else that is collected of a protocol.
+    from app.protocols.mcp.adapter import McpAdapter
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +58,8 @@ async def adapter(server: McpUpstream) -> AsyncIterator[McpAdapter]:
     """One adapter for the server, whose session stays open from test to test."""
     engine = Engine(Guard(allow_networks=["127.0.0.0/8"]))
     settings = Settings(_env_file=None, programs=(sys.executable,))
+    from app.protocols.mcp.adapter import McpAdapter
+
     running = McpAdapter(AdapterContext(engine, engine.network, Masker(), settings))
     yield running
     await running.aclose()
@@ -64,6 +72,8 @@ async def adapter_of(engine, masker):
 
     def build(**settings: Any) -> McpAdapter:
         settings = {"programs": (sys.executable,), **settings}
+        from app.protocols.mcp.adapter import McpAdapter
+
         adapter = McpAdapter(
             AdapterContext(engine, engine.network, masker, Settings(_env_file=None, **settings))
         )
@@ -269,9 +279,9 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_once(adapter_of, 
     assert peer.unknown_session_responses == 3
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, UpstreamUnauthorized), (403, UpstreamRejected),
+@for_each(("status", "error"), [(401, UpstreamUnauthorized), (403, UpstreamRejected),
                                                (500, UpstreamRejected), (307, UpstreamRejected)])  # fmt: skip
-@pytest.mark.parametrize("when", ["opening", "calling"])
+@for_each("when", ["opening", "calling"])
 async def test_a_status_is_reported_and_no_redirect_followed(adapter_of, peer, masker, status, error, when):
     masker.add("secret-of-the-peer")
     adapter = adapter_of()
@@ -298,7 +308,7 @@ async def test_one_bad_tool_does_not_lose_the_others(adapter_of, peer):
     assert tools["p.odd"]["inputs"] == {"type": "object"}
 
 
-@pytest.mark.parametrize(("result", "value"), [
+@for_each(("result", "value"), [
     ({"content": [], "structuredContent": {"result": [1]}}, [1]),
     ({"content": [], "structuredContent": {"result": {"a": 1}}}, {"result": {"a": 1}}),
     ({"content": []}, []),

@@ -1,21 +1,26 @@
 """Servers of MCP that request something of their client, and programs that end before they have spoken."""
 
+from __future__ import annotations
+
 import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from app.errors import UpstreamError, UpstreamRejected, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
-from app.protocols.mcp.adapter import McpAdapter
 from app.security.masking import Masker
 from app.settings import Settings
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.peers.mcp import McpPeer
+
+if TYPE_CHECKING:
+    # It imports the SDK, which takes as long as all else that is collected of a protocol.
+    from app.protocols.mcp.adapter import McpAdapter
 
 SCRIPT = Path(__file__).with_name("mcp_requests.py")
 SECRET = "secret-of-a-program-77"
@@ -26,6 +31,8 @@ METHODS = ["elicitation/create", "sampling/createMessage", "roots/list", "someth
 async def adapter(engine: Engine, masker: Masker) -> AsyncIterator[McpAdapter]:
     masker.add(SECRET)
     settings = Settings(_env_file=None, programs=(sys.executable,))
+    from app.protocols.mcp.adapter import McpAdapter
+
     running = McpAdapter(AdapterContext(engine, engine.network, masker, settings))
     yield running
     await running.aclose()

@@ -32,6 +32,7 @@ from app.protocols.postgres.adapter import PostgresAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.harness.servers import Pair
 from tests.protocols.calling import call_of
 from tests.protocols.peers.postgres import postgres_port
@@ -125,7 +126,7 @@ async def test_rows_as_json(adapter: PostgresAdapter, server: Server) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("expression", "json"),
     [
         ("12.3400000000000000000000001::numeric", "12.3400000000000000000000001"),
@@ -169,7 +170,7 @@ async def test_columns_of_one_name(adapter: PostgresAdapter, server: Server) -> 
     assert len({one["name"] for one in found["columns"]}) == 3
 
 
-@pytest.mark.parametrize("statement", ["SHOW server_version", "EXPLAIN SELECT 1", "TABLE orders", "VALUES (1)",
+@for_each("statement", ["SHOW server_version", "EXPLAIN SELECT 1", "TABLE orders", "VALUES (1)",
                                        "WITH a AS (SELECT 1) SELECT * FROM a", "SELECT 1;", "/* c */ SELECT 1 -- d"])  # fmt: skip
 async def test_statements_that_return_rows(adapter: PostgresAdapter, server: Server, statement: str) -> None:
     assert (await query(adapter, server, statement))["row_count"] >= 1
@@ -182,7 +183,7 @@ async def test_at_most_so_many_rows(adapter: PostgresAdapter, server: Server) ->
     assert (exact["row_count"], exact["truncated"]) == (250, False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "statement",
     [
         "INSERT INTO orders VALUES (1, 'x', 0, now()) RETURNING id",
@@ -218,7 +219,7 @@ async def test_what_the_server_rejects(adapter: PostgresAdapter, server: Server,
     await nothing_has_changed(server)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "statement",
     [
         "DO $$ BEGIN PERFORM 1; END $$",
@@ -237,8 +238,12 @@ async def test_what_the_server_rejects(adapter: PostgresAdapter, server: Server,
 async def test_what_is_no_query_is_not_executed(
     adapter: PostgresAdapter, server: Server, statement: str
 ) -> None:
-    with pytest.raises(InvalidArguments):
+    with pytest.raises(InvalidArguments) as raised:
         await query(adapter, server, statement)
+    reasons = (
+        ("Only a statement that returns rows", "Write values in") if statement.strip() else "Give one SQL"
+    )
+    assert raised.value.detail.startswith(reasons)
     await nothing_has_changed(server)
 
 

@@ -21,6 +21,7 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.protocols.tcp.adapter import TcpAdapter
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 from tests.protocols.calling import adapter_of, call_of, events_of, read_response
 from tests.protocols.peers.tcp import TcpPeer, tcp_server
 
@@ -40,7 +41,7 @@ async def peer() -> AsyncIterator[TcpPeer]:
 PREFIXES = [(width, endian) for width in (1, 2, 4, 8) for endian in ("big", "little")]
 
 
-@pytest.mark.parametrize(("width", "endian"), PREFIXES, ids=[f"{w}-{e}" for w, e in PREFIXES])
+@for_each(("width", "endian"), PREFIXES, ids=[f"{w}-{e}" for w, e in PREFIXES])
 async def test_request_and_response_begin_with_their_length(tcp, peer, width, endian) -> None:
     answer = "grün".encode()
     prefix = len(answer).to_bytes(width, endian)
@@ -76,7 +77,7 @@ DELIMITERS: list[tuple[dict[str, Any], bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "delimiter"), DELIMITERS, ids=[str(n) for n in range(len(DELIMITERS))])
+@for_each(("fields", "delimiter"), DELIMITERS, ids=[str(n) for n in range(len(DELIMITERS))])
 async def test_a_delimiter_ends_request_and_response(tcp, peer, fields, delimiter) -> None:
     template = {**peer.template, "framing_strategy": "delimiter", **fields}
     peer.request_end = delimiter
@@ -167,7 +168,7 @@ FORMATS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("codec", "raw", "text"), FORMATS, ids=[codec for codec, _, _ in FORMATS])
+@for_each(("codec", "raw", "text"), FORMATS, ids=[codec for codec, _, _ in FORMATS])
 async def test_the_response_is_text_in_its_encoding(tcp, peer, codec, raw, text) -> None:
     peer.replies = [raw]
     call = call_of(tcp, {**peer.template, "response_byte_format": codec}, {"a": 1})
@@ -195,9 +196,7 @@ MESSAGES: list[tuple[str | None, dict[str, Any], bytes]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("template", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))]
-)
+@for_each(("template", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))])
 async def test_text_has_its_arguments_in_place(tcp, peer, template, arguments, sent) -> None:
     peer.replies, peer.request_bytes = [b"ok"], len(sent)
     fields = {"request_data_format": "text", "request_data_template": template}
@@ -278,7 +277,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
+@for_each(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
 async def test_a_template_that_can_never_be_called_is_rejected(tcp, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         tcp.prepare({"call_template_type": "tcp", "host": "a.example", "port": 1, **fields})

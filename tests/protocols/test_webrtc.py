@@ -31,6 +31,7 @@ from app.protocols.webrtc.adapter import WebrtcAdapter
 from app.protocols.webrtc.connection import MAX_MESSAGE_BYTES
 from app.security.secret import Secret
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.kits.base import free_port
 from tests.protocols.peers.webrtc import MANUAL, WebrtcPeer, send_reply
@@ -150,7 +151,7 @@ async def test_a_channel_that_ends_fails_its_calls_and_the_next_gets_another(
     assert len(peer.connections) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("answer", "error", "status"),
     [
         ({"status": 404, "message": "of hidden-value"}, UpstreamRejected, 404),
@@ -203,12 +204,12 @@ def only(candidate: str) -> Callable[[str], str]:
 
     def change(sdp: str) -> str:
         lines = [line for line in sdp.splitlines() if not line.startswith("a=candidate")]
-        return "\r\n".join([*lines, f"a=candidate:1 1 {candidate}", ""])
+        return "\r\n".join([*lines, "a=candidate:1 1 " + candidate, ""])
 
     return change
 
 
-@pytest.mark.parametrize(
+@for_each(
     "candidate",
     [
         "udp 1 10.0.0.1 5000 typ host", "udp 1 169.254.169.254 80 typ host", "tcp 1 127.0.0.1 9 typ host tcptype active",
@@ -316,7 +317,7 @@ async def test_signalling_by_websocket(peer: WebrtcPeer, adapter) -> None:
         assert caught.value.response.body == {"detail": "no peer for ***"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "at"),
     [
         ({"signaling_server": "ftp://x"}, "/signaling_server"), ({"peer_id": ".."}, "/peer_id"),

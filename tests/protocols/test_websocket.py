@@ -27,6 +27,7 @@ from app.outbound.limits import Limits
 from app.protocols.base import Adapter
 from app.protocols.websocket.adapter import WebsocketAdapter
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 from tests.protocols.calling import adapter_of, call_of, events_of, read_response
 from tests.protocols.peers.tcp import tcp_server
 from tests.protocols.peers.websocket import WebsocketPeer, websocket_server
@@ -60,10 +61,9 @@ MESSAGES: list[tuple[Any, dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("message", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))]
-)
+@for_each(("message", "arguments", "sent"), MESSAGES, ids=[str(n) for n in range(len(MESSAGES))])
 async def test_arguments_become_the_message(ws, peer, message, arguments, sent) -> None:
+    peer.messages.clear()
     template = {**peer.template, "message": message}
     assert (await read_response(ws, template, arguments)).decode() == sent
     assert peer.messages == [sent]
@@ -86,9 +86,7 @@ ANSWERS: list[tuple[str | None, str | bytes, str, bytes]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "reply", "media", "body"), ANSWERS, ids=[str(n) for n in range(len(ANSWERS))]
-)
+@for_each(("kind", "reply", "media", "body"), ANSWERS, ids=[str(n) for n in range(len(ANSWERS))])
 async def test_one_message_is_the_response_itself(ws, peer, kind, reply, media, body) -> None:
     peer.replies = [reply, "more"]
     result = await ws.call(call_of(ws, {**peer.template, "response_format": kind}, {}))
@@ -187,7 +185,7 @@ UNUSABLE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
+@for_each(("fields", "at"), UNUSABLE, ids=[str(n) for n in range(len(UNUSABLE))])
 async def test_a_template_that_can_never_be_called_is_rejected(ws, fields, at) -> None:
     with pytest.raises(InvalidInput) as caught:
         ws.prepare({"call_template_type": "websocket", "url": "wss://a.example/", **fields})
@@ -204,7 +202,7 @@ STATUSES = [(400, UpstreamRejected, 400), (401, UpstreamUnauthorized, 502), (403
             (429, UpstreamRejected, 429), (503, UpstreamRejected, 502)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("status", "error", "shown"), STATUSES, ids=[str(s[0]) for s in STATUSES])
+@for_each(("status", "error", "shown"), STATUSES, ids=[str(s[0]) for s in STATUSES])
 async def test_an_upgrade_that_is_rejected_says_why(ws, peer, status, error, shown) -> None:
     peer.process_request = lambda connection, _: connection.respond(HTTPStatus(status), f"no, {SECRET}\n")
     with pytest.raises(error) as caught:
@@ -240,7 +238,7 @@ CODES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "error", "status"), CODES, ids=[str(code[0]) for code in CODES])
+@for_each(("code", "error", "status"), CODES, ids=[str(code[0]) for code in CODES])
 async def test_a_close_code_says_why(ws, peer, code, error, status) -> None:
     async def close(connection: ServerConnection) -> None:
         await connection.recv()
@@ -335,7 +333,7 @@ RAW: list[tuple[bytes, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("frame", "error"), RAW, ids=["huge", "masked", "utf-8", "opcode", "compressed"])
+@for_each(("frame", "error"), RAW, ids=["huge", "masked", "utf-8", "opcode", "compressed"])
 async def test_frames_against_the_protocol(ws, peer, frame, error) -> None:
     async def raw(connection: ServerConnection) -> None:
         await connection.recv()

@@ -1,11 +1,10 @@
 """Client addresses as the keys of limits."""
 
-import pytest
-
 from app.client_address import UNKNOWN, address_group
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("host", "group"),
     [
         ("192.0.2.1", "192.0.2.1"),

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from app.call_api.endpoint import CALL_ROUTE
 from app.main import create_app
 from app.settings import Settings
+from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 
 SCHEMAS: dict[str, Any] = CONTRACT["components"]["schemas"]
@@ -169,7 +170,7 @@ def test_the_forms_of_a_registration_and_of_a_source_are_told_apart_by_their_req
             assert is_closed or all(not set(form["required"]) <= other for other in others), form["title"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "form"),
     [
         ({"name": "pets", "url": "https://pets.example.com/openapi.json"}, "UrlRegistrationInput"),

@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from app.field_names import unknown_member
+from tests.harness.cases import for_each
 
 
 class Strict(BaseModel):
@@ -29,7 +30,7 @@ class Owner(Strict):
     friend: "Owner | None" = None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "suggestion"),
     [
         ({"email_": ""}, "Did you mean `e-mail`?"),

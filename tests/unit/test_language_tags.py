@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from app.language_tags import content_language, document_language, language_tag, primary_language
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "tag", "primary"),
     [
         ("de", "de", "de"),
@@ -28,12 +27,13 @@ def test_tags_have_the_case_of_the_specification(given: str, tag: str, primary: 
     assert primary_language(tag) == primary
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         "", "german", "d", "de-", "-de", "de--AT", "de-AT-", "x-klingon", "*", "de,en", "de;q=1", "d\xe9", "de\n-AT",
         "de-" + "a" * 9, "de" + "-abcdefgh" * 8, "de" * 1_000_000, 7, None, True, ["de"], {"de": 1},
     ],
+    violations={"given": "de"},
 )  # fmt: skip
 def test_what_is_no_tag_is_none(given: Any) -> None:
     assert language_tag(given) is None
@@ -43,7 +43,7 @@ def test_no_language_has_no_primary_one() -> None:
     assert primary_language(None) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("document", "tag"),
     [
         ({"info": {"x-language": "de-AT"}}, "de-AT"),
@@ -67,7 +67,7 @@ def test_what_is_no_tag_is_reported_and_the_next_place_counts() -> None:
     assert [problem.pointer for problem in problems] == ["/info/x-language", "/info/x-lang"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("header", "tag"),
     [
         ("de", "de"),

@@ -23,7 +23,7 @@ from app.protocols.shared.programs import ProgramCommand, ProgramRules, start_pr
 from app.settings.programs import ProgramSettings
 from tests.unit.openapi.conftest import document
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 ENDINGS = ("limit", "timeout", "cancellation", "error")

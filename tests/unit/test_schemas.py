@@ -5,6 +5,7 @@ from pydantic import ValidationError
 
 from app.registration.input_models import CacheInput, LimitsInput
 from app.schemas import RateLimitInput
+from tests.harness.cases import for_each
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def test_a_number_without_a_fraction_is_an_integer(model, body: str) -> None:
     assert model.model_validate_json(body)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("model", "body"),
     [
         (RateLimitInput, '{"requests": 5.5, "per_seconds": 60}'),

@@ -2,14 +2,13 @@
 
 from itertools import count
 
-import pytest
-
 from app.suggestions import MAX_CANDIDATES, closest, did_you_mean
+from tests.harness.cases import for_each
 
 TOOLS = ["library.searchBooks", "library.addBook", "library.deleteBook", "weather.getForecast"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "expected"),
     [
         ("library.serchBooks", "library.searchBooks"),
@@ -24,7 +23,7 @@ def test_the_closest_name_comes_first(name, expected):
     assert closest(name, TOOLS, limit=3)[0] == expected
 
 
-@pytest.mark.parametrize("name", ["", "x", "zebra", "\x00", "a" * 10_000])
+@for_each("name", ["", "x", "zebra", "\x00", "a" * 10_000])
 def test_nothing_similar_gives_nothing(name):
     assert closest(name, TOOLS) == []
 

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from app.tool_keywords import MAX_KEYWORD_LENGTH, MAX_KEYWORDS, distinct, read_keywords
+from tests.harness.cases import for_each
 
 AT = "/info/x-keywords"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "keywords"),
     [
         (["coupon", "voucher"], ("coupon", "voucher")),
@@ -36,7 +37,9 @@ def test_other_values_are_reported_as_a_whole(value: Any) -> None:
     assert [problem.pointer for problem in problems] == [AT]
 
 
-@pytest.mark.parametrize("entry", [7, None, ["nested"], {"en": "x"}, "k" * 101, "k" * 10_000_000])
+@for_each(
+    "entry", [7, None, ["nested"], {"en": "x"}, "k" * 101, "k" * 10_000_000], violations={"entry": "card"}
+)
 def test_an_unusable_entry_is_reported_by_its_pointer_and_the_others_stay(entry: Any) -> None:
     keywords, problems = read_keywords(["coupon", entry, "voucher"], at=AT)
     assert keywords == ("coupon", "voucher")

@@ -8,11 +8,10 @@ import pytest
 from aiohttp import web
 
 from app.catalog.feed import ChangeNotice
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import Application, run_application
+from tests.harness.application import Application
 from tests.harness.beside import web_server
 from tests.harness.model_peers import ModelServer
+from tests.harness.profiles import Applications
 from tests.stored import clear, store_provider, store_tool
 
 CANARIES = {
@@ -79,13 +78,8 @@ def models(server: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-async def application(database_url: str, redis_url: str, server: Any) -> AsyncIterator[Application]:
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",),
+async def application(applications: Applications, server: Any) -> Application:
+    return await applications.get(
         redis_timeout=5,
         log_level="info",
         agent_test_max_runs=12,
@@ -97,8 +91,6 @@ async def application(database_url: str, redis_url: str, server: Any) -> AsyncIt
         gemini_api_key=CANARIES["gemini"],
         gemini_base_url=server.url,
     )
-    async with run_application(settings) as application:
-        yield application
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.api.agent_tests.conftest import CANARIES
+from tests.harness.cases import for_each
 from tests.harness.model_peers import ModelServer, Turn
 
 MODELS = {"claude-sonnet-4": "anthropic", "gpt-4o": "openai", "gemini-2.5-pro": "gemini"}
@@ -46,7 +47,7 @@ async def test_a_retry_after_of_more_than_a_minute_is_not_waited_for(run, models
     assert result["error"] == "The API of the model responded with HTTP 429: {}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("turn", "text"),
     [
         pytest.param(Turn(content="<html>"), "is not valid JSON", id="no-json"),

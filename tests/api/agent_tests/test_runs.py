@@ -5,13 +5,13 @@ import threading
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-import pytest
 from sqlalchemy import select
 
 from app.agent_tests.definition import AgentTestRequest
 from app.agent_tests.runs import AgentTestRuns, TestHeaders, open_runs
 from app.models import TENANT, AgentTestRow
 from app.security.principal import Principal
+from tests.harness.cases import for_each
 from tests.harness.model_peers import Turn
 
 READ = ("read_file", {"path": "notes.txt"})
@@ -107,7 +107,7 @@ async def test_what_a_case_says_precedes_what_is_said_for_all(client, models) ->
     assert {body["max_tokens"] for body in models.requests} == {10}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "pointer"),
     [
         ({"models": ["gpt-4o"]}, ""),

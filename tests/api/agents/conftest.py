@@ -1,13 +1,8 @@
 """A gateway with tools that some keys may not use, and toolsets of them, behind a real server."""
 
-import asyncio
-
 import pytest
 from aiohttp import web
 
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
 from tests.harness.beside import web_server
 from tests.harness.issuer import run_issuer
 
@@ -37,29 +32,17 @@ async def upstream():
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def issuer():
     async with run_issuer() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-async def gateway_app(servers, issuer):
-    dsn = await asyncio.to_thread(servers.create_database)
-    settings = Settings(
-        _env_file=None,
-        database_url=dsn,
-        redis_url=servers.redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8", "::1/128"),
-        oauth_issuer=issuer.url,
-        oauth_resources="gateway",
-        oauth_providers_claim="apis",
-        log_level="error",
+async def gateway_app(applications, issuer):
+    return await applications.get(
+        oauth_issuer=issuer.url, oauth_resources="gateway", oauth_providers_claim="apis"
     )
-    async with run_application(settings) as running:
-        yield running
-    await asyncio.to_thread(servers.drop_database, dsn)
 
 
 def manual(url, *names):

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.harness.cases import for_each
+
 from .visibility import Call, meta_tool, tool_calls
 
 HANDLE = re.compile(r"c_[A-Za-z0-9_-]{22}(?:\.[ib][0-9]+)?")
@@ -60,9 +62,7 @@ async def test_the_rest_is_read_without_another_call(owner, upstream, reader):
 
 
 @reader
-@pytest.mark.parametrize(
-    "limits", [{}, {"providers": ("mine",)}, {"tags": ("team-a",)}], ids=["all", "same", "tag"]
-)
+@for_each("limits", [{}, {"providers": ("mine",)}, {"tags": ("team-a",)}], ids=["all", "same", "tag"])
 async def test_another_key_does_not_know_the_continuation(limits, gateway_app, owner, reader):
     other = await gateway_app.client("tools:read", "tools:call", **limits)
     handle = await handle_of(owner)
@@ -84,9 +84,7 @@ async def test_a_key_that_may_no_longer_use_the_tool_does_not_read_its_rest(gate
     assert await rest_of(client, handle, reader) == await rest_of(client, UNKNOWN, reader)
 
 
-@pytest.mark.parametrize(
-    "after", [["mixed"], ["view"], []], ids=["another-with-it", "another-without-it", "none"]
-)
+@for_each("after", [["mixed"], ["view"], []], ids=["another-with-it", "another-without-it", "none"])
 @reader
 async def test_a_key_that_is_moved_between_toolsets_reads_what_it_sees_there(
     gateway_app, world, reader, after

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.harness.cases import for_each
+
 from .visibility import meta_tool
 
 ADDRESSES = [
@@ -23,11 +25,9 @@ async def found(client, address, **arguments):
     return [tool["name"] for tool in result["structuredContent"]["tools"]]
 
 
-@pytest.mark.parametrize(("address", "path"), ADDRESSES)
-@pytest.mark.parametrize(
-    "query", ["tool number", "list the planets", "mine_listStars", "zzzzzq", "nothing at all"]
-)
-@pytest.mark.parametrize("limit", [1, 20])
+@for_each(("address", "path"), ADDRESSES)
+@for_each("query", ["tool number", "list the planets", "mine_listStars", "zzzzzq", "nothing at all"])
+@for_each("limit", [1, 20])
 async def test_find_tools_is_the_search_of_the_address(address, path, query, limit, client):
     response = await client.get(f"{address}{path}", params={"q": query, "limit": limit})
     assert response.status_code == 200, response.text

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from tests.harness.cases import for_each
+
 from .conftest import manual
 from .visibility import meta_tool, tool_calls, ubp
 
@@ -40,6 +42,20 @@ async def clients(gateway_app, upstream):
     await admin.delete("/toolsets/sales")
     for provider in ("shop", "stock"):
         await admin.delete(f"/providers/{provider}")
+
+
+@pytest.fixture(scope="module")
+def order_of(clients):
+    """Return the search's own order for a key; each search is made once."""
+    known = {}
+
+    async def order(key, address, texts, provider):
+        search = (key, address, tuple(texts), provider)
+        if search not in known:
+            known[search] = await searched(clients[key], address, texts, provider)
+        return known[search]
+
+    return order
 
 
 async def searched(client, address, texts, provider):
@@ -111,28 +127,27 @@ BOTH = {
     "find_tools": by_mcp, "tool-calls": by_model_calls, "export": by_export, "utcp": by_manual,
     "utcp-0": by_old_manual, "search-with-export": by_search_with_export,
 }  # fmt: skip
+WITHOUT_PROVIDER = {("", "ubp"), ("/toolsets/sales", "utcp"), ("/toolsets/sales", "utcp-0")}
+"""The interfaces that have no filter by provider."""
 CASES = [
-    pytest.param(address, interface, id=f"{address or 'registry'}-{name}")
+    pytest.param(address, interface, provider, id=f"{address or 'registry'}-{name}-{provider or 'all'}")
     for address, interfaces in (
         ("", BOTH | {"utcp-direct": by_direct_manual, "ubp": by_ubp}),
         ("/toolsets/sales", BOTH),
     )
     for name, interface in interfaces.items()
+    for provider in ([None] if (address, name) in WITHOUT_PROVIDER else [None, "shop"])
 ]
 
 
-@pytest.mark.parametrize(("address", "interface"), CASES)
 @pytest.mark.parametrize("key", ["all", "provider", "tag"])
-@pytest.mark.parametrize("texts", QUERIES)
-@pytest.mark.parametrize("provider", [None, "shop"])
-async def test_each_interface_has_the_order_of_the_search(address, interface, key, texts, provider, clients):
-    if provider is not None and (
-        interface is by_ubp or (address and interface in (by_manual, by_old_manual))
-    ):
-        pytest.skip("It has no filter by provider.")
-    client = clients[key]
-    expected = await searched(client, address, texts, provider)
-    assert await interface(client, address, texts, provider) == expected
+@for_each("texts", QUERIES)
+@for_each(("address", "interface", "provider"), CASES)
+async def test_each_interface_has_the_order_of_the_search(
+    address, interface, key, texts, provider, clients, order_of
+):
+    expected = await order_of(key, address, texts, provider)
+    assert await interface(clients[key], address, texts, provider) == expected
 
 
 @pytest.mark.parametrize("texts", QUERIES[:3])

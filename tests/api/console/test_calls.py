@@ -13,11 +13,9 @@ from app.call_log.batch_writer import BatchCallLog
 from app.call_log.entries import CallLogEntry
 from app.errors import Stopping
 from app.models import TENANT
-from app.security.vault import KeyRing
-from app.settings import Settings
 from app.uuid7 import uuid7
-from tests.harness.application import run_application
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 from tests.stored import clear, store_provider, store_tool
 
 HIDDEN = "a\u200bb\u202ec"
@@ -31,13 +29,8 @@ async def echo(request):
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None, database_url=database_url, redis_url=redis_url, sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",), call_log_bodies="all", log_level="error",
-    )  # fmt: skip
-    async with run_application(settings) as running:
-        yield running
+async def application(applications):
+    return await applications.get(call_log_bodies="all")
 
 
 @pytest.fixture
@@ -143,7 +136,7 @@ async def test_calls_are_those_that_the_key_may_see(world):
     assert (await client.get(f"/console/calls/{shown.id}")).status_code == 200
 
 
-@pytest.mark.parametrize("call_id", ["x", "%2e%2e%2f", "1", "%00", ABSENT, "a" * 3_000])
+@for_each("call_id", ["x", "%2e%2e%2f", "1", "%00", ABSENT, "a" * 3_000])
 async def test_call_that_there_is_not_is_not_found(world, call_id):
     client = await world.client("calls:read")
     response = await client.get(f"/console/calls/{call_id}", follow_redirects=False)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from html import unescape
 
 from tests.harness.gateway import RunningGateway
 
@@ -89,16 +90,30 @@ def test_restricted_key_exports_only_its_own_events(gateway):
         assert len(client.get("/events.csv").text.splitlines()) == 2
 
 
+def row_with(lines, text):
+    """Return the line with a text; fail where there is none before the third heartbeat."""
+    heartbeats = 0
+    for line in lines:
+        if text in line:
+            return line
+        heartbeats += line.startswith(":")
+        assert heartbeats < 3
+    raise AssertionError("The stream has ended.")
+
+
 def test_new_changes_are_streamed_as_rows(gateway):
-    with (
-        gateway.client() as pages,
-        pages.stream("GET", "/console/changes/stream", params={"action": "created"}) as tail,
-    ):
-        lines = tail.iter_lines()
-        assert next(lines) == ": heartbeat"
-        key_id = change_key(gateway, "streamed")
-        row = next(line for line in lines if key_id in line)
-    assert row.startswith("data: ")
+    with gateway.client() as pages:
+        html = pages.get("/console/changes", params={"action": "created", "follow": "1"}).text
+        source = unescape(html.partition('<live-tail src="')[2].partition('"')[0])
+        before = change_key(gateway, "after the page")
+        with pages.stream("GET", source) as tail:
+            lines = tail.iter_lines()
+            assert row_with(lines, before).startswith("data: ")
+            assert row_with(lines, change_key(gateway, "streamed")).startswith("data: ")
+        with pages.stream("GET", "/console/changes/stream", params={"action": "created"}) as tail:
+            lines = tail.iter_lines()
+            assert next(lines) == ": heartbeat"
+            assert row_with(lines, change_key(gateway, "after the heartbeat")).startswith("data: ")
 
 
 def test_key_without_the_scope_sees_why(gateway):

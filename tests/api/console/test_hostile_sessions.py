@@ -1,33 +1,18 @@
 """What another site, a stranger, and somebody with a stolen session cannot do by the pages of the console."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from sqlalchemy import text
 
 from app.console.pages import PAGES
 from tests.api.console.test_hostile_requests import GETS, POSTS, admin, application, with_names
-from tests.api.sessions.conftest import PlainBrowser, key_of, text_of
+from tests.api.sessions.conftest import PlainBrowser, key_of
+from tests.harness.cases import for_each
 
 __all__ = ["admin", "application"]
 
 STREAMS = ["/console/calls/stream", "/console/changes/stream"]
 PUBLIC = {"/console/sign-in", "/console/sign-out"}
-DANGEROUS = (
-    ("/console/providers/books/delete", {"name": "books"}),
-    ("/console/providers/books/approve", {"version": "1"}),
-    ("/console/providers/books/credentials/key", {"/key/value": "x", "/key/allowed_origins/0": "http://a.example",
-                                                  "item:/key/allowed_origins": "0"}),
-    ("/console/calls/00000000-0000-0000-0000-000000000000/bodies", {"what": "bodies"}),
-    ("/console/calls/00000000-0000-0000-0000-000000000000/bodies", {"what": "envelope"}),
-    ("/console/keys/new", {"name": "mine", "role": "admin"}),
-    ("/console/keys/new", {"name": "mine", "role": "custom", "scopes": ["tools:read", "admin"]}),
-    ("/console/keys/new", {"name": "mine", "role": "custom", "scopes": "tools:read,\u2028admin"}),
-    ("/console/keys/READER/edit", {"name": "reader", "role": "admin", "expiry": "keep"}),
-    ("/console/keys/ADMIN/rotate", {"overlap_seconds": "0"}),
-    ("/console/plugins/x/disable", {"typed": "x"}),
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +23,7 @@ async def browser(application, admin) -> AsyncIterator[PlainBrowser]:
         yield client
 
 
-@pytest.mark.parametrize("path", [path for path in POSTS if path != "/console/sign-in"])
+@for_each("path", [path for path in POSTS if path != "/console/sign-in"])
 async def test_forms_of_other_sites_do_nothing(application, browser, path):
     url = with_names(path)
     for headers in (
@@ -67,27 +52,6 @@ async def test_pages_ask_for_a_session_before_they_read_anything(application):
                 assert "books" not in response.text
 
 
-async def test_a_session_whose_key_was_presented_long_ago_does_nothing_dangerous(application, admin, browser):
-    made = await admin.post("/keys", json={"name": "reader", "scopes": ["tools:read"]})
-    keys = {one["id"]: one for one in (await admin.get("/keys?limit=200")).json()["items"]}
-    own = next(key for key in keys if "admin" in keys[key]["scopes"])
-    async with application.services.database.transaction() as session:
-        await session.execute(
-            text("UPDATE console_sessions SET authenticated_at = :at"),
-            {"at": datetime.now(UTC) - timedelta(minutes=6)},
-        )
-    await browser.get("/console")
-    application.services.sessions._cached.clear()
-    for path, fields in DANGEROUS:
-        url = path.replace("READER", made.json()["id"]).replace("ADMIN", own)
-        response = await browser.post(url, data=fields, headers=browser.own)
-        assert response.status_code == 303, (path, text_of(response)[:300])
-        assert response.headers["location"].startswith("/console/confirm?next="), path
-    after = {one["id"]: one["scopes"] for one in (await admin.get("/keys?limit=200")).json()["items"]}
-    assert after == {key: one["scopes"] for key, one in keys.items()}
-    assert (await admin.get("/providers/books")).status_code == 200
-
-
 async def test_links_of_others_say_nothing_in_the_name_of_the_gateway(browser):
     page = await browser.get(
         "/console/tools?notice=provider-deleted&subject=call+555+now&undo=/console/sign-out"
@@ -96,7 +60,7 @@ async def test_links_of_others_say_nothing_in_the_name_of_the_gateway(browser):
     assert "Deleted the provider" not in page.text
 
 
-@pytest.mark.parametrize("back", ["//evil.example", "/console/../docs", "/console\\evil", "https://evil.example",
+@for_each("back", ["//evil.example", "/console/../docs", "/console\\evil", "https://evil.example",
                                   "/console/%2e%2e/x", "/consolex", "/console\r\nX: y"])  # fmt: skip
 async def test_one_goes_on_to_the_console_only(browser, back):
     for path, field in (("/console/language", "back"), ("/console/confirm", "next")):

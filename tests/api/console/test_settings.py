@@ -11,6 +11,7 @@ from app.security.masking import Masker
 from app.server.support.effective_settings import effective_settings
 from app.settings import Settings
 from tests.harness.canaries import LeakSearch, canary
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, run_command, serve
 from tests.harness.servers import Pair
 
@@ -53,7 +54,7 @@ def test_every_secret_setting_is_planted(planted):
     )
 
 
-@pytest.mark.parametrize("path", PATHS)
+@for_each("path", PATHS)
 def test_no_secret_is_in_the_response(planted, path):
     gateway, texts = planted
     with gateway.client() as client:

@@ -1,38 +1,47 @@
 """Two gateways in the process of the test, on one database and one Redis, and their executors."""
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 
 import pytest
 
-from app.security.vault import KeyRing
-from app.settings import Settings
+from app.errors import Unauthenticated
 from tests.harness.application import run_application
 from tests.harness.ubp_peers import connected
-from tests.stored import clear
 
 
 @pytest.fixture(scope="module")
-async def pair(database_url, redis_url):
+async def pair(applications):
     """Two applications on one database, which is empty at first."""
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
-    )
-    async with run_application(settings) as first, run_application(settings) as second:
-        await clear(first.services.database)
-        await second.services.feed.catch_up()
+    first = await applications.get()
+    async with run_application(first.services.settings) as second:
         yield first, second
+
+
+_keys = {}
+
+
+async def executor_key(application):
+    """The text of the key that the executors of a database share: a name belongs to one key."""
+    url = application.settings.database_url.get_secret_value()
+    with contextlib.suppress(KeyError, Unauthenticated):
+        await application.services.keys.verify(_keys[url])
+        return _keys[url]
+    client = await application.client("executors:connect")
+    _keys[url] = client.headers["authorization"].removeprefix("Bearer ")
+    return _keys[url]
 
 
 @asynccontextmanager
 async def executor_of(application, *scopes, **limits):
-    """A peer with a new key, by default one of an executor, that has registered nothing yet."""
-    client = await application.client(*(scopes or ("executors:connect",)), **limits)
-    async with connected(application, client.headers["authorization"].removeprefix("Bearer ")) as peer:
+    """A peer that has registered nothing yet: with the key of executors, or with a new one of these scopes and limits."""
+    if scopes or limits:
+        client = await application.client(*(scopes or ("executors:connect",)), **limits)
+        key = client.headers["authorization"].removeprefix("Bearer ")
+    else:
+        key = await executor_key(application)
+    async with connected(application, key) as peer:
         yield peer
 
 

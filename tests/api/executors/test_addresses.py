@@ -5,26 +5,15 @@ import json
 import pytest
 import websockets
 
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
-
 pytestmark = pytest.mark.filterwarnings("ignore:The `root_path` parameter is deprecated")
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
+async def application(applications):
+    return await applications.get(
         root_path="/gateway",
         allowed_hosts=("tools.example", "*.inside.example"),
     )
-    async with run_application(settings) as running:
-        yield running
 
 
 async def connect(application, host):

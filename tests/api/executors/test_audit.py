@@ -6,29 +6,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.api.executors.test_grpc import connected as grpc_connected
 from tests.api.executors.test_grpc import definitions
-from tests.harness.application import run_application
 from tests.harness.ubp_peers import ORDER_STATUS, connected
 from tests.protocols.kits.base import free_port
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
+async def application(applications):
     port = free_port()
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
+    return await applications.get(
         ubp_grpc_port=port,
         ubp_grpc_host="127.0.0.1",
-        log_level="error",
     )
-    async with run_application(settings) as running:
-        yield running
 
 
 @pytest.fixture

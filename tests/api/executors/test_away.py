@@ -7,8 +7,6 @@ import pytest
 from tests.harness.gateway import serve
 from tests.harness.ubp_peers import ORDER_STATUS, connected
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def gateway(servers, tmp_path_factory):

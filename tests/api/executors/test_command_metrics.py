@@ -8,11 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.executors.session import MAX_OPEN
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.api.executors.test_grpc import connected as grpc_connected
 from tests.api.executors.test_grpc import definitions
-from tests.harness.application import run_application
 from tests.harness.ubp_peers import ORDER_STATUS, connected
 from tests.protocols.kits.base import free_port
 
@@ -21,18 +18,11 @@ REJECTED = "utcp_gateway_ubp_messages_rejected_total"
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
+async def application(applications):
+    return await applications.get(
         ubp_grpc_port=free_port(),
         ubp_grpc_host="127.0.0.1",
-        log_level="error",
     )
-    async with run_application(settings) as running:
-        yield running
 
 
 @pytest.fixture

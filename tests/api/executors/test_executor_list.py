@@ -12,10 +12,7 @@ from sqlalchemy import update
 
 from app.catalog.tools import visible_providers
 from app.models import TENANT, Provider
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
-from tests.stored import clear
+from tests.api.executors.conftest import executor_key
 
 COMMANDS = {"billing": ["make_invoice"], "orders": ["get_status", "cancel_order"], "stock": ["count_stock"]}
 
@@ -28,25 +25,15 @@ class Viewer(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
-    )
-    async with run_application(settings) as running:
-        await clear(running.services.database)
-        yield running
+async def application(applications):
+    return await applications.get()
 
 
 @asynccontextmanager
 async def executor(application, name, *, max_commands=32):
     """A connected executor, as its socket."""
-    client = await application.client("executors:connect")
     url = application.url.replace("http", "ws", 1) + "/ubp"
-    headers = {"Authorization": client.headers["authorization"]}
+    headers = {"Authorization": f"Bearer {await executor_key(application)}"}
     tools = [{"name": one, "description": "A command.", "parameters": []} for one in COMMANDS[name]]
     metadata = {"role": "executor", "executor": name, "max_commands": str(max_commands)}
     registration = {

@@ -13,13 +13,10 @@ from tests.harness.gateway import serve
 from tests.harness.ubp_peers import connected
 from tests.protocols.kits.base import free_port
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        PROGRAM is None and not os.environ.get("CI"),
-        reason="nginx is not installed: on Debian, `apt-get install nginx-light`.",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    PROGRAM is None and not os.environ.get("CI"),
+    reason="nginx is not installed: on Debian, `apt-get install nginx-light`.",
+)
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 
 import pytest
 
-from tests.harness.gateway import serve
-from tests.harness.order_example import (
+from tests.api.executors.order_example import (
     ANSWER,
     BOT,
     LLM_AGENT,
@@ -26,10 +25,9 @@ from tests.harness.order_example import (
     executions,
     listening,
 )
+from tests.harness.gateway import serve
 from tests.harness.ubp_peers import connected
 from tests.protocols.kits.base import free_port
-
-pytestmark = pytest.mark.slow
 
 STRUCT = "type.googleapis.com/google.protobuf.Struct"
 
@@ -37,15 +35,16 @@ STRUCT = "type.googleapis.com/google.protobuf.Struct"
 class Replica:
     """A running gateway, and where each transport of UBP is."""
 
-    def __init__(self, running, grpc_port):
+    def __init__(self, running, grpc_port, key):
         self.running = running
+        self.key = key
         self._grpc = f"127.0.0.1:{grpc_port}"
 
     def address(self, transport):
         return self._grpc if transport == "grpc" else self.running.url
 
     def connection(self, transport):
-        return connection(transport, self.address(transport), self.running.key)
+        return connection(transport, self.address(transport), self.key)
 
     def executors(self, name):
         """Return the connections of an executor that this replica knows."""
@@ -70,7 +69,8 @@ def replicas(servers, tmp_path_factory):
             settings["UBP_GRPC_PORT"] = str(port)
             running = stack.enter_context(serve(servers, folder, database_url=dsn, **settings))
             settings["SEALING_KEYS"] = running.environment["SEALING_KEYS"]
-            found.append(Replica(running, port))
+            # The name of an executor belongs to a key.
+            found.append(Replica(running, port, found[0].key if found else running.key))
         yield found
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.api.executors.conftest import defined, executor_of
+from tests.harness.cases import for_each
 from tests.harness.ubp_peers import connected
 
 ADDRESS = {"call_template_type": "http", "url": "http://127.0.0.1:9/"}
@@ -31,7 +32,7 @@ async def is_stored(client, provider):
     return (await client.get(f"/providers/{provider}")).status_code == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tools", "pointer"),
     [
         ([defined("run"), defined("agent.run")], "/arguments/tools/1/name"),
@@ -52,7 +53,7 @@ async def test_a_registration_with_a_definition_that_is_not_valid_stores_nothing
     assert not await is_stored(admin, "invalid")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [7, {"type": 5}, {"type": "no-such-type"}, {"pattern": "("}, {"$ref": "#/$defs/absent"}],
     ids=str,

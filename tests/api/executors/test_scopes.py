@@ -6,26 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 import websockets
 
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
-from tests.stored import clear
-
 TOOL = {"name": "get_order_status", "description": "Return the status of an order.", "parameters": []}
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
-    )
-    async with run_application(settings) as running:
-        await clear(running.services.database)
-        yield running
+async def application(applications):
+    return await applications.get()
 
 
 async def toolset_client(application, admin, toolset, *scopes):
@@ -78,7 +64,7 @@ async def test_a_key_of_executors_calls_and_reads_no_tools(application):
 
 async def test_a_key_of_executors_learns_of_no_tool_by_registering_without_a_role(application):
     async with peer(application, "executors:connect") as command:
-        await registered(command)
+        assert (await registered(command, name="orders-3"))["status"] == "SUCCESS"
     async with peer(application, "executors:connect") as command:
         response = await command("agent.register_tools", {"tools": [TOOL]})
         assert response["status"] == "SUCCESS", response
@@ -110,27 +96,28 @@ async def test_a_command_that_a_key_may_not_use_is_unknown(application):
     hidden = {**TOOL, "name": "qqqqqw"}
     async with peer(application, "executors:connect") as executor:
         answer = await executor(
-            "agent.register_tools", {"tools": [hidden]}, role="executor", executor="orders"
+            "agent.register_tools", {"tools": [hidden]}, role="executor", executor="orders-4"
         )
         assert answer["status"] == "SUCCESS", answer
         for limits in ({"providers": ["billing"]}, {"tags": ["team-a"]}):
             async with peer(application, "tools:call", "tools:read", **limits) as agent:
-                for prefix in ("", "orders."):
+                for prefix in ("", "orders-4."):
                     seen = [await _comparable(agent, prefix + name) for name in (hidden["name"], "jjjjjx")]
                     assert seen[0] == seen[1]
                 listed = await agent("agent.list_tools", {"q": "qqqqqw"})
                 assert "qqqqqw" not in json.dumps(listed)
 
 
-async def test_a_key_that_is_limited_to_toolsets_sees_and_calls_nothing(application):
-    hidden = {**TOOL, "name": "kkkkkq"}
+async def test_a_key_that_is_limited_to_toolsets_sees_and_calls_only_their_tools(application):
+    hidden, shown = {**TOOL, "name": "kkkkkq"}, {**TOOL, "name": "wwwwwk"}
     async with peer(application, "executors:connect") as executor:
         answer = await executor(
-            "agent.register_tools", {"tools": [hidden]}, role="executor", executor="lobby"
+            "agent.register_tools", {"tools": [hidden, shown]}, role="executor", executor="lobby"
         )
         assert answer["status"] == "SUCCESS", answer
         admin = await application.client("admin")
-        made = await admin.put("/toolsets/desk", json={"definition": {"providers": ["lobby"]}})
+        definition = {"tools": ["lobby.wwwwwk"]}
+        made = await admin.put("/toolsets/desk", json={"definition": definition})
         assert made.status_code == 201, made.text
         scopes = ("tools:call", "tools:read", "executors:connect")
         client = await toolset_client(application, admin, "desk", *scopes)
@@ -141,7 +128,11 @@ async def test_a_key_that_is_limited_to_toolsets_sees_and_calls_nothing(applicat
             for arguments in ({}, {"q": "order"}, {"q": hidden["name"]}):
                 listed = await agent("agent.list_tools", arguments)
                 assert listed["status"] == "SUCCESS"
-                assert listed["result"].get("tools", []) == []
+                assert hidden["name"] not in str(listed["result"])
+            assert "wwwwwk" in str((await agent("agent.list_tools"))["result"])
+            for name in ("wwwwwk", "lobby.wwwwwk"):
+                declared = await agent("agent.register_tools", {"tools": [{**shown, "name": name}]})
+                assert declared["status"] == "SUCCESS", declared
             # It registers no provider, neither that of the toolset nor a new one.
             for name in ("lobby", "other"):
                 assert (await registered(agent, name=name))["status"] == "PERMISSION_DENIED"

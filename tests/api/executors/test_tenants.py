@@ -11,27 +11,18 @@ from sqlmodel import col, select
 from app.access.repository import KeyDescription, issue_key
 from app.models import TENANT, Provider, Tool
 from app.security.principal import Grant
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.harness.application import run_application
 from tests.harness.ubp_peers import connected
-from tests.stored import clear, store_provider, store_tool
+from tests.stored import store_provider, store_tool
 
 OTHER = UUID("00000000-0000-7000-8000-000000000002")
 SCOPES = frozenset({"tools:read", "tools:call", "providers:read", "executors:connect"})
 
 
 @pytest.fixture(scope="module")
-async def replicas(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
-    )
-    async with run_application(settings) as first, run_application(settings) as second:
-        await clear(first.services.database)
+async def replicas(applications):
+    first = await applications.get()
+    async with run_application(first.services.settings) as second:
         yield first, second
 
 

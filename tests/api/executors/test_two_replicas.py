@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -11,18 +12,16 @@ from tests.harness.gateway import serve
 from tests.harness.ubp_peers import ORDER_STATUS, connected
 from tests.harness.valkey import own_valkey
 
-pytestmark = pytest.mark.slow
-
 
 @contextmanager
 def two_replicas(servers, folder, **settings):
-    """Yield two gateways on one database."""
+    """Yield two gateways on one database, with one key: the name of an executor belongs to a key."""
     dsn = servers.create_database()
     try:
         with serve(servers, folder, database_url=dsn, **settings) as first:
             settings = {**settings, "SEALING_KEYS": first.environment["SEALING_KEYS"]}
             with serve(servers, folder, database_url=dsn, **settings) as second:
-                yield first, second
+                yield first, replace(second, key=first.key)
     finally:
         servers.drop_database(dsn)
 

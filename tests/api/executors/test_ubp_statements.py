@@ -9,11 +9,8 @@ import json
 import pytest
 
 from app.catalog.feed import ChangeNotice
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import run_application
 from tests.harness.ubp_peers import connected
-from tests.stored import clear, store_provider, store_tool
+from tests.stored import store_provider, store_tool
 
 NESTED = {
     "type": "object",
@@ -26,17 +23,8 @@ NESTED = {
 
 
 @pytest.fixture(scope="module")
-async def application(database_url, redis_url):
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        log_level="error",
-    )
-    async with run_application(settings) as running:
-        await clear(running.services.database)
-        yield running
+async def application(applications):
+    return await applications.get()
 
 
 @pytest.fixture(scope="module")

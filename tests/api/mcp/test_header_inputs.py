@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from tests.harness.cases import for_each
 from tests.harness.mcp_requests import error_of
 
 PATH = "/tools/library.find"
@@ -58,7 +59,7 @@ async def test_a_header_input_may_be_encoded(api, mcp, library, text, header):
     assert response.json()["result"]["isError"] is False
 
 
-@pytest.mark.parametrize(
+@for_each(
     "header",
     ["=?base64?c2Vh!?=", "=?base64?c2V?=", "=?base64?c2Vh", "=?base64?/////w==?=", "Sea", "sea, sea", ""],
 )
@@ -91,7 +92,7 @@ async def test_other_annotations_and_the_hints_of_the_method_stay(api, mcp, libr
     assert (shown["read_only"], shown["destructive"], shown["header_inputs"]) == (False, True, {"q": "Query"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "pointer"),
     [
         ({"none": "None"}, "/none"),

@@ -4,7 +4,7 @@ import hmac
 import re
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from hashlib import blake2b
@@ -20,9 +20,9 @@ from app.security.keys import KEY_ID_PATTERN, mint
 from app.security.vault import KeyRing
 from app.settings import Settings
 from tests.harness.application import Application, run_application
-from tests.harness.issuer import FIRST, SECOND, Issuer, run_issuer
+from tests.harness.cases import for_each
+from tests.harness.issuer import Issuer, get_first_key, get_second_key, run_issuer
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
-from tests.harness.servers import Pair
 from tests.harness.upstream import upstream
 from tests.stored import store_provider, store_tool
 
@@ -31,6 +31,9 @@ RING = KeyRing.generate("test")
 TABLES = """
 SELECT format('%I.%I', schemaname, tablename) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
 """
+ADDRESSES = [
+    path + end for path in ("/mcp", "/mcp/all", "/mcp/search", "/toolsets/support/mcp") for end in ("", "/")
+]
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
@@ -40,20 +43,13 @@ async def issuer() -> AsyncIterator[Issuer]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def own_database_url(servers: Pair) -> Iterator[str]:
-    dsn = servers.create_database()
-    yield dsn
-    servers.drop_database(dsn)
-
-
 @asynccontextmanager
 async def gateway_of(
-    issuer: Issuer, own_database_url: str, redis_url: str, **more: object
+    issuer: Issuer, database_url: str, redis_url: str, **more: object
 ) -> AsyncIterator[Application]:
     settings = Settings(
         _env_file=None,
-        database_url=own_database_url,
+        database_url=database_url,
         redis_url=redis_url,
         sealing_keys=RING,
         allow_networks="127.0.0.0/8",
@@ -66,8 +62,8 @@ async def gateway_of(
 
 
 @pytest.fixture
-async def application(issuer: Issuer, own_database_url: str, redis_url: str) -> AsyncIterator[Application]:
-    async with gateway_of(issuer, own_database_url, redis_url) as running:
+async def application(issuer: Issuer, database_url: str, redis_url: str) -> AsyncIterator[Application]:
+    async with gateway_of(issuer, database_url, redis_url) as running:
         yield running
 
 
@@ -101,7 +97,7 @@ async def test_a_token_lists_the_tools_and_the_keys_are_read_once(application, i
     assert issuer.requests == ["/.well-known/oauth-authorization-server", "/keys"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changes", "reason"),
     [
         ({"aud": "http://gateway.example"}, "another resource"),
@@ -126,7 +122,7 @@ async def test_claims_that_are_not_right_are_rejected(application, issuer, chang
 async def test_a_symmetric_signature_by_the_public_key_is_rejected(application, issuer):
     _, claims, _ = token(issuer).split(".")
     signed = encoded(b'{"alg":"HS256","kid":"first"}') + f".{claims}"
-    signature = hmac.digest(FIRST.as_pem(private=False), signed.encode(), "sha256")
+    signature = hmac.digest(get_first_key().as_pem(private=False), signed.encode(), "sha256")
     response = await request(application, f"{signed}.{encoded(signature)}")
     assert response.status_code == 401
     assert "algorithm is not accepted" in response.json()["detail"]
@@ -138,11 +134,11 @@ async def test_a_token_without_a_signature_is_rejected(application, issuer):
     assert (await request(application, unsigned)).status_code == 401
 
 
-@pytest.mark.parametrize(
+@for_each(
     "make",
     [
         pytest.param(lambda issuer: token(issuer, key=FOREIGN), id="foreign key of that id"),
-        pytest.param(lambda issuer: token(issuer, key=SECOND, algorithm="ES256"), id="unknown id"),
+        pytest.param(lambda issuer: token(issuer, key=get_second_key(), algorithm="ES256"), id="unknown id"),
         pytest.param(lambda issuer: token(issuer)[:-4] + "AAAA", id="changed signature"),
         pytest.param(lambda issuer: token(issuer, header={"typ": "dpop+jwt"}), id="another type"),
         pytest.param(lambda _: "a.b.c", id="no token"),
@@ -157,11 +153,11 @@ async def test_what_no_key_of_the_issuer_has_signed_is_rejected(application, iss
     assert text not in response.text
 
 
-async def test_keys_of_the_issuer_may_change(application, issuer, own_database_url, redis_url):
+async def test_keys_of_the_issuer_may_change(application, issuer, database_url, redis_url):
     assert (await request(application, token(issuer))).status_code == 200
-    issuer.keys = [SECOND]
+    issuer.keys = [get_second_key()]
     application.services.access_tokens._keys._tried_at -= 10
-    changed = await request(application, token(issuer, key=SECOND, algorithm="ES256"))
+    changed = await request(application, token(issuer, key=get_second_key(), algorithm="ES256"))
     assert changed.status_code == 200, changed.text
     # The issuer withdrew the first key: what is signed by it is not accepted any more.
     assert (await request(application, token(issuer, sub="user-8"))).status_code == 401
@@ -241,9 +237,9 @@ async def test_without_credentials_the_challenge_leads_to_the_issuer(application
         'Bearer resource_metadata="http://gateway.example/.well-known/oauth-protected-resource/mcp", '
         'scope="tools:read tools:call"'
     )
-    for path in ("", "/mcp", "/toolsets/support/mcp"):
+    for path in ("", *ADDRESSES):
         metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
-        assert metadata.status_code == 200
+        assert metadata.status_code == 200, path
         assert metadata.headers["access-control-allow-origin"] == "*"
         assert "max-age" in metadata.headers["cache-control"]
         found = metadata.json()
@@ -251,6 +247,38 @@ async def test_without_credentials_the_challenge_leads_to_the_issuer(application
         assert found["authorization_servers"] == [issuer.url]
         assert found["scopes_supported"] == ["tools:read", "tools:call"]
         assert found["bearer_methods_supported"] == ["header"]
+
+
+@for_each("resources", ["endpoints", "gateway"])
+@for_each("path", ADDRESSES)
+async def test_the_resource_of_an_address_is_its_url_as_the_client_has_it(
+    issuer, database_url, redis_url, resources, path
+):
+    """RFC 9728 section 3.3: a client does not use the metadata of another URL than its own."""
+    async with gateway_of(issuer, database_url, redis_url, oauth_resources=resources) as application:
+        challenge = (await request(application, None, path=path)).headers["www-authenticate"]
+        leads_to = "" if resources == "gateway" else path
+        assert (
+            f'resource_metadata="http://gateway.example/.well-known/oauth-protected-resource{leads_to}"'
+            in challenge
+        )
+        metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
+        assert metadata.json()["resource"] == f"http://gateway.example{path}"
+        accepted = await request(application, token(issuer, aud=f"http://gateway.example{path}"), path=path)
+        # The toolset does not exist, but the token is valid for it.
+        assert accepted.status_code == (404 if "toolsets" in path else 200), accepted.text
+        other = "/mcp" if "toolsets" in path else "/toolsets/support/mcp"
+        rejected = await request(application, token(issuer, aud=f"http://gateway.example{path}"), path=other)
+        assert rejected.status_code == 401
+
+
+async def test_a_token_for_one_address_of_the_registry_is_for_all_of_them(application, issuer):
+    for path in ADDRESSES[:6]:
+        for other in ADDRESSES[:6]:
+            response = await request(
+                application, token(issuer, aud=f"http://gateway.example{other}"), path=path
+            )
+            assert response.status_code == 200, (path, other)
 
 
 async def test_a_token_of_a_toolset_is_for_that_toolset_alone(application, issuer):
@@ -261,13 +289,13 @@ async def test_a_token_of_a_toolset_is_for_that_toolset_alone(application, issue
     assert (await request(application, text)).status_code == 401
 
 
-async def test_one_resource_for_the_gateway_and_mapped_scopes_and_claims(issuer, own_database_url, redis_url):
+async def test_one_resource_for_the_gateway_and_mapped_scopes_and_claims(issuer, database_url, redis_url):
     more = {
         "oauth_resources": "gateway",
         "oauth_scopes": "use=tools:call look=tools:read",
         "oauth_providers_claim": "apis",
     }
-    async with gateway_of(issuer, own_database_url, redis_url, **more) as application:
+    async with gateway_of(issuer, database_url, redis_url, **more) as application:
         text = token(issuer, aud="http://gateway.example", scope="look", apis=["shop"])
         assert (await request(application, text)).status_code == 200
         principal = application.services.access_tokens
@@ -342,9 +370,9 @@ async def test_a_call_is_recorded_with_a_digest_of_the_subject(application, issu
         assert part not in stored
 
 
-async def test_the_default_rate_limit_of_keys_applies_to_each_subject(issuer, own_database_url, redis_url):
+async def test_the_default_rate_limit_of_keys_applies_to_each_subject(issuer, database_url, redis_url):
     with upstream() as site:
-        async with gateway_of(issuer, own_database_url, redis_url, key_rate_limit="1/60") as application:
+        async with gateway_of(issuer, database_url, redis_url, key_rate_limit="1/60") as application:
             await store_tool_of(application, "limited", f"{site.url}/echo")
             first = await call(application, token(issuer, sub="first"), "limited_find")
             assert first["isError"] is False
@@ -357,10 +385,10 @@ async def test_the_default_rate_limit_of_keys_applies_to_each_subject(issuer, ow
         assert len(site.requests) == 2
 
 
-async def test_without_an_issuer_there_is_no_metadata(own_database_url, redis_url):
+async def test_without_an_issuer_there_is_no_metadata(database_url, redis_url):
     settings = Settings(
         _env_file=None,
-        database_url=own_database_url,
+        database_url=database_url,
         redis_url=redis_url,
         sealing_keys=RING,
         log_level="error",
@@ -368,7 +396,7 @@ async def test_without_an_issuer_there_is_no_metadata(own_database_url, redis_ur
     async with run_application(settings) as application:
         response = await request(application, None)
         assert response.headers["www-authenticate"] == "Bearer"
-        for path in ("", "/mcp", "/toolsets/support/mcp"):
+        for path in ("", *ADDRESSES):
             metadata = await request(application, None, "GET", f"/.well-known/oauth-protected-resource{path}")
             assert metadata.status_code == 404
 
@@ -447,10 +475,10 @@ async def test_a_call_by_a_token_waits_is_made_and_read_by_the_same_principal_on
     assert len({one["key_id"] for one in found}) == 1
 
 
-async def test_an_approved_call_has_the_restrictions_of_the_token(issuer, own_database_url, redis_url):
+async def test_an_approved_call_has_the_restrictions_of_the_token(issuer, database_url, redis_url):
     with upstream() as site:
         settings = {"oauth_providers_claim": "apis", "oauth_toolsets_claim": "sets"}
-        async with gateway_of(issuer, own_database_url, redis_url, **settings) as application:
+        async with gateway_of(issuer, database_url, redis_url, **settings) as application:
             await store_approved_tool(application, "restricted", f"{site.url}/echo")
             admin = await application.client("admin")
             body = {"definition": {"tools": ["restricted.lend"]}}
@@ -474,15 +502,13 @@ async def test_an_approved_call_has_the_restrictions_of_the_token(issuer, own_da
         assert len(site.requests) == 1
 
 
-async def test_an_approved_call_is_not_made_once_its_issuer_is_not_accepted(
-    issuer, own_database_url, redis_url
-):
+async def test_an_approved_call_is_not_made_once_its_issuer_is_not_accepted(issuer, database_url, redis_url):
     with upstream() as site:
-        async with gateway_of(issuer, own_database_url, redis_url) as application:
+        async with gateway_of(issuer, database_url, redis_url) as application:
             await store_approved_tool(application, "left", f"{site.url}/echo")
             await call(application, token(issuer), "left_lend")
         async with gateway_of(
-            issuer, own_database_url, redis_url, oauth_issuer="https://other.example"
+            issuer, database_url, redis_url, oauth_issuer="https://other.example"
         ) as application:
             admin = await application.client("admin")
             [shown] = (await admin.get("/approvals", params={"provider": "left"})).json()["items"]
@@ -492,8 +518,8 @@ async def test_an_approved_call_is_not_made_once_its_issuer_is_not_accepted(
         assert site.requests == []
 
 
-async def test_waiting_calls_of_a_token_are_bounded(issuer, own_database_url, redis_url):
-    async with gateway_of(issuer, own_database_url, redis_url, approval_pending_max=2) as application:
+async def test_waiting_calls_of_a_token_are_bounded(issuer, database_url, redis_url):
+    async with gateway_of(issuer, database_url, redis_url, approval_pending_max=2) as application:
         await store_approved_tool(application, "bounded", "http://127.0.0.1:9/echo")
         for number in range(3):
             text = token(issuer, sub="bounded", jti=str(number))
@@ -504,9 +530,9 @@ async def test_waiting_calls_of_a_token_are_bounded(issuer, own_database_url, re
         assert "needs the approval" in other["content"][0]["text"]
 
 
-async def test_me_says_what_the_token_is(issuer, own_database_url, redis_url):
+async def test_me_says_what_the_token_is(issuer, database_url, redis_url):
     settings = {"oauth_providers_claim": "apis", "key_rate_limit": "5/60"}
-    async with gateway_of(issuer, own_database_url, redis_url, **settings) as application:
+    async with gateway_of(issuer, database_url, redis_url, **settings) as application:
         now = int(time.time())
         claims = {"aud": GATEWAY, "apis": ["shop"], "azp": "desk", "iat": now - 60, "exp": now + 60}
         text = token(issuer, scope="tools:read", **claims)
@@ -530,9 +556,9 @@ async def test_me_says_what_the_token_is(issuer, own_database_url, redis_url):
         assert (await key.get("/me")).json()["access_token"] is None
 
 
-async def test_clients_of_one_subject_share_its_rate_limit(issuer, own_database_url, redis_url):
+async def test_clients_of_one_subject_share_its_rate_limit(issuer, database_url, redis_url):
     with upstream() as site:
-        async with gateway_of(issuer, own_database_url, redis_url, key_rate_limit="1/60") as application:
+        async with gateway_of(issuer, database_url, redis_url, key_rate_limit="1/60") as application:
             await store_tool_of(application, "shared", f"{site.url}/echo")
             errors = [
                 (await call(application, token(issuer, sub="both", client_id=name), "shared_find"))["isError"]
@@ -541,12 +567,8 @@ async def test_clients_of_one_subject_share_its_rate_limit(issuer, own_database_
         assert errors == [False, True]
 
 
-async def test_invalid_tokens_are_limited_per_address_as_invalid_keys_are(
-    issuer, own_database_url, redis_url
-):
-    async with gateway_of(
-        issuer, own_database_url, redis_url, key_failure_rate_limit="3/3600"
-    ) as application:
+async def test_invalid_tokens_are_limited_per_address_as_invalid_keys_are(issuer, database_url, redis_url):
+    async with gateway_of(issuer, database_url, redis_url, key_failure_rate_limit="3/3600") as application:
         invalid = [token(issuer, key=FOREIGN, jti=str(number)) for number in range(2)]
         for text in (*invalid, mint().text.reveal()):
             response = await request(application, text)
@@ -564,7 +586,7 @@ async def test_invalid_tokens_are_limited_per_address_as_invalid_keys_are(
         assert "expired" in expired.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "is_accepted"),
     [
         ("https://login.example", True),
@@ -581,7 +603,7 @@ async def test_invalid_tokens_are_limited_per_address_as_invalid_keys_are(
         ("ftp://login.example", False),
     ],
 )
-@pytest.mark.parametrize("name", ["oauth_issuer", "oauth_jwks_url"])
+@for_each("name", ["oauth_issuer", "oauth_jwks_url"])
 def test_issuers_are_https_except_for_loopback(name, url, is_accepted):
     if is_accepted:
         assert getattr(Settings(_env_file=None, **{name: url}), name) == url

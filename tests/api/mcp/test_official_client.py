@@ -2,13 +2,15 @@
 
 import httpx2
 import pytest
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy", "2026-07-28"])
 async def test_the_official_client_lists_and_calls(mcp, library, api, mode):
+    # It takes a second: not while tests are collected.
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared.exceptions import MCPError
+
     headers = {"Authorization": mcp.http.headers["authorization"]}
     async with httpx2.AsyncClient(headers=headers, trust_env=False) as http:
         transport = streamable_http_client(f"{api.url}/mcp", http_client=http)

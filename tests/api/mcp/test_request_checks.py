@@ -9,6 +9,7 @@ import pytest
 
 from app.settings import Settings
 from tests.harness.application import run_application
+from tests.harness.cases import for_each
 from tests.harness.mcp_requests import CAPABILITIES_KEY, MODERN, VERSION_KEY, McpClient, error_of
 
 META = {VERSION_KEY: MODERN, CAPABILITIES_KEY: {}}
@@ -21,9 +22,7 @@ def body(**members):
     )
 
 
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:{port}", "localhost", "localhost:{port}", "[::1]:9", "gateway.example"]
-)
+@for_each("host", ["127.0.0.1:{port}", "localhost", "localhost:{port}", "[::1]:9", "gateway.example"])
 async def test_hosts_of_loopback_and_the_public_url_are_admitted(mcp, host):
     named = host.replace("{port}", str(mcp.http.base_url.port))
     assert (await mcp.modern("server/discover", headers={"Host": named})).status_code == 200
@@ -45,7 +44,7 @@ async def test_origins_of_loopback_and_the_public_url_are_admitted(mcp, origin):
     assert (await mcp.modern("server/discover", headers={"Origin": origin})).status_code == 200
 
 
-@pytest.mark.parametrize(
+@for_each(
     "origin",
     [
         "https://evil.example", "null", "", "http://localhost.evil.example", "http://localhost@evil.example",
@@ -75,8 +74,8 @@ async def _without_key(api):
     return client
 
 
-@pytest.mark.parametrize("method", ["GET", "DELETE"])
-@pytest.mark.parametrize("path", ["/mcp", "/mcp/all", "/mcp/search"])
+@for_each("method", ["GET", "DELETE"])
+@for_each("path", ["/mcp", "/mcp/all", "/mcp/search"])
 async def test_other_methods_than_post_are_rejected(mcp, method, path):
     response = await mcp.http.request(method, path, headers={"Accept": "text/event-stream"})
     assert response.status_code == 405
@@ -100,7 +99,7 @@ async def test_a_large_body_is_rejected(mcp):
     assert response.status_code == 413
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sent",
     [
         "", "{", "nonsense", '{"jsonrpc":"2.0"', "[" * 10_000 + "]" * 10_000,
@@ -114,7 +113,7 @@ async def test_what_is_not_json_is_a_parse_error_without_an_id(mcp, sent):
     assert response.json()["id"] is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "known"),
     [
         ("[]", None),
@@ -129,31 +128,29 @@ async def test_what_is_not_json_is_a_parse_error_without_an_id(mcp, sent):
     ],
     ids=["list", "batch", "text", "null", "1.0", "number", "method", "no method", "response"],
 )
-@pytest.mark.parametrize("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
+@for_each("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
 async def test_what_is_no_request_is_an_invalid_request(mcp, sent, known, headers):
     response = await mcp.raw(sent, headers)
     assert error_of(response) == (400, -32600)
     assert response.json()["id"] == known
 
 
-@pytest.mark.parametrize("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
-@pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled", "tools/call"])
+@for_each("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
+@for_each("method", ["notifications/initialized", "notifications/cancelled", "tools/call"])
 async def test_a_notification_is_accepted_and_ignored(mcp, headers, method):
     response = await mcp.raw(json.dumps({"jsonrpc": "2.0", "method": method}), headers)
     assert (response.status_code, response.content) == (202, b"")
 
 
-@pytest.mark.parametrize(
-    "request_id", [None, True, 1.5, [], {}], ids=["null", "true", "1.5", "list", "object"]
-)
-@pytest.mark.parametrize("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
+@for_each("request_id", [None, True, 1.5, [], {}], ids=["null", "true", "1.5", "list", "object"])
+@for_each("headers", [MODERN_HEADERS, {}], ids=["modern", "legacy"])
 async def test_an_id_is_a_string_or_an_integer(mcp, request_id, headers):
     response = await mcp.raw(body(id=request_id), headers)
     assert error_of(response) == (400, -32600)
     assert response.json()["id"] is None
 
 
-@pytest.mark.parametrize("request_id", ["", "a", 0, -1, 2**53])
+@for_each("request_id", ["", "a", 0, -1, 2**53])
 async def test_the_response_has_the_id_of_the_request(mcp, request_id):
     for response in (
         await mcp.modern("server/discover", request_id=request_id),
@@ -172,7 +169,7 @@ async def test_a_repeated_routing_header_is_a_mismatch(mcp, name):
     assert error_of(response) == (400, -32020)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "meta",
     [
         None, [], "x", {}, {VERSION_KEY: MODERN}, {CAPABILITIES_KEY: {}},
@@ -193,7 +190,7 @@ async def test_a_modern_request_without_parameters_is_invalid(mcp):
     assert error_of(await mcp.raw(body(params=[1]), MODERN_HEADERS)) == (400, -32602)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"MCP-Protocol-Version": "2026-01-01"}, {"Mcp-Method": "tools/call"}, {"Mcp-Method": "Tools/List"},
@@ -247,7 +244,7 @@ async def test_a_name_may_be_encoded(mcp, library, name, header):
         assert response.json()["error"]["message"] == f"Unknown tool: {name}"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "header",
     [
         None, "", "other", "library_JSON", "=?base64?bGlicmFyeV9qc29u!?=", "=?base64?bGlicmFyeV9qc29?=",
@@ -266,12 +263,12 @@ async def test_a_version_that_is_not_served_gets_the_list_of_those_that_are(mcp,
     )
     assert error_of(response) == (400, -32022)
     assert response.json()["error"]["data"] == {
-        "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
+        "supported": ["2026-07-28", "2025-11-25", "2025-06-18", "2024-11-05"],
         "requested": requested,
     }
 
 
-@pytest.mark.parametrize("method", ["no/such", "initialize", "ping", "logging/setLevel", "tasks/get"])
+@for_each("method", ["no/such", "initialize", "ping", "logging/setLevel", "tasks/get"])
 async def test_an_unknown_method_is_404_for_modern_clients(mcp, method):
     assert error_of(await mcp.modern(method)) == (404, -32601)
 
@@ -281,7 +278,7 @@ async def test_an_unknown_method_is_a_response_for_legacy_clients(mcp, method):
     assert error_of(await mcp.legacy(method)) == (200, -32601)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "params",
     [{}, {"name": 5}, {"name": None}, {"name": "x", "arguments": []}, {"name": "x", "arguments": "{}"}],
     ids=["none", "number", "null", "list", "text"],
@@ -334,6 +331,56 @@ async def test_the_checks_are_the_same_where_a_middleware_disables_the_fast_rout
         denied = await client.modern("tools/list", headers={"Origin": "https://evil.example"})
         assert denied.status_code == 403
         assert (await client.http.get("/mcp")).status_code == 405
+
+
+@for_each("path", ["/mcp", "/mcp/all", "/mcp/search", "/toolsets/desk/mcp"])
+async def test_an_address_with_a_slash_at_its_end_is_the_same(mcp, api, library, path):
+    admin = await api.client("admin")
+    await admin.put("/toolsets/desk", json={"definition": {"providers": ["library"]}})
+    found = []
+    for end in ("", "/"):
+        mcp.path = path + end
+        listed = await mcp.modern("tools/list")
+        assert listed.status_code == 200, listed.text
+        found.append([tool["name"] for tool in listed.json()["result"]["tools"]])
+        assert (await mcp.http.get(mcp.path)).status_code == 405
+        assert (await mcp.http.put(mcp.path)).status_code == 405
+    assert found[0] == found[1] != []
+    assert (await mcp.http.post(f"{path}//", json={})).status_code == 404
+
+
+@for_each("origins", [(), ("https://app.example",)])
+async def test_an_admitted_page_of_loopback_may_ask_send_and_read(served, origins):
+    settings = served.services.settings.model_dump(exclude={"base_url"})
+    async with run_application(Settings(**{**settings, "cors_origins": origins, "port": 0})) as application:
+        http = await application.client("tools:read")
+        client = McpClient(http)
+        page = {"Origin": "http://localhost:6274"}
+        asked = {
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": f"{MCP_HEADERS},mcp-param-a",
+        }
+        for client.path in ("/mcp", "/mcp/", "/mcp/all", "/toolsets/none/mcp"):
+            http.headers.pop("Authorization", None)
+            preflight = await http.options(client.path, headers={**page, **asked})
+            assert preflight.status_code == 204, (client.path, preflight.text)
+            assert preflight.headers["access-control-allow-origin"] == page["Origin"]
+            allowed = preflight.headers["access-control-allow-headers"].lower().replace(" ", "").split(",")
+            assert {*MCP_HEADERS.split(","), "mcp-param-a"} <= set(allowed)
+            denied = await http.options(client.path, headers={"Origin": "https://evil.example", **asked})
+            assert denied.status_code in (400, 403)
+            assert "access-control-allow-origin" not in denied.headers
+            rejected = await client.modern("tools/list", headers=page)
+            assert rejected.status_code == 401
+            # The client reads the challenge.
+            assert rejected.headers["access-control-allow-origin"] == page["Origin"]
+            assert "www-authenticate" in rejected.headers["access-control-expose-headers"].lower()
+        http = await application.client("tools:read")
+        listed = await McpClient(http).modern("tools/list", headers=page)
+        assert listed.status_code == 200
+        assert listed.headers["access-control-allow-origin"] == page["Origin"]
+        # No preflight request of a page.
+        assert (await http.options("/mcp")).status_code == 405
 
 
 MCP_HEADERS = (

@@ -1,10 +1,14 @@
 """What a result of `tools/call` is for each kind of response, in both eras."""
 
+import base64
+import hashlib
 import json
+from urllib.parse import unquote
 
 import pytest
 
 from app.security.rate_limit import RateLimit
+from tests.harness.cases import for_each
 from tests.harness.mcp_requests import McpClient
 
 
@@ -91,7 +95,9 @@ async def test_what_is_no_json_is_text(call):
 
 async def test_an_image_is_an_image_with_its_type(call):
     for result in await call("/respond/200/binary"):
-        *_, image = result["content"]
+        # Many hosts show the first block only.
+        image, text = result["content"]
+        assert "image/png" in text["text"]
         assert image["type"] == "image"
         assert image["mimeType"] == "image/png"
         assert image["data"] == "iVBORwD/"
@@ -237,12 +243,31 @@ async def test_a_model_chooses_the_parts_and_the_form_of_a_result(api, mcp, upst
         assert "/fields" in wrong["content"][0]["text"]
 
 
-async def test_a_binary_is_described_and_embedded_only_where_the_setting_says_so(call, served):
-    pdf = "%25PDF-1.7%20x"
-    for result in await call(f"/pieces?type=application/pdf&body={pdf}"):
-        (block,) = result["content"]
-        assert block["type"] == "text"
-        assert "application/pdf" in block["text"]
+@for_each(
+    ("media", "body"),
+    [
+        ("application/pdf", "%25PDF-1.7%20x"),
+        ("application/zip", "PK%03%04%00"),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "PK%03%04%00"),
+    ],
+)
+async def test_a_file_is_described_and_embedded_up_to_a_limit(api, mcp, upstream, media, body):
+    row = await api.provider(f"files-{hashlib.sha256(media.encode()).hexdigest()[:8]}")
+    await api.tool(row, "small", {"url": f"{upstream.url}/pieces?type={media}&body={body}"})
+    large = f"{upstream.url}/pieces?type={media}&body={body}&times=300000&size=2000000"
+    await api.tool(row, "large", {"url": large})
+    for send in (mcp.modern, mcp.legacy):
+        result = (await send("tools/call", {"name": f"{row.name}_small"})).json()["result"]
+        text, file = result["content"]
+        assert media in text["text"]
+        assert "not included" not in text["text"]
+        assert file["type"] == "resource"
+        assert file["resource"]["mimeType"] == media
+        assert file["resource"]["uri"].startswith("http")
+        assert base64.b64decode(file["resource"]["blob"]) == unquote(body).encode()
+        result = (await send("tools/call", {"name": f"{row.name}_large"})).json()["result"]
+        (text,) = result["content"]
+        assert "not included: results over MCP have files of at most 1,048,576 bytes" in text["text"]
 
 
 async def test_a_published_schema_and_json_that_is_nested_too_deeply(call):
@@ -251,3 +276,25 @@ async def test_a_published_schema_and_json_that_is_nested_too_deeply(call):
     for result in await call(pieces(text), outputs=schema, override={"publish_output_schema": True}):
         assert result["isError"] is True
         assert result["content"][1]["text"] == text
+
+
+async def test_a_declared_redirect_is_the_result_with_its_location(api, mcp, upstream):
+    row = await api.provider("site")
+    template = {"url": f"{upstream.url}/redirect", "response": {"redirects": ["3XX"]}}
+    await api.tool(row, "archive", template)
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    published = {"publish_output_schema": True}
+    await api.tool(row, "repository", template, outputs=schema, override=published)
+    params = {"arguments": {"status": 302, "to": "/a.zip"}}
+    for method in (mcp.modern, mcp.legacy):
+        result = (await method("tools/call", {"name": "site_archive", **params})).json()["result"]
+        assert result["isError"] is False
+        assert f"redirect (HTTP 302) to {upstream.url}/a.zip" in result["content"][0]["text"]
+        # A client rejects a result that is not valid for the published schema, unless it is an error.
+        result = (await method("tools/call", {"name": "site_repository", **params})).json()["result"]
+        assert result["isError"] is True
+        assert f"redirect (HTTP 302) to {upstream.url}/a.zip" in result["content"][-1]["text"]
+    tools = (await mcp.modern("tools/list", {})).json()["result"]["tools"]
+    assert [
+        tool.get("outputSchema", {}).get("required") for tool in tools if tool["name"] == "site_repository"
+    ] == [["id"]]

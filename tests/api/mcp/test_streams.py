@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from app.mcp_server import response_stream
-from app.mcp_server.response_stream import ResponseStream
+from app.mcp_server.subscriptions import ListSubscriptions
 from tests.harness.beside import web_server
 from tests.harness.mcp_requests import CAPABILITIES_KEY, MODERN, VERSION_KEY, McpClient, error_of
 
@@ -55,7 +56,8 @@ async def listening(http, path="/mcp", wanted=None, request_id="sub-1"):
 
 
 async def next_message(found, seconds=10):
-    return await asyncio.wait_for(anext(found), seconds)
+    async with asyncio.timeout(seconds):
+        return await anext(found)
 
 
 @pytest.fixture
@@ -96,14 +98,16 @@ async def test_events_of_the_upstream_are_progress_where_the_client_asks_for_it(
     assert plain.json()["result"]["content"] == result["result"]["content"]
 
 
-async def test_a_slow_call_is_sent_as_events_after_some_time(mcp, api, upstream, monkeypatch):
-    # The time is a constant of the module: ten seconds are too long for a test.
-    monkeypatch.setattr(ResponseStream.arm, "__defaults__", (0.1,))
-    assert response_stream.SLOW_SECONDS == 10
+async def test_a_slow_call_is_sent_as_events_after_some_time(api, upstream):
+    # Ten seconds are too long for a test.
+    assert api.application.mcp.slow_seconds == 10
     row = await api.provider("site")
     await api.tool(row, "slow", {"url": f"{upstream.url}/in-two-parts"})
     call = request_of("tools/call", {"name": "site_slow"})
-    async with mcp.http.stream("POST", "/mcp", **call) as response:
+    async with (
+        api.with_services(mcp=replace(api.application.mcp, slow_seconds=0.1)) as quick,
+        (await quick.client()).stream("POST", "/mcp", **call) as response,
+    ):
         assert response.headers["content-type"] == "text/event-stream"
         lines = response.aiter_lines()
         assert await anext(lines) == ": keep-alive"
@@ -120,7 +124,7 @@ async def test_a_modern_client_cancels_by_closing_its_connection(api, mcp, upstr
     sending = asyncio.create_task(mcp.http.post("/mcp", **call))
     await upstream.arrived.wait()
     sending.cancel()
-    await asyncio.wait_for(upstream.left.wait(), 10)
+    await upstream.left.wait()
     assert (await api.recorded_call())["outcome"] == "cancelled"
 
 
@@ -167,6 +171,54 @@ async def test_a_subscription_does_not_tell_of_what_its_key_does_not_see(api, mc
             await next_message(found, seconds=1.5)
 
 
+async def listed_names(mcp):
+    return {tool["name"] for tool in (await mcp.modern("tools/list")).json()["result"]["tools"]}
+
+
+async def test_a_client_that_lists_after_each_notification_ends_with_the_final_list(api, mcp, library):
+    """Wherever changes fall between its list and its subscription."""
+
+    async def run(client, random_, provider):
+        final = {f"{provider.name}_{number}" for number in range(3)}
+        listed = await listed_names(client)
+
+        async def change():
+            for number in range(3):
+                await asyncio.sleep(random_.random() * 0.1)
+                await api.tool(provider, str(number), {})
+
+        changing = asyncio.create_task(change())
+        await asyncio.sleep(random_.random() * 0.3)
+        async with listening(client.http) as (found, _):
+            while not listed >= final:
+                assert (await anext(found))["method"] == "notifications/tools/list_changed"
+                listed = await listed_names(client)
+        await changing
+        assert listed == final
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+        for number in range(12):
+            provider = await api.provider(f"changed{number}")
+            limits = {"providers": {provider.name}, "seconds": 60}
+            client = McpClient(await api.application.client("tools:read", **limits))
+            tasks.create_task(run(client, random.Random(number), provider))
+
+
+async def test_a_subscription_begins_with_a_notification_only_after_another_list(api, mcp, library):
+    await listed_names(mcp)
+    async with listening(mcp.http) as (found, _):
+        await api.tool(library, "another", {})
+        await next_message(found)
+    async with listening(mcp.http) as (found, _):
+        # What the client had listed before is not what there is now.
+        assert (await next_message(found))["method"] == "notifications/tools/list_changed"
+    other = McpClient(await api.client("tools:read"))
+    await listed_names(other)
+    async with listening(other.http) as (found, _):
+        with pytest.raises(TimeoutError):
+            await next_message(found, seconds=1.5)
+
+
 async def test_only_changes_of_tools_are_honoured(mcp, library, api):
     wanted = {"promptsListChanged": True, "resourcesListChanged": True, "toolsListChanged": False}
     async with listening(mcp.http, wanted=wanted) as (_, acknowledged):
@@ -194,26 +246,24 @@ async def test_a_subscription_needs_event_streams_and_a_filter(mcp):
     assert error_of(await mcp.modern("subscriptions/listen", {})) == (400, -32602)
 
 
-async def test_open_subscriptions_are_bounded_and_no_calls_in_progress(api, mcp, served):
-    subscriptions = served.application.mcp.subscriptions
-    admission = served.application.app.admission
-    monkey = pytest.MonkeyPatch()
-    monkey.setattr(subscriptions, "_max_streams_per_key", 2)
-    try:
+async def test_open_subscriptions_are_bounded_and_no_calls_in_progress(api):
+    subscriptions = ListSubscriptions(max_streams=10, max_streams_per_key=2)
+    admission = api.application.app.admission
+    server = replace(api.application.mcp, subscriptions=subscriptions)
+    async with api.with_services(mcp=server) as bounded:
+        mcp = McpClient(await bounded.client())
         async with listening(mcp.http), listening(mcp.http):
             assert len(subscriptions) == 2
             assert admission.running == 0
             params = {"notifications": {"toolsListChanged": True}}
             assert (await mcp.modern("subscriptions/listen", params)).status_code == 503
-            other = McpClient(await api.client("tools:read"))
+            other = McpClient(await bounded.client("tools:read"))
             async with listening(other.http):
                 assert len(subscriptions) == 3
         async with asyncio.timeout(10):
             while len(subscriptions):  # noqa: ASYNC110 - the end of a connection has no event.
                 await asyncio.sleep(0.02)
         assert admission.running == 0
-    finally:
-        monkey.undo()
 
 
 async def test_json_with_line_breaks_is_one_event(api, mcp):

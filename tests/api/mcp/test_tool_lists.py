@@ -7,6 +7,7 @@ import httpx2
 import pytest
 
 from app.mcp_server.tool_lists import ToolLists
+from tests.harness.cases import for_each
 from tests.harness.gateway import serve
 from tests.harness.mcp_requests import McpClient, error_of
 
@@ -60,7 +61,7 @@ async def test_pages_continue_after_the_last_name(mcp, many, served):
     mcp.path = "/mcp/all"
     whole = names(await mcp.modern("tools/list"))
     small = ToolLists(page_size=10)
-    collection = served.services.collections.registry(await principal(served, mcp))
+    collection = await served.services.collections.open_view(await principal(served, mcp))
     seen, cursor, pages = [], None, 0
     while True:
         page = await small.page(collection, "all", cursor)
@@ -77,7 +78,7 @@ async def principal(served, mcp):
     return await served.services.keys.verify(key, host="127.0.0.1", is_call=False)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "cursor",
     ["", "x", "====", base64.urlsafe_b64encode(b'["a"]').decode(), base64.b64encode(b"[1,2]").decode(), 5],
 )

@@ -43,20 +43,33 @@ async def test_other_tools_are_unknown_there(toolset):
         assert response.json()["error"]["message"] == "Unknown tool: library_json"
 
 
-async def test_a_key_that_is_limited_to_the_toolset_uses_no_other_address(toolset, api):
+async def test_a_key_that_is_limited_to_the_toolset_has_it_at_the_other_addresses(toolset, api):
     admin = await api.client("admin")
     body = {"name": "desk agent", "scopes": ["tools:read", "tools:call"], "toolsets": ["desk"]}
     made = (await admin.post("/keys", json=body)).json()
-    headers = {"Authorization": f"Bearer {made['key']}"}
-    toolset.http.headers.update(headers)
-    assert len((await toolset.modern("tools/list")).json()["result"]["tools"]) == 2
-    assert (await toolset.modern("tools/call", {"name": "find_books", "arguments": {"q": "x"}})).json()[
-        "result"
-    ]["isError"] is False
-    elsewhere = McpClient(toolset.http)
-    assert (await elsewhere.modern("tools/list")).json()["result"]["tools"] == []
-    unknown = await elsewhere.modern("tools/call", {"name": "library_find", "arguments": {"q": "x"}})
-    assert error_of(unknown) == (400, -32602)
+    toolset.http.headers["Authorization"] = f"Bearer {made['key']}"
+    there = (await toolset.modern("tools/list")).json()["result"]["tools"]
+    assert [tool["name"] for tool in there] == ["find_books", "read_more"]
+    for path in ("/mcp", "/mcp/all"):
+        elsewhere = McpClient(toolset.http, path)
+        assert (await elsewhere.modern("tools/list")).json()["result"]["tools"] == there
+        found = await elsewhere.modern("tools/call", {"name": "find_books", "arguments": {"q": "x"}})
+        assert found.json()["result"]["structuredContent"]["path"] == "/echo?q=x&limit=5"
+        unknown = await elsewhere.modern("tools/call", {"name": "library_find", "arguments": {"q": "x"}})
+        assert error_of(unknown) == (400, -32602)
+
+
+async def test_a_change_of_its_toolsets_is_told_to_a_key_at_an_address_that_names_none(toolset, api):
+    admin = await api.client("admin")
+    await admin.put("/toolsets/more", json={"definition": {"tools": ["library.json"]}})
+    body = {"name": "desk agent", "scopes": ["tools:read", "tools:call"], "toolsets": ["desk"]}
+    made = (await admin.post("/keys", json=body)).json()
+    toolset.http.headers["Authorization"] = f"Bearer {made['key']}"
+    async with listening(toolset.http, "/mcp") as (found, _):
+        await admin.patch(f"/keys/{made['id']}", json={"toolsets": ["desk", "more"]})
+        assert (await next_message(found))["method"] == "notifications/tools/list_changed"
+    listed = (await McpClient(toolset.http).modern("tools/list")).json()["result"]["tools"]
+    assert [tool["name"] for tool in listed] == ["find_books", "library_json", "read_more"]
 
 
 async def test_a_change_of_the_toolset_is_told_to_its_subscriptions(toolset, api):

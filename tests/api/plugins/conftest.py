@@ -8,10 +8,7 @@ import pytest
 from aiohttp import web
 
 from app.catalog.feed import ChangeNotice
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.api.tools.conftest import BASE_URL, Api
-from tests.harness.application import run_application
 from tests.harness.beside import web_server
 from tests.stored import clear
 
@@ -64,22 +61,13 @@ def own_entries(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url, workspace, own_entries):
+async def served(applications, workspace, own_entries):
     workspace.mkdir()
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",),
+    return await applications.get(
         public_base_url=BASE_URL,
         filesystem_folders=(str(workspace), "/srv"),
         plugin_folders=(str(own_entries),),
-        log_level="error",
     )
-    async with run_application(settings) as application:
-        await application.services.search.wait_loaded()
-        yield application
 
 
 @pytest.fixture

@@ -204,6 +204,38 @@ async def test_a_database_is_queried_as_a_role_that_reads(api, admin, agent, ser
         await asyncio.to_thread(servers.drop_database, dsn)
 
 
+async def test_a_query_that_may_have_run_is_sent_once(api, admin, agent, servers) -> None:
+    """It would occupy the server again, and fail again; a connection that is refused is tried again."""
+    dsn = await asyncio.to_thread(servers.create_database, migrated=False)
+    connection = await asyncpg.connect(asyncpg_dsn(dsn))
+    await connection.execute(f"CREATE ROLE plugin_sleeper LOGIN PASSWORD '{CANARY}'")
+    try:
+        async with postgres_port(dsn) as port:
+            name = asyncpg_dsn(dsn).partition("?")[0].rpartition("/")[2]
+            url = f"postgresql://plugin_sleeper:{CANARY}@127.0.0.1:{port}/{name}?sslmode=disable"
+            body = {"credentials": {"database": url}, "settings": {"timeout": 200}}
+            assert (await admin.put("/plugins/postgres", json=body)).status_code == 201
+            late = await call(agent, "postgres", "execute_query", {"query": "SELECT pg_sleep(60)"})
+            assert (late.status_code, late.json()["retryable"]) == (504, False), late.text
+            assert "timeout" in late.json()["hint"]
+            broken = await call(
+                agent,
+                "postgres",
+                "execute_query",
+                {"query": "SELECT pg_terminate_backend(pg_backend_pid()), pg_sleep(60)"},
+            )
+            assert broken.status_code in (400, 502), broken.text
+        unreachable = await call(agent, "postgres", "execute_query", {"query": "SELECT 1"})
+        assert (unreachable.status_code, unreachable.json()["retryable"]) == (502, True), unreachable.text
+        refused, *sent = [record["attempts"] for record in await api.calls()]
+        assert refused > 1
+        assert sent == [1, 1]
+    finally:
+        await connection.execute("DROP ROLE plugin_sleeper")
+        await connection.close()
+        await asyncio.to_thread(servers.drop_database, dsn)
+
+
 async def test_tools_of_plugins_are_not_given_out_for_direct_calls(admin, vendor, workspace) -> None:
     await admin.put("/plugins/filesystem", json={"settings": {"root": str(workspace)}})
     await admin.put("/plugins/brave-search", json={"credentials": {"key": CANARY}})

@@ -12,6 +12,7 @@ from app.plugins import PluginConfiguration
 from app.plugins.enabled import EnabledPlugin
 from app.security.principal import Principal
 from tests.api.plugins.conftest import CANARY
+from tests.harness.cases import for_each
 
 ORDERS: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -158,7 +159,7 @@ async def test_what_is_left_out_stays_and_what_people_have_changed_too(api, admi
     assert vendor.requests[-1]["headers"]["Authorization"] == "Bearer another-token-0815"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "body", "pointer", "detail"),
     [
         ("brave-search", {}, "/credentials/key", "BRAVE_API_KEY not configured"),

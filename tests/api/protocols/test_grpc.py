@@ -7,8 +7,7 @@ import httpx2
 import orjson
 import pytest
 
-from tests.harness.gateway import RunningGateway
-from tests.harness.grpc_upstream import GrpcUpstream, grpc_upstream
+from tests.api.protocols.grpc_upstream import GrpcUpstream, grpc_upstream
 
 SECRET = "canary-of-metadata-88"
 
@@ -17,12 +16,6 @@ SECRET = "canary-of-metadata-88"
 def server() -> Iterator[GrpcUpstream]:
     with grpc_upstream(SECRET) as running:
         yield running
-
-
-@pytest.fixture
-def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with gateway.client() as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", ["provider_type", "call_template_type"])

@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from tests.harness.beside import beside
+from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, run_command, serve
 from tests.harness.servers import Pair
 from tests.protocols.kits.mcp import SCRIPT, McpUpstream, mcp_server
@@ -237,8 +238,8 @@ PASTES = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(PASTES)))
-@pytest.mark.parametrize("way", ["json", "yaml", "file", "source", "list"])
+@for_each("number", range(len(PASTES)))
+@for_each("way", ["json", "yaml", "file", "source", "list"])
 def test_the_configurations_of_several_clients_are_read_in_every_form_of_a_registration(
     client: httpx2.Client, peer: McpUpstream, number: int, way: str
 ) -> None:
@@ -279,9 +280,7 @@ WRONG_PASTES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("pasted", "at", "word"), WRONG_PASTES, ids=[str(n) for n in range(len(WRONG_PASTES))]
-)
+@for_each(("pasted", "at", "word"), WRONG_PASTES, ids=[str(n) for n in range(len(WRONG_PASTES))])
 def test_a_configuration_that_cannot_be_used_is_rejected_with_a_pointer_into_it(
     client: httpx2.Client, pasted: Any, at: str, word: str
 ) -> None:

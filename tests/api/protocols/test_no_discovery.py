@@ -11,7 +11,7 @@ from aiohttp import web
 from websockets.asyncio.server import ServerConnection
 
 from tests.harness.beside import beside, web_server
-from tests.harness.gateway import RunningGateway
+from tests.harness.cases import for_each
 from tests.protocols.kits.grpc import grpc_server
 from tests.protocols.peers.tcp import tcp_server
 from tests.protocols.peers.websocket import websocket_server
@@ -78,13 +78,7 @@ def templates() -> Iterator[dict[str, Any]]:
         yield running  # type: ignore[misc]
 
 
-@pytest.fixture(scope="module")
-def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with gateway.client() as made:
-        yield made
-
-
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_a_server_without_discovery_gets_a_hint(
     client: httpx2.Client, templates: dict[str, Any], name: str
 ) -> None:
@@ -102,10 +96,8 @@ WITH_ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("template", "at", "name"), WITH_ARGUMENTS, ids=[str(n) for n in range(len(WITH_ARGUMENTS))]
-)
-@pytest.mark.parametrize("form", ["source", "provider"])
+@for_each(("template", "at", "name"), WITH_ARGUMENTS, ids=[str(n) for n in range(len(WITH_ARGUMENTS))])
+@for_each("form", ["source", "provider"])
 def test_a_source_with_arguments_gets_a_hint(
     client: httpx2.Client, template: dict[str, Any], at: str, name: str, form: str
 ) -> None:

@@ -10,7 +10,6 @@ import orjson
 import pytest
 
 from tests.harness.beside import beside
-from tests.harness.gateway import RunningGateway
 from tests.protocols.peers.tcp import tcp_server
 from tests.protocols.peers.udp import udp_server
 
@@ -68,12 +67,6 @@ def peer(request: pytest.FixtureRequest) -> Iterator[EchoPeer]:
 
     with beside(serving()):
         yield running
-
-
-@pytest.fixture(scope="module")
-def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with gateway.client() as made:
-        yield made
 
 
 @pytest.mark.parametrize("spelling", ["provider_type", "call_template_type"])

@@ -10,7 +10,6 @@ import pytest
 from aiohttp import web
 
 from tests.harness.beside import beside
-from tests.harness.gateway import RunningGateway
 from tests.protocols.peers.http import http_server
 from tests.protocols.peers.webrtc import MANUAL, WebrtcPeer, send_reply
 
@@ -43,12 +42,6 @@ def peer() -> Iterator[WebrtcPeer]:
     running.authorize = authorize
     with beside(running.serve()):
         yield running
-
-
-@pytest.fixture
-def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with gateway.client() as made:
-        yield made
 
 
 @pytest.mark.parametrize("kind", ["provider_type", "call_template_type"])

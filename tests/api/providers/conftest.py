@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.harness.application import run_application
 from tests.harness.beside import web_server
+from tests.harness.profiles import build_settings, empty
 
 
 @dataclass
@@ -68,42 +67,34 @@ async def elsewhere():
         yield running
 
 
+SETTINGS = {
+    "variable_env_names": ("GATEWAY_TEST_REGION", "gw_KEY"),
+    "max_document_bytes": 2 << 20,
+    "log_format": "json",
+}
+
+
 @contextlib.asynccontextmanager
 async def served(servers, **changed):
     """The application with these settings, in the event loop of the test."""
     dsn = await asyncio.to_thread(servers.create_database)
-    settings = Settings(**{
-        "_env_file": None,
-        "database_url": dsn,
-        "redis_url": servers.redis_url,
-        "sealing_keys": KeyRing.generate("test"),
-        "allow_networks": ("127.0.0.0/8", "::1/128"),
-        "variable_env_names": ("GATEWAY_TEST_REGION", "gw_KEY"),
-        "max_document_bytes": 2 << 20,
-        "log_format": "json",
-        "log_level": "error",
-        **changed,
-    })  # fmt: skip
-    async with run_application(settings) as running:
+    async with run_application(
+        build_settings(servers, **{"database_url": dsn, **SETTINGS, **changed})
+    ) as running:
         yield running
     await asyncio.to_thread(servers.drop_database, dsn)
 
 
 @pytest.fixture(scope="module")
-async def gateway_app(servers):
-    async with served(servers) as running:
-        yield running
+async def gateway_app(applications):
+    return await applications.get(**SETTINGS)
 
 
 @pytest.fixture
 async def admin(gateway_app):
     """An admin's client on an empty registry."""
-    client = await gateway_app.client("admin")
-    yield client
-    for provider in (await client.get("/providers?limit=200")).json()["items"]:
-        assert (await client.delete(f"/providers/{provider['name']}")).status_code == 204
-    for variable in (await client.get("/variables?limit=200")).json()["items"]:
-        assert (await client.delete(f"/variables/{variable['name']}")).status_code == 204
+    yield await gateway_app.client("admin")
+    await empty(gateway_app)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import orjson
 import pytest
 from sqlalchemy import update
 from sqlmodel import col
@@ -53,6 +54,25 @@ async def test_each_operation_is_compared(admin, upstream):
         ("input", "narrowed", "/q")
     }
     assert (await refreshed(admin))["difference"]["compatibility"] == "compatible"
+
+
+async def test_changes_that_an_approval_does_not_show_are_listed(admin, approver, upstream, elsewhere):
+    document = await registered(admin, upstream)
+    document["servers"] = [{"url": elsewhere.url}]
+    document["paths"] |= {
+        f"/p{n}": {"get": {"operationId": f"list{n}", "responses": {}}} for n in range(1_000)
+    }
+    pending = (await refreshed(admin))["pending"]
+    operations = pending["operations"]
+    assert len(operations) == 1_002
+    shown = (await approver.get(f"/approvals/{pending['approval_id']}")).json()
+    assert (len(shown["operations"]), shown["operation_count"]) == (1_000, 1_002)
+    size = len(orjson.dumps(operations[1_000:]))
+    (hidden,) = shown["hidden"]
+    assert (hidden["pointer"], hidden["reason"]) == ("/operations/1000", "too-large")
+    # The stored changes have the same members as those of the response.
+    assert hidden["bytes"] == size
+    assert (await approver.get(f"/approvals/{pending['approval_id']}/request")).status_code == 403
 
 
 async def test_another_origin_waits_and_the_old_definition_works_on(admin, approver, upstream, elsewhere):

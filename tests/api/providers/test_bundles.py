@@ -66,7 +66,7 @@ async def test_an_archive_is_restored_from_an_export(admin, upstream):
     assert (await admin.get("/providers/pets")).json()["source"]["root"] == "openapi.json"
 
 
-async def test_a_url_may_refer_to_further_files_if_the_request_allows_it(admin, upstream):
+async def test_files_that_a_document_at_a_url_refers_to_are_fetched(admin, upstream):
     upstream.pages |= {f"/docs/{name}": orjson.loads(body) if name.endswith("json") else body
                        for name, body in files(upstream.url).items()}  # fmt: skip
 
@@ -75,14 +75,14 @@ async def test_a_url_may_refer_to_further_files_if_the_request_allows_it(admin, 
 
     upstream.pages["/docs/paths/gone.yaml"] = not_found
     source = {"url": f"{upstream.url}/docs/openapi.json", "headers": {"X-Docs": "secret"}}
-    alone = await admin.post("/providers", json={"name": "alone", "source": source})
+    alone = await admin.post(
+        "/providers", json={"name": "alone", "source": {**source, "follow_references": False}}
+    )
     assert alone.status_code == 422
     assert "/paths/~1pets/$ref" in {one["pointer"] for one in alone.json()["errors"]}, alone.text
     upstream.seen.clear()
     upstream.guard = lambda request: request.headers.get("X-Docs") == "secret"
-    made = await admin.post(
-        "/providers", json={"name": "pets", "source": {**source, "follow_references": True}}
-    )
+    made = await admin.post("/providers", json={"name": "pets", "source": source})
     assert made.status_code == 201, made.text
     body = made.json()
     assert body["report"]["counts"] == {"operations": 2, "accepted": 2, "renamed": 0, "skipped": 0}
@@ -106,7 +106,7 @@ async def test_files_of_another_origin_are_not_fetched(admin, upstream, elsewher
     document = openapi(upstream.url)
     document["paths"]["/far"] = {"$ref": f"{elsewhere.url}/far.yaml"}
     upstream.pages["/openapi.json"] = document
-    source = {"url": f"{upstream.url}/openapi.json", "follow_references": True}
+    source = {"url": f"{upstream.url}/openapi.json"}
     made = await admin.post("/providers", json={"name": "pets", "source": source})
     assert made.status_code == 201, made.text
     assert made.json()["report"]["counts"]["operations"] == 1
@@ -118,9 +118,37 @@ async def test_files_that_are_too_large_together_are_rejected(admin, upstream):
     document["paths"] = {f"/{n}": {"$ref": f"{n}.json"} for n in range(5)}
     upstream.pages["/openapi.json"] = document
     upstream.pages |= {f"/{n}.json": {"get": {"description": "x" * (1 << 19)}} for n in range(5)}
-    source = {"url": f"{upstream.url}/openapi.json", "follow_references": True}
+    source = {"url": f"{upstream.url}/openapi.json"}
     made = await admin.post("/providers", json={"name": "pets", "source": source})
     assert made.status_code == 413, made.text
+    assert f"more than {2 << 20} bytes" in made.json()["detail"]
+    assert "follow_references" in made.json()["hint"]
+    document["paths"] = {f"/{n}": {"$ref": f"{n}.json"} for n in range(501)}
+    many = await admin.post("/providers", json={"name": "pets", "source": source})
+    assert many.status_code == 413, many.text
+    assert "more than 500" in many.json()["detail"]
+
+
+async def test_following_is_the_default_of_openapi_documents_at_a_url_only(admin, upstream):
+    upstream.pages |= {
+        "/openapi.json": openapi(upstream.url),
+        "/utcp": manual(tool("a", f"{upstream.url}/a")),
+    }
+    for name, source, follows in (
+        ("url", {"url": f"{upstream.url}/openapi.json"}, True),
+        ("off", {"url": f"{upstream.url}/openapi.json", "follow_references": False}, False),
+        ("manual", {"url": f"{upstream.url}/utcp"}, False),
+        ("document", {"document": openapi(upstream.url)}, False),
+    ):
+        made = await admin.post("/providers", json={"name": name, "source": source})
+        assert made.status_code == 201, made.text
+        assert made.json()["source"]["follow_references"] is follows, name
+        again = await admin.post(f"/providers/{name}/refresh")
+        assert again.json()["source"]["follow_references"] is follows, name
+    explicit = {"url": f"{upstream.url}/utcp", "follow_references": True}
+    assert (await admin.post("/providers", json={"name": "p", "source": explicit})).status_code == 422
+    rooted = {"url": f"{upstream.url}/openapi.json", "root": "a.json"}
+    assert (await admin.post("/providers", json={"name": "p", "source": rooted})).status_code == 422
 
 
 @pytest.mark.parametrize("send", ["canonical", "text", "multipart", "file"])

@@ -1,6 +1,10 @@
 """Credentials are write-only, and are sent only where their owner allowed."""
 
+from datetime import UTC, datetime
+
 import pytest
+
+from tests.harness.cases import for_each
 
 from .documents import manual, openapi, tool
 
@@ -12,6 +16,12 @@ async def registered(admin, upstream, document=None, **more):
     )
     assert made.status_code == 201, made.text
     return made.json()
+
+
+@pytest.fixture
+async def pets(admin, upstream):
+    """A provider of this name."""
+    return await registered(admin, upstream)
 
 
 async def put(admin, slot="key", provider="pets", **body):
@@ -39,7 +49,34 @@ async def test_a_credential_is_stored_listed_without_value_and_replaced(admin, u
     assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 424
 
 
-@pytest.mark.parametrize("body", [
+async def test_the_time_of_last_use_is_that_of_a_call(admin, gateway_app, upstream):
+    await registered(admin, upstream)
+    await put(admin, kind="api_key", value="first")
+    uses = gateway_app.services.credential_uses
+
+    async def last_use():
+        await uses.flush()
+        (stored,) = (await admin.get("/providers/pets/credentials")).json()["items"]
+        return stored["last_used_at"]
+
+    assert (await admin.post("/tools/pets.listPets/call?dry_run=true", json={})).status_code == 200
+    assert await last_use() is None
+    before = datetime.now(UTC)
+    for _ in range(2):
+        assert (await admin.post("/tools/pets.listPets/call", json={})).status_code == 200
+    used = datetime.fromisoformat(await last_use())
+    assert before <= used <= datetime.now(UTC)
+    assert await last_use() == used.isoformat().replace("+00:00", "Z")
+
+    # What is stored after the use is another secret.
+    await admin.post("/tools/pets.listPets/call", json={})
+    await put(admin, kind="api_key", value="second")
+    assert await last_use() is None
+    await admin.post("/tools/pets.listPets/call", json={})
+    assert await last_use() is not None
+
+
+@for_each("body", [
     {"kind": "api_key", "value": "***"}, {"kind": "api_key", "value": ""}, {"kind": "api_key", "value": "a\nb"},
     {"kind": "bearer", "token": "********"}, {"kind": "basic", "username": "a:b", "password": "x"},
     {"kind": "oauth2", "client_id": "a", "client_secret": "b", "token_url": "http://example.com/token"},
@@ -50,8 +87,7 @@ async def test_a_credential_is_stored_listed_without_value_and_replaced(admin, u
     {"kind": "api_key", "value": "x", "name": "Host"}, {"kind": "nothing"}, {"kind": "static", "headers": {}},
     {"kind": "api_key", "value": "${NOT_SET}"},
 ])  # fmt: skip
-async def test_an_invalid_credential_is_rejected_and_not_repeated(admin, upstream, body):
-    await registered(admin, upstream)
+async def test_an_invalid_credential_is_rejected_and_not_repeated(admin, pets, body):
     response = await put(admin, **body)
     assert response.status_code == 422, response.text
     assert (await admin.get("/providers/pets/credentials")).json()["items"] == []
@@ -107,6 +143,77 @@ async def test_a_token_url_at_another_origin_is_not_taken_from_a_document(admin,
         admin, "oauth", kind="oauth2", client_id="a", client_secret="b", token_url=f"{elsewhere.url}/token"
     )
     assert response.status_code == 201, response.text
+
+
+async def test_openid_connect_and_other_http_schemes_are_credentials(admin, upstream, elsewhere):
+    document = openapi(upstream.url, paths=("/pets", "/dogs"))
+    document["components"]["securitySchemes"] = {
+        "login": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{upstream.url}/.well-known/openid-configuration",
+        },
+        "foreign": {
+            "type": "openIdConnect",
+            "openIdConnectUrl": f"{elsewhere.url}/.well-known/openid-configuration",
+        },
+        "scheme": {"type": "http", "scheme": "DPoP"},
+    }
+    document["security"] = [{"login": ["read"]}]
+    document["paths"]["/dogs"]["get"]["security"] = [{"scheme": []}, {"foreign": []}]
+    upstream.pages |= {
+        "/.well-known/openid-configuration": {"token_endpoint": f"{upstream.url}/token"},
+        "/token": {"access_token": "t0ken", "token_type": "Bearer"},
+    }
+    made = await registered(admin, upstream, document)
+    slots = {
+        slot["slot"]: (slot["exact_kind"], slot["http_scheme"], slot["metadata_url"])
+        for slot in made["slots"]
+    }
+    assert slots["scheme"] == ("bearer", "DPoP", None)
+    assert slots["login"] == ("oauth2", None, f"{upstream.url}/.well-known/openid-configuration")
+    assert made["needs_consent"] == []
+    client = {"kind": "oauth2", "client_id": "c", "client_secret": "canary"}
+    denied = await put(admin, "foreign", **client)
+    assert denied.status_code == 422
+    assert denied.json()["errors"][0]["pointer"] == "/metadata_url"
+    for slot, body, sent in (
+        ("login", client, "Bearer t0ken"),
+        ("login", {"kind": "bearer", "token": "mine"}, "Bearer mine"),
+        ("scheme", {"kind": "bearer", "token": "mine"}, "DPoP mine"),
+        ("scheme", {"kind": "bearer", "token": "mine", "scheme": "Token"}, "Token mine"),
+    ):
+        stored = await put(admin, slot, **body)
+        assert stored.status_code in (200, 201), stored.text
+        assert "canary" not in stored.text
+        tool_name = "pets.listPets" if slot == "login" else "pets.listDogs"
+        called = await admin.post(f"/tools/{tool_name}/call", json={})
+        assert called.status_code == 200, called.text
+        assert upstream.seen[-1][2]["Authorization"] == sent
+    assert [path for _, path, _, body in upstream.seen if b"canary" in body] == ["/token"]
+
+
+async def test_a_bearer_token_is_an_auth_of_a_call_template(admin, upstream):
+    auth = {"auth_type": "bearer", "token": "canary-token"}
+    upstream.pages["/plain"] = manual(tool("one", f"{upstream.url}/one", auth=auth))
+    for number, kind in enumerate(("call_template_type", "provider_type")):
+        body = {"name": f"plain{number}", kind: "http", "url": f"{upstream.url}/plain", "auth": auth}
+        made = await admin.post("/providers", json=body)
+        assert made.status_code == 201, made.text
+        assert [one["exact_kind"] for one in made.json()["credentials"]] == ["bearer", "bearer"]
+        own = {
+            "provider": body["name"],
+            "name": "own",
+            "call_template": {"url": f"{upstream.url}/own", "auth": auth},
+        }
+        custom = await admin.post("/tools", json=own)
+        assert custom.status_code == 201, custom.text
+        assert "canary" not in made.text + custom.text
+        for name in ("one", "own"):
+            called = await admin.post(f"/tools/{body['name']}.{name}/call", json={})
+            assert called.status_code == 200, called.text
+    assert {path: headers.get("Authorization") for _, path, headers, _ in upstream.seen} == {
+        f"/{path}": "Bearer canary-token" for path in ("plain", "one", "own")
+    }
 
 
 async def test_a_refresh_moves_no_credential(admin, approver, upstream, elsewhere):

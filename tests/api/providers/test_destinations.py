@@ -301,3 +301,35 @@ async def test_a_client_certificate_is_not_presented_to_a_foreign_tools_origin(
             called = await owner.post(f"/tools/pets.{name}/call", json={})
             assert called.status_code == 200, called.text
         assert (at_home, abroad) == ([True], [False, False])
+
+
+async def test_a_client_certificate_meets_mutual_tls_together_with_a_key(owner, tmp_path):
+    authority = certificate("127.0.0.9")
+    mine = certificate("127.0.0.1", issuer=authority)
+    files = (tmp_path / "cert.pem", tmp_path / "key.pem")
+    for file, text in zip(files, mine[:2], strict=True):
+        await asyncio.to_thread(file.write_text, text)
+    async with asking_for_certificates(authority, files) as (url, presented):
+        document = openapi(url)
+        document["components"]["securitySchemes"]["tls"] = {"type": "mutualTLS"}
+        document["security"] = [{"tls": [], "key": []}]
+        body = {
+            "name": "bank",
+            "source": {"document": document},
+            "credentials": {"key": {"kind": "api_key", "value": "v"}},
+        }
+        made = await owner.post("/providers", json={**body, "options": {"ca_bundle": authority[0]}})
+        assert made.status_code == 201, made.text
+        [slot] = [slot for slot in made.json()["slots"] if slot["slot"] == "tls"]
+        assert (slot["kind"], slot["exact_kind"], slot["stored"]) == ("unsupported", "mutual_tls", False)
+        refused = await owner.put("/providers/bank/credentials/tls", json={"kind": "bearer", "token": "t"})
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/kind")
+        missing = await owner.post("/tools/bank.listPets/call", json={})
+        assert (missing.status_code, presented) == (424, [])
+        options = {"ca_bundle": authority[0], "client_certificate": mine[0], "client_key": mine[1]}
+        changed = await owner.patch("/providers/bank", json={"options": options})
+        assert [slot["stored"] for slot in changed.json()["slots"]] == [True, True]
+        called = await owner.post("/tools/bank.listPets/call", json={})
+        assert (called.status_code, presented) == (200, [True]), called.text
+        checked = await owner.post("/providers/bank/check", json={})
+        assert not any(one["status"] == "missing" for one in checked.json()["credentials"])

@@ -9,6 +9,8 @@ import orjson
 import pytest
 import yaml
 
+from tests.harness.cases import for_each
+
 from .documents import openapi
 
 UNICODE = ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
@@ -19,19 +21,21 @@ def written(url):
     return orjson.dumps(openapi(url)).decode()
 
 
-@pytest.mark.parametrize("encoding", UNICODE)
-@pytest.mark.parametrize("media_type", TYPES)
+@for_each("encoding", UNICODE)
+@for_each("media_type", TYPES)
 async def test_any_unicode_encoding_is_registered_with_any_media_type(admin, upstream, encoding, media_type):
     body = written(upstream.url).encode(encoding)
-    made = await admin.post("/providers?name=pets", content=body, headers={"Content-Type": media_type})
+    name = f"{encoding}-{TYPES.index(media_type)}"
+    made = await admin.post(f"/providers?name={name}", content=body, headers={"Content-Type": media_type})
     assert made.status_code == 201, made.text
-    assert (await admin.post("/providers/pets/refresh")).json()["difference"]["changed"] == []
+    assert (await admin.post(f"/providers/{name}/refresh")).json()["difference"]["changed"] == []
 
 
-@pytest.mark.parametrize("encoding", UNICODE)
+@for_each("encoding", UNICODE)
 async def test_a_yaml_file_in_any_unicode_encoding_is_registered(admin, upstream, encoding):
     body = yaml.safe_dump(openapi(upstream.url)).encode(encoding)
-    made = await admin.post("/providers?name=pets", files={"file": ("pets.yaml", body, "application/json")})
+    files = {"file": ("pets.yaml", body, "application/json")}
+    made = await admin.post(f"/providers?name={encoding}", files=files)
     assert made.status_code == 201, made.text
 
 
@@ -105,10 +109,10 @@ async def test_a_gzip_file_is_registered(admin, upstream, send):
     assert made.status_code == 201, made.text
 
 
-@pytest.mark.parametrize("encoding", UNICODE)
+@for_each("encoding", UNICODE)
 async def test_a_fetched_document_may_be_a_gzip_file_in_any_unicode_encoding(admin, upstream, encoding):
     upstream.pages["/pets.json.gz"] = gzip.compress(written(upstream.url).encode(encoding))
-    made = await admin.post("/providers", json={"name": "pets", "url": f"{upstream.url}/pets.json.gz"})
+    made = await admin.post("/providers", json={"name": encoding, "url": f"{upstream.url}/pets.json.gz"})
     assert made.status_code == 201, made.text
-    again = await admin.post("/providers/pets/refresh")
+    again = await admin.post(f"/providers/{encoding}/refresh")
     assert again.json()["difference"]["changed"] == []

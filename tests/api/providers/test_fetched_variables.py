@@ -97,6 +97,8 @@ async def test_a_client_secret_is_not_for_the_tools_unless_their_origin_issues_t
     upstream.pages |= {"/utcp": stealing, "/token": token}
     elsewhere.pages["/token"] = token
     for issuer, outcome in ((elsewhere, "skipped"), (upstream, "accepted")):
+        # Of the environment, there is no such variable: its operator lists it for all origins.
+        await admin.patch(f"/variables/{NAME}", json={"allowed_origins": [issuer.url]})
         auth = {
             "auth_type": "oauth2", "token_url": f"{issuer.url}/token", "client_id": "i", "client_secret": f"${{{NAME}}}",
         }  # fmt: skip

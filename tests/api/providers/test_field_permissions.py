@@ -59,6 +59,7 @@ from app.utcp.auth import (
     OAuth2Auth,
 )
 from app.xml.shape import XmlNode, XmlShape
+from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 
 from .documents import manual, openapi, tool
@@ -82,7 +83,10 @@ HTTP_FIELDS = "header_fields http_method content_type body_field"
 LOCAL_DOCUMENT = {"owner": "auth auth_tools", "nested": "toolclad", "harmless": "base_url"}
 
 FIELDS = {
-    inputs.ProviderPatch: {"nested": "limits options", "harmless": "description tags language enabled"},
+    inputs.ProviderPatch: {
+        "nested": "limits options",
+        "harmless": "description tags language enabled executor_keys executor_owner",
+    },
     inputs.OptionsInput: {
         "owner": " ".join(permissions.CREDENTIALS_WRITE_OPTIONS),
         "moves": " ".join(permissions.DESTINATION_OPTIONS),
@@ -95,7 +99,8 @@ FIELDS = {
     },
     inputs.CacheInput: {"harmless": "seconds default_seconds stale_if_error tools"},
     RateLimitInput: {"harmless": "requests per_seconds burst"},
-    inputs.VariableInput: {"owner": "value secret"},
+    inputs.VariableInput: {"owner": "value secret allowed_origins"},
+    inputs.VariablePatch: {"owner": "allowed_origins"},
     inputs.VariablesInput: {"owner": "variables"},
     inputs.RegistrationFields: {
         "owner": "credentials variables", "nested": "limits options", "harmless": "description tags language",
@@ -145,7 +150,7 @@ FIELDS = {
     ExportedToolset: {"nested": "definition", "harmless": "name title description former_names"},
     export.ExportedProvider: {
         "nested": "limits options tools slots overrides",
-        "registers": "name url media_type document document_base64 root overlay follow_references "
+        "registers": "name url final_url media_type document document_base64 root overlay follow_references "
         "call_template",
         "harmless": "title description tags language document_language enabled variables "
         "unconfirmed_origins",
@@ -158,17 +163,17 @@ FIELDS = {
         "nested": "security", "registers": "call_template",
         "harmless": "source_key name description inputs outputs tags keywords custom",
     },
-    exported.NeedForm: {"registers": "slot scopes"},
+    exported.NeedForm: {"registers": "slot scopes certificate"},
     exported.SlotForm: {
         "nested": "values",
-        "registers": "slot kind scheme location name token_url scopes description fallback",
+        "registers": "slot kind scheme location name http_scheme token_url metadata_url scopes description fallback",
     },
     exported.ValueLocationForm: {"registers": "location name"},
     credential_inputs.ApiKeyInput: {"owner": "kind value location name allowed_origins"},
     credential_inputs.BasicInput: {"owner": "kind username password allowed_origins"},
-    credential_inputs.BearerInput: {"owner": "kind token allowed_origins"},
+    credential_inputs.BearerInput: {"owner": "kind token scheme allowed_origins"},
     credential_inputs.OAuth2Input: {
-        "owner": "kind client_id client_secret token_url scope audience resource allowed_origins "
+        "owner": "kind client_id client_secret token_url metadata_url scope audience resource allowed_origins "
         f"refresh_token private_key {GRANT}",
     },
     credential_inputs._PasswordInput: {"owner": "username password allowed_origins"},
@@ -183,12 +188,12 @@ FIELDS = {
     credential_inputs._CredentialInput: {"owner": "allowed_origins"},
     KeyCreate: {
         "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
-        " allow_unknown_providers argument_repair",
+        " allow_unknown_providers argument_repair schemas",
         "nested": "upstream",
     },
     KeyPatch: {
         "harmless": "name owner purpose scopes providers tags toolsets expires_at rate_limit"
-        " allow_unknown_providers argument_repair",
+        " allow_unknown_providers argument_repair schemas",
         "nested": "upstream",
     },
     ExportQuery: {"harmless": "format strict names q provider tag limit mode"},
@@ -196,11 +201,11 @@ FIELDS = {
     ToolsetInput: {"nested": "definition", "harmless": "title description"},
     ToolsetDefinition: {
         "nested": "changes result_budget upstream",
-        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair",
+        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair schemas",
     },
     StoredDefinition: {
         "nested": "changes result_budget upstream",
-        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair former_names plugin",
+        "harmless": "tools providers tags search exclude read_only mode pinned argument_repair schemas former_names plugin",
     },
     MemberChange: {"harmless": "name title description presets"},
     ResultBudget: {"harmless": "max_bytes max_tokens"},
@@ -279,7 +284,7 @@ FIELDS = {
         "harmless": "content_type style explode allow_reserved text file nested_files item_styles",
     },
     PartHeader: {"harmless": "value required"},
-    ResponseSpec: {"nested": "xml output", "harmless": "status content_type json_schema"},
+    ResponseSpec: {"nested": "xml output", "harmless": "status content_type json_schema redirects"},
     XmlShape: {"nested": "node types", "harmless": "root"},
     XmlNode: {
         "nested": "properties items additional all_of any_of",
@@ -344,7 +349,7 @@ def test_every_model_that_a_registrar_sends_is_classified():
     } <= FIELDS.keys()
 
 
-@pytest.mark.parametrize("model", FIELDS, ids=lambda model: model.__name__)
+@for_each("model", FIELDS, ids=lambda model: model.__name__)
 def test_every_field_is_classified_once(model):
     assert FIELDS[model].keys() <= set(KINDS)
     assert sorted(fields_of(model)) == sorted(model.model_fields)
@@ -359,6 +364,7 @@ VALUES = {
     "client_certificate": PAIR[0],
     "client_key": PAIR[1],
     "unix_socket": "/run/another.sock",
+    "redirect_origin": "https://another.example",
 }
 
 

@@ -4,6 +4,8 @@ import orjson
 import pytest
 import yaml
 
+from tests.harness.cases import for_each
+
 SCHEMA = "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"
 
 
@@ -94,8 +96,8 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("send", ["raw", "multipart", "document", "url"])
+@for_each("name", OTHERS)
+@for_each("send", ["raw", "multipart", "document", "url"])
 async def test_other_kinds_are_named_in_the_error(admin, upstream, name, send):
     content = OTHERS[name]
     if send == "raw":

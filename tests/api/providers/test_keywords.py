@@ -7,6 +7,8 @@ import orjson
 import pytest
 from aiohttp import web
 
+from tests.harness.cases import for_each
+
 from .documents import manual, openapi, tool
 
 OVERLAY = {
@@ -149,7 +151,13 @@ async def test_an_override_is_retained_while_the_source_does_not_have_the_tool(a
     assert await keywords_of(admin, "pets.listA") == ["mine"]
 
 
-@pytest.mark.parametrize(
+@pytest.fixture
+async def pets(admin, upstream):
+    """A provider of this name."""
+    await register(admin, {"document": document(upstream.url)})
+
+
+@for_each(
     ("keywords", "pointer"),
     [
         ("coupon", "/keywords"),
@@ -162,8 +170,7 @@ async def test_an_override_is_retained_while_the_source_does_not_have_the_tool(a
         ([f"k{number}" for number in range(51)], "/keywords"),
     ],
 )
-async def test_a_patch_rejects_other_values(keywords, pointer, admin, upstream):
-    await register(admin, {"document": document(upstream.url)})
+async def test_a_patch_rejects_other_values(keywords, pointer, admin, pets):
     response = await admin.patch("/tools/pets.listA", json={"keywords": keywords})
     assert response.status_code == 422
     assert [one["pointer"] for one in response.json()["errors"]] == [pointer]
@@ -295,7 +302,7 @@ async def test_a_form_has_a_language(admin, upstream):
     assert (made.status_code, made.json()["language"]) == (201, "sv")
 
 
-@pytest.mark.parametrize("language", ["german", "de,en", "*", "", "de_AT", "x" * 100, 7, ["de"]])
+@for_each("language", ["german", "de,en", "*", "", "de_AT", "x" * 100, 7, ["de"]])
 async def test_a_language_that_is_no_tag_is_rejected(language, admin, upstream):
     body = {"name": "pets", "source": {"document": openapi(upstream.url)}}
     response = await admin.post("/providers", json={**body, "language": language})

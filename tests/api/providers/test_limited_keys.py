@@ -1,6 +1,7 @@
 """What a key that is limited to providers or tags learns about all others: nothing, not even their names."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -58,7 +59,8 @@ async def test_no_list_and_no_error_names_another_provider(two, gateway_app, lim
         """The same request for a provider of others and for one that does not exist."""
         found = [await limited.request(method, path.format(name), **body) for name in ("hidden", "absent")]
         return [
-            (one.status_code, one.text.replace(name, "?"))
+            # The position in an empty list of calls is that of its time.
+            (one.status_code, re.sub(r'"position":"[^"]+"', "", one.text).replace(name, "?"))
             for one, name in zip(found, ("hidden", "absent"), strict=True)
         ]
 

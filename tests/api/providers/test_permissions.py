@@ -3,6 +3,8 @@
 import orjson
 import pytest
 
+from tests.harness.cases import for_each
+
 from .documents import manual, openapi, tool
 
 SEALED = [
@@ -34,7 +36,7 @@ def assert_denied(response, scope="credentials:write"):
     assert response.json()["missing_scopes"] == [scope]
 
 
-@pytest.mark.parametrize("template", SEALED)
+@for_each("template", SEALED)
 async def test_credentials_of_any_template_need_their_scope(admin, writer, upstream, template):
     one = tool("echo", **at(template, upstream))
     discovery = {"call_template_type": "http", **at(template, upstream)}

@@ -8,6 +8,8 @@ import orjson
 import pytest
 import yaml
 
+from tests.harness.cases import for_each
+
 from .documents import manual, manual_v0, openapi, tool
 
 
@@ -250,7 +252,37 @@ async def test_an_import_may_run_in_the_background(admin, upstream):
     assert state["result"]["type"].endswith("conflict")
 
 
-@pytest.mark.parametrize(
+async def test_a_list_that_is_imported_in_the_background_says_how_far_it_is(admin, upstream):
+    may_end = asyncio.Event()
+
+    async def slow():
+        await may_end.wait()
+        return openapi(upstream.url)
+
+    upstream.pages |= {"/fast.json": openapi(upstream.url), "/slow.json": slow}
+    body = [
+        {"name": name, "call_template_type": "http", "url": f"{upstream.url}/{name}.json"}
+        for name in ("fast", "slow")
+    ]
+    started = await admin.post("/providers", json=body, headers={"Prefer": "respond-async"})
+    assert started.status_code == 202, started.text
+
+    async def state_when(condition):
+        async with asyncio.timeout(15):
+            while True:
+                state = (await admin.get(started.headers["location"])).json()
+                if condition(state):
+                    return state
+                await asyncio.sleep(0.05)
+
+    state = await state_when(lambda state: state["progress"] is not None and state["progress"]["done"])
+    assert (state["state"], state["progress"]) == ("running", {"done": 1, "total": 2})
+    may_end.set()
+    state = await state_when(lambda state: state["state"] != "running")
+    assert (state["state"], state["progress"], len(state["result"]["entries"])) == ("done", None, 2)
+
+
+@for_each(
     ("content", "media_type", "status"),
     [
         (b"", "application/json", 400),

@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
+from tests.harness.cases import for_each
+
 from .documents import openapi
 
 PDF = {"application/pdf": {}}
@@ -67,7 +69,7 @@ async def test_a_preview_has_the_servers_and_what_their_variables_can_be(admin):
     assert any("`host`" in one["detail"] for one in report["warnings"])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "pointer", "meant"),
     [
         ({"server_variables": {"hots": "a"}}, "/options/server_variables/hots", "`host`"),
@@ -75,7 +77,7 @@ async def test_a_preview_has_the_servers_and_what_their_variables_can_be(admin):
         ({"server": 3}, "/options/server", "no server 3"),
     ],
 )
-@pytest.mark.parametrize("at", ["", "/1"])
+@for_each("at", ["", "/1"])
 async def test_options_that_fit_no_server_are_rejected_with_their_pointer(admin, options, pointer, meant, at):
     entry = registration(templated(), **options)
     if at:

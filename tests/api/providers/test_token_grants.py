@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import cache
 
 import pytest
 from aiohttp import web
@@ -12,13 +13,19 @@ from joserfc.jwk import RSAKey
 
 from app.security.vault import KeyRing
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 
 from .conftest import served
 
-PEM = rsa.generate_private_key(65537, 2048).private_bytes(
-    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-).decode()  # fmt: skip
 CANARY = "canary-refresh-token"
+
+
+@cache
+def make_private_key() -> str:
+    """Return the private key of the client, in PEM."""
+    return rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()  # fmt: skip
 
 
 class Issuer:
@@ -35,7 +42,7 @@ class Issuer:
         self.forms.append(form)
         for name in ("assertion", "client_assertion"):
             if name in form:
-                jwt.decode(form[name], RSAKey.import_key(PEM))
+                jwt.decode(form[name], RSAKey.import_key(make_private_key()))
         if form["grant_type"] == "refresh_token" and form["refresh_token"] != self.refresh_token:
             return web.json_response({"error": "invalid_grant"}, status=400)
         token = f"canary-token-{len(self.forms)}"
@@ -111,7 +118,7 @@ async def test_an_issued_refresh_token_is_stored_sealed_and_used_by_the_next_pro
 
 async def test_the_private_key_of_an_assertion_stays_here(admin, issuer):
     credential = {
-        "kind": "oauth2", "grant_type": "jwt_bearer", "client_id": "c", "private_key": PEM, "key_id": "k1",
+        "kind": "oauth2", "grant_type": "jwt_bearer", "client_id": "c", "private_key": make_private_key(), "key_id": "k1",
         "subject": "me@example.com", "token_url": f"{issuer.url}/token",
     }  # fmt: skip
     made = await admin.post("/providers", json=body_of(issuer, credential))
@@ -119,14 +126,14 @@ async def test_the_private_key_of_an_assertion_stays_here(admin, issuer):
     await call(admin)
     listed = (await admin.get("/providers/x/credentials")).text
     assert "PRIVATE KEY" not in made.text + listed
-    assert PEM.splitlines()[1] not in made.text + listed
+    assert make_private_key().splitlines()[1] not in made.text + listed
     checked = (await admin.post("/providers/x/check", json={})).json()
     assert checked["credentials"][0]["status"] == "token_obtained"
 
 
 async def test_private_key_jwt_authenticates_the_client(admin, issuer):
     credential = {
-        "kind": "oauth2", "client_id": "c", "private_key": PEM, "token_url": f"{issuer.url}/token",
+        "kind": "oauth2", "client_id": "c", "private_key": make_private_key(), "token_url": f"{issuer.url}/token",
         "token_endpoint_auth_method": "private_key_jwt",
     }  # fmt: skip
     assert (await admin.post("/providers", json=body_of(issuer, credential))).status_code == 201
@@ -136,14 +143,14 @@ async def test_private_key_jwt_authenticates_the_client(admin, issuer):
 
 async def test_a_google_service_account_is_stored_as_its_key_file(admin, issuer):
     key = json.dumps({
-        "type": "service_account", "client_email": "robot@p.iam.gserviceaccount.com", "private_key": PEM,
+        "type": "service_account", "client_email": "robot@p.iam.gserviceaccount.com", "private_key": make_private_key(),
         "private_key_id": "k", "token_uri": f"{issuer.url}/token",
     })  # fmt: skip
     credential = {"kind": "google_service_account", "key": key, "scope": "https://www.googleapis.com/auth/x"}
     made = await admin.post("/providers", json=body_of(issuer, credential))
     assert made.status_code == 201, made.text
     await call(admin)
-    claims = jwt.decode(issuer.forms[0]["assertion"], RSAKey.import_key(PEM)).claims
+    claims = jwt.decode(issuer.forms[0]["assertion"], RSAKey.import_key(make_private_key())).claims
     assert (claims["iss"], claims["scope"]) == ("robot@p.iam.gserviceaccount.com", credential["scope"])
     assert claims["aud"] == f"{issuer.url}/token"
     shown = (await admin.get("/providers/x/credentials")).json()["items"][0]
@@ -151,7 +158,7 @@ async def test_a_google_service_account_is_stored_as_its_key_file(admin, issuer)
     assert "PRIVATE KEY" not in json.dumps(shown) + made.text
 
 
-@pytest.mark.parametrize(("changed", "pointer"), [
+@for_each(("changed", "pointer"), [
     ({"refresh_token": None}, "/refresh_token"), ({"client_id": None}, "/client_id"),
     ({"grant_type": "jwt_bearer"}, "/private_key"), ({"grant_type": "password"}, "/grant_type"),
     ({"private_key": "x" * 40}, "/private_key"),

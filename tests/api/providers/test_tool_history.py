@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from .conftest import served
 from .documents import manual, openapi, tool
 
@@ -150,7 +148,6 @@ async def test_a_restricted_key_sees_its_tools_and_no_ids_of_other_keys(admin, g
     assert (await reader.get("/tools/pets.listA/history")).status_code == 403
 
 
-@pytest.mark.slow
 async def test_the_oldest_entries_beyond_the_maximum_are_deleted(servers, upstream):
     async with served(servers, tool_history_max=2) as application:
         client = await application.client("admin")

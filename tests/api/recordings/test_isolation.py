@@ -292,3 +292,50 @@ async def test_records_statistics_and_explanation_say_so(api, admin, keys, recor
     found = (await player.get("/explain?tool=library.search")).json()
     assert found["upstream"] == {"mode": "replay", "recording": "r", "seed": 0}
     assert found["may_call"] is True
+
+
+HARD_TO_MOCK = {
+    "huge_integer": (
+        {"properties": {"n": {"type": "integer", "minimum": 1e25}}, "required": ["n"]},
+        "1000000",
+    ),
+    "endless": (
+        {"properties": {"l": {"$ref": "#"}, "r": {"$ref": "#"}}, "required": ["l", "r"]},
+        "requires more than a mocked response may have",
+    ),
+}
+
+
+async def test_mocks_of_any_schema_are_a_result_or_a_clear_error_on_every_interface(
+    api, keys, library, upstream
+):
+    mocked = await keys.make("mock")
+    for name, (outputs, expected) in HARD_TO_MOCK.items():
+        template = {"url": f"{upstream.url}/search"}
+        await api.tool(
+            library, name, template, inputs={"type": "object"}, outputs={"type": "object", **outputs}
+        )
+        for path, body, headers in requests_of({"q": name}, f"library_{name}"):
+            response = await mocked.post(path, json=body, headers=headers)
+            assert response.status_code in (200, 409), (path, response.text)
+            is_refused = "call_read_tool" in str(body)
+            assert is_refused or expected in response.text, (path, response.text)
+            assert "internal-error" not in response.text, (path, response.text)
+    assert upstream.count == 0
+
+
+async def test_inputs_that_a_validator_would_follow_without_end_are_refused_at_once(
+    api, keys, library, upstream
+):
+    steps = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
+    inputs = {"type": "object", "allOf": [{"$ref": "#/$defs/a0"}], "$defs": {**steps, "a40": {}}}
+    await api.tool(library, "endless_inputs", {"url": f"{upstream.url}/search"}, inputs=inputs)
+    client = await keys.make()
+    response = await client.post("/tools/library.endless_inputs/call", json={"q": "sea"})
+    assert response.status_code == 422, response.text
+    assert "too long to validate" in response.json()["detail"]
+    assert response.json()["errors"][0]["pointer"] == "/inputs"
+    listed = await client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=MCP)
+    assert listed.status_code == 200, listed.text
+    assert "endless_inputs" not in listed.text
+    assert upstream.count == 0

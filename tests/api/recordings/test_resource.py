@@ -9,7 +9,9 @@ from sqlalchemy import func, select, text
 
 from app.calls.recordings import RecordingLimits
 from app.models import RecordedInteractionRow, RecordingRow, ReplayRunRow
+from app.recordings.document import response_of
 from tests.api.recordings.conftest import OUTPUTS, OWN_SECRET, SECRET
+from tests.harness.cases import for_each
 
 
 @pytest.fixture
@@ -147,7 +149,7 @@ async def test_document_is_validated(admin, recorder, call, change, pointer):
     assert (await admin.get("/recordings/r/export")).json() == before
 
 
-@pytest.mark.parametrize(
+@for_each(
     "response",
     [
         {"status": 200},
@@ -157,6 +159,9 @@ async def test_document_is_validated(admin, recorder, call, change, pointer):
         {"status": 200, "events": [{"kind": "text"}]},
         {"error": {"slug": "upstream-rejected", "detail": "without a status"}},
         {"error": {"slug": "internal-error", "detail": "not of an upstream"}},
+        {"status": 200, "json": 1, "media_type": "application/json\x0b"},
+        {"status": 200, "json": 1, "media_type": "text/\u2028plain"},
+        {"status": 200, "json": 1, "media_type": "text/plain; charset=\x7f"},
     ],
 )
 async def test_response_of_a_document_is_validated(admin, response):
@@ -167,6 +172,45 @@ async def test_response_of_a_document_is_validated(admin, response):
     made = await admin.put("/recordings/new", json={"interactions": [item]})
     assert made.status_code == 422, made.text
     assert (await admin.get("/recordings/new")).status_code == 404
+
+
+def test_a_stored_media_type_that_no_header_can_have_is_not_read():
+    stored = {"status": 200, "json": 1, "media_type": "text/\u2028plain"}
+    assert response_of(stored).media_type == ""
+    assert response_of({**stored, "media_type": "text/plain"}).media_type == "text/plain"
+
+
+@for_each("form", ["response", "error", "events"])
+async def test_imported_headers_are_those_that_a_live_response_passes_on(admin, keys, recording, call, form):
+    hostile = [
+        ["Content-Type", "text/html"], ["X-Call-Id", "forged"], ["Clear-Site-Data", '"*"'], ["Set-Cookie", "a=1"],
+        ["Content-Security-Policy", "default-src *"], ["Cache-Control", "public"], ["X-Cache", "HIT"],
+        ["Idempotency-Replayed", "true"], ["X-Call-Source", "live"], ["Content-Encoding", "gzip"],
+        ["Access-Control-Allow-Origin", "*"], ["Server-Timing", "forged"], ["X-Accel-Redirect", "/"],
+    ]  # fmt: skip
+    passed = [["Link", '<https://a.example/?page=2>; rel="next"'], ["X-RateLimit-Limit", "9"]]
+    headers = [*hostile, *passed]
+    error = {"slug": "upstream-rejected", "detail": "No.", "upstream_status": 418, "headers": headers}
+    body = {"json": {"number": 1}} if form == "response" else {"events": [{"data": "1"}]}
+    plain = {"status": 200, "media_type": "application/json", "headers": headers, **body}
+    response = {"error": error} if form == "error" else plain
+    item = {
+        "tool": "library.search", "arguments": {"q": "sea"}, "definition": "0" * 64,
+        "recorded_at": "2026-01-01T00:00:00Z", "response": response,
+    }  # fmt: skip
+    name = f"foreign-{form}"
+    assert (await admin.put(f"/recordings/{name}", json={"interactions": [item]})).status_code == 201
+    stored = (await admin.get(f"/recordings/{name}/export")).json()["interactions"][0]["response"]
+    assert stored.get("error", stored)["headers"] == passed
+    player = await keys.make("replay", name)
+    replayed = await call(player, "search", q="sea", expect=418 if form == "error" else 200)
+    assert len(replayed.headers.get_list("content-type")) == 1
+    assert replayed.headers["link"] == passed[0][1]
+    own = ("x-call-id", "x-call-source", "cache-control", "content-security-policy", "server-timing")
+    shown = {name.lower(): value for name, value in hostile}
+    found = {name: value for name, value in replayed.headers.multi_items() if shown.get(name) == value}
+    assert not found, found
+    assert all(len(replayed.headers.get_list(name)) <= 1 for name in own)
 
 
 async def test_no_secret_is_in_an_exported_recording(api, admin, keys, recorder, upstream, library, call):

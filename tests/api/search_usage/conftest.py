@@ -130,9 +130,14 @@ async def fill(api, upstream):
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url):
-    async with learner(usage_settings(database_url, redis_url)) as api:
-        yield api
+async def served(applications):
+    return Learner(await applications.get(sealing_keys=RING, search_usage_seconds=600))
+
+
+@pytest.fixture(scope="module")
+def database_url(served):
+    """The database of the gateway, on which a test may run another one."""
+    return served.services.database.dsn
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from app.uuid7 import uuid7
 from tests.api.search_words.conftest import limited_client, make_pin, make_synonyms
+from tests.harness.cases import for_each
 
 CASES = {
     "synonyms": ("/search/synonyms", {"terms": ["voucher", "coupon"]}, {"terms": ["cab", "taxi", "ride"]}),
@@ -91,7 +92,7 @@ async def test_retry_with_an_idempotency_key_gets_the_first_response(admin, shop
     assert second.headers["idempotency-replayed"] == "true"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "body", "pointer"),
     [
         ("/search/synonyms", {"terms": ["voucher", "?!"]}, "/terms/1"),

@@ -9,12 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.harness.application import Application, run_application
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
-
-RING = KeyRing.generate("test")
+from tests.harness.profiles import Applications
 
 
 class PlainBrowser(httpx2.AsyncClient):
@@ -50,21 +47,9 @@ def text_of(response: httpx2.Response) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", response.text)).split())
 
 
-def gateway_settings(database_url: str, redis_url: str, **settings: Any) -> Settings:
-    return Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=RING,
-        log_level="error",
-        **settings,
-    )
-
-
 @pytest.fixture(scope="module")
-async def application(database_url: str, redis_url: str) -> AsyncIterator[Application]:
-    async with run_application(gateway_settings(database_url, redis_url)) as running:
-        yield running
+async def application(applications: Applications) -> Application:
+    return await applications.get()
 
 
 @pytest.fixture
@@ -74,12 +59,12 @@ async def browser(application: Application) -> AsyncIterator[PlainBrowser]:
 
 
 @pytest.fixture
-def configured(database_url: str, redis_url: str) -> Any:
-    """Run a gateway with further settings."""
+def configured(application: Application) -> Any:
+    """Run a gateway with further settings on the same database."""
 
     @asynccontextmanager
     async def run(**settings: Any) -> AsyncIterator[Application]:
-        async with run_application(gateway_settings(database_url, redis_url, **settings)) as running:
+        async with run_application(application.services.settings.model_copy(update=settings)) as running:
             yield running
 
     return run

@@ -7,10 +7,9 @@ import pytest
 from aiohttp import web
 
 from app.catalog.feed import ChangeNotice
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import Application, run_application
+from tests.harness.application import Application
 from tests.harness.beside import web_server
+from tests.harness.profiles import Applications
 from tests.stored import clear, store_provider, store_tool
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -94,22 +93,14 @@ async def upstream() -> AsyncIterator[Upstream]:
 
 
 @pytest.fixture(scope="module")
-async def application(database_url: str, redis_url: str) -> AsyncIterator[Application]:
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",),
+async def application(applications: Applications) -> Application:
+    return await applications.get(
         public_base_url="https://gateway.example",
         max_request_bytes=256 << 10,
         tool_calls_parallel=4,
         # So that no rest of a result is lost on a busy machine.
         redis_timeout=5,
-        log_level="error",
     )
-    async with run_application(settings) as application:
-        yield application
 
 
 @pytest.fixture

@@ -13,10 +13,9 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from app.security.vault import KeyRing
-from app.settings import Settings
-from tests.harness.application import Application, run_application
+from tests.harness.application import Application
 from tests.harness.beside import web_server
+from tests.harness.profiles import Applications, empty
 
 PYTHON = os.path.realpath("/usr/bin/python3") if Path("/usr/bin/python3").exists() else sys.executable
 SECRET = "canary-toolclad-secret-91"
@@ -121,35 +120,26 @@ def _write_programs(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-async def running(database_url: str, redis_url: str, programs: Path) -> AsyncIterator[Application]:
+async def running(applications: Applications, programs: Path) -> Application:
     work = programs / "work"
     work.mkdir(mode=0o777)
     work.chmod(0o777)
     allowed = tuple(str(one) for one in programs.iterdir() if one.is_file())  # noqa: ASYNC240 - before it runs.
-    settings = Settings(
-        _env_file=None,
-        database_url=database_url,
-        redis_url=redis_url,
-        sealing_keys=KeyRing.generate("test"),
-        allow_networks=("127.0.0.0/8",),
+    return await applications.get(
         public_base_url="https://gateway.example",
-        log_level="error",
         call_log_bodies="all",
         call_log_max_body_bytes=64 << 10,
         programs=allowed,
         program_folders=(str(work),),
         program_user="nobody" if os.geteuid() == 0 else None,
     )
-    async with run_application(settings) as application:
-        yield application
 
 
 @pytest.fixture
 async def clad(running: Application, programs: Path) -> AsyncIterator[Clad]:
     client = await running.client(*REGISTRAR)
     yield Clad(running, client, programs / "work")
-    for provider in (await client.get("/providers")).json()["items"]:
-        await client.delete(f"/providers/{provider['name']}")
+    await empty(running)
 
 
 @pytest.fixture

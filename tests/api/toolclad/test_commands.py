@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.toolclad.conftest import SECRET
+from tests.harness.cases import for_each
 
 ARGUMENTS = """
 [args.target]
@@ -255,11 +256,39 @@ async def test_files_are_inside_of_the_programs_folder(clad) -> None:
     )
     found = await clad.call("tool.run", {"file": "key.txt"})
     assert found.json() == {"raw_output": SECRET[:7]}, found.text
-    for path in ("link", "missing.txt", "/etc/hostname", "../work/key.txt", "."):
-        assert (await clad.call("tool.run", {"file": path})).status_code == 422, path
+    for path in (
+        "link",
+        "missing.txt",
+        "/etc/hostname",
+        "../work/key.txt",
+        ".",
+        "key.txt\x00",
+        "a\x00b",
+        "x" * 4096,
+    ):
+        response = await clad.call("tool.run", {"file": path})
+        assert response.status_code == 422, path
+        assert response.json()["errors"][0]["pointer"] == "/file", path
 
 
-@pytest.mark.parametrize(
+@for_each(
+    "command",
+    [
+        '[command]\nexec = ["echo", "{target}", "{note}"]',
+        "[command]\ntemplate = 'echo {target} \"{note}\"'",
+        '[command]\nexecutor = "env"',
+        '[command]\nexec = ["echo"]\n[command.conditionals.x]\nwhen = "note != \'\'"\ntemplate = "-x {note}"',
+    ],
+)
+async def test_an_argument_that_no_program_can_be_given_is_named(clad, command) -> None:
+    await clad.register("nul", manifest("run", command))
+    response = await clad.call("nul.run", {"target": "h", "note": "a\x00b"})
+    assert response.status_code == 422, response.text
+    assert [error["pointer"] for error in response.json()["errors"]] == ["/note"]
+    assert (await clad.client.delete("/providers/nul")).status_code == 204
+
+
+@for_each(
     ("command", "at", "reason"),
     [
         ('[command]\nexec = ["rm", "{target}"]', "/command", "PROGRAMS"),
@@ -280,6 +309,7 @@ async def test_files_are_inside_of_the_programs_folder(clad) -> None:
         ),
         ("[command]\n", "/command", "exec, template or executor"),
     ],
+    ids=["no program", "chosen", "pipe", "quote", "nothing", "secret", "or", "code", "empty"],
 )
 async def test_a_command_that_could_not_be_run_is_rejected(clad, command, at, reason) -> None:
     problem = await clad.register("tool", manifest("run", command), expected=422)

@@ -1,7 +1,8 @@
 """The routes of `tools` and `discovery` behind a real server, with real upstreams, PostgreSQL and Redis."""
 
 import asyncio
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 
 import pytest
 from aiohttp import web
@@ -9,10 +10,8 @@ from aiohttp import web
 from app.catalog.feed import ChangeNotice, record_change
 from app.models import Credential, Variable
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
-from app.security.vault import KeyRing
-from app.settings import Settings
 from app.uuid7 import uuid7
-from tests.harness.application import Application, run_application
+from tests.harness.application import Application, serve_with
 from tests.harness.beside import web_server
 from tests.stored import clear, store_provider, store_tool
 
@@ -31,6 +30,13 @@ class Api:
         """A client with a new key; the scopes default to reading and calling."""
         scopes = scopes or ("tools:read", "tools:call")
         return await self.application.client(*scopes, seconds=20, **limits)
+
+    @asynccontextmanager
+    async def with_services(self, *, calls=None, **others):
+        """The same gateway on another port, with other services there; `calls` are fields of `CallServices`."""
+        changed = {"calls": replace(self.services.calls, **calls)} if calls else {}
+        async with serve_with(self.application, **changed, **others) as application:
+            yield Api(application)
 
     async def provider(self, name="api", **fields):
         row = await store_provider(self.services.database, name, **fields)
@@ -106,28 +112,19 @@ class Api:
 
 
 @pytest.fixture(scope="module")
-async def served(database_url, redis_url):
+async def served(applications):
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("FROM_ENV", "env-value")
         environment.setenv("OTHER", "no")
-        settings = Settings(
-            _env_file=None,
-            database_url=database_url,
-            redis_url=redis_url,
-            sealing_keys=KeyRing.generate("test"),
-            allow_networks=("127.0.0.0/8",),
+        application = await applications.get(
+            # Upstreams on probation rest after each response, which would hide how connections are shared.
+            probation=0.0,
             public_base_url=BASE_URL,
             max_request_bytes=64 * 1024,
             variable_env_names=("FROM_ENV",),
             breaker_open_seconds=2,
-            log_level="error",
         )
-        async with run_application(settings) as application:
-            # Upstreams on probation rest after each response, which would hide how connections are shared.
-            application.services.engine.pool._probation = 0.0
-            # While the index is being built, unknown names get no suggestions.
-            await application.services.search.wait_loaded()
-            yield Api(application)
+        yield Api(application)
 
 
 @pytest.fixture
@@ -167,6 +164,12 @@ class Upstream:
         if media:
             headers["Content-Type"] = media
         return web.Response(status=int(request.match_info["status"]), body=body, headers=headers)
+
+    async def redirect(self, request):
+        """To `to` with `status`."""
+        self.requests.append((request.method, request.raw_path, dict(request.headers), await request.read()))
+        headers = {"Location": request.query["to"]}
+        return web.Response(status=int(request.query["status"]), headers=headers)
 
     async def slow(self, request):
         self.arrived.set()
@@ -208,6 +211,7 @@ class Upstream:
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         await response.write(b"x" * 10)
+        self.arrived.set()
         await self.second_part.wait()
         await response.write(b"x" * 20)
         return response
@@ -253,6 +257,7 @@ async def upstream():
     site = Upstream()
     application = web.Application()
     application.router.add_route("*", "/respond/{status}/{kind}", site.respond)
+    application.router.add_route("*", "/redirect", site.redirect)
     application.router.add_get("/slow", site.slow)
     application.router.add_get("/drip", site.drip)
     application.router.add_get("/pieces", site.pieces)

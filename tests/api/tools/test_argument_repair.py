@@ -72,3 +72,15 @@ async def test_the_repair_of_a_key_applies_to_its_calls_until_it_is_changed(api,
     refused = await admin.post("/keys", json={**body, "argument_repair": "always"})
     assert refused.status_code == 422
     assert refused.json()["errors"][0]["pointer"] == "/argument_repair"
+
+
+@pytest.mark.parametrize("preference", ["", "repair=off", "repair=safe"])
+async def test_null_for_an_optional_input_is_no_value_whatever_is_asked(api, path, preference):
+    client = await api.client()
+    arguments = {"n": 42, "genre/ä": None}
+    response = await client.post(path, json=arguments, headers={"Prefer": preference} if preference else {})
+    assert response.status_code == 200, response.text
+    assert response.json()["path"] == "/echo?n=42"
+    assert response.headers["x-argument-repairs"] == '"#/genre~1%C3%A4";kind=null'
+    described = await client.post(f"{path}?dry_run=true", json=arguments)
+    assert described.json()["url"].endswith("/echo?n=42"), described.text

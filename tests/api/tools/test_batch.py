@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from app.models import Revision
+from tests.harness.cases import for_each
 
 
 @pytest.fixture
@@ -208,7 +209,7 @@ async def test_more_tools_than_are_changed_at_once_are_rejected(api, tools):
     assert set((await versions(client)).values()) == {1}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operation", "pointer"),
     [
         ({"patch": {"enabled": True}}, "/operations/0"),

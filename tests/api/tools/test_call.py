@@ -7,6 +7,8 @@ import httpx2
 import orjson
 import pytest
 
+from tests.harness.cases import for_each
+
 
 @pytest.fixture
 async def provider(api):
@@ -16,6 +18,12 @@ async def provider(api):
 async def responding_tool(api, provider, upstream, kind, status=200):
     await api.tool(provider, f"{kind}{status}", {"url": f"{upstream.url}/respond/{status}/{kind}"})
     return f"/tools/api.{kind}{status}/call"
+
+
+@pytest.fixture
+async def json_tool(api, provider, upstream):
+    """The path of a call of a tool that responds with JSON."""
+    return await responding_tool(api, provider, upstream, "json")
 
 
 async def test_a_call_returns_the_upstreams_own_response(api, provider, upstream):
@@ -54,7 +62,7 @@ async def test_arguments_reach_their_places(api, provider, upstream):
     assert orjson.loads(echoed["body"]) == {"deep": [True, None]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "expected"),
     [
         ("json", {"a": 1}),
@@ -95,7 +103,7 @@ async def test_scripts_of_an_upstream_cannot_run_at_the_origin_of_the_gateway(ap
     assert "sandbox" in headers["content-security-policy"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "headers", "status"),
     [
         (b"{", {}, 400),
@@ -114,10 +122,9 @@ async def test_scripts_of_an_upstream_cannot_run_at_the_origin_of_the_gateway(ap
         (b'{"x": "' + b"y" * 65536 + b'"}', {}, 413),
     ],
 )
-async def test_bodies_that_are_not_arguments_are_rejected(api, provider, upstream, body, headers, status):
-    path = await responding_tool(api, provider, upstream, "json")
+async def test_bodies_that_are_not_arguments_are_rejected(api, json_tool, body, headers, status):
     client = await api.client()
-    response = await client.post(path, content=body, headers=headers)
+    response = await client.post(json_tool, content=body, headers=headers)
     assert response.status_code == status
     if status != 200:
         assert response.headers["content-type"] == "application/problem+json"
@@ -147,7 +154,7 @@ async def test_invalid_arguments_name_every_error_and_send_nothing(api, provider
     assert (await api.calls())[0]["outcome"] == "invalid-arguments"
 
 
-@pytest.mark.parametrize("status", [400, 404, 409, 422, 429])
+@for_each("status", [400, 404, 409, 422, 429])
 async def test_an_upstreams_4xx_retains_its_status(api, provider, upstream, status):
     path = await responding_tool(api, provider, upstream, "json", status)
     response = await (await api.client()).post(path)
@@ -157,7 +164,7 @@ async def test_an_upstreams_4xx_retains_its_status(api, provider, upstream, stat
     assert response.json()["upstream_body"] == {"a": 1}
 
 
-@pytest.mark.parametrize("status", [301, 401, 403, 500, 503])
+@for_each("status", [301, 401, 403, 500, 503])
 async def test_other_upstream_rejections_become_502(api, provider, upstream, status):
     path = await responding_tool(api, provider, upstream, "json", status)
     response = await (await api.client()).post(path)
@@ -167,7 +174,7 @@ async def test_other_upstream_rejections_become_502(api, provider, upstream, sta
     assert (record["status"], record["upstream_status"]) == (502, status)
 
 
-@pytest.mark.parametrize("name", ["api.nothing", "nothing", "%00", "a%20b", "-x", "x" * 201, "..%2f"])
+@for_each("name", ["api.nothing", "nothing", "%00", "a%20b", "-x", "x" * 201, "..%2f"])
 async def test_an_unknown_tool_is_not_found(api, provider, name):
     response = await (await api.client()).post(f"/tools/{name}/call", json={})
     assert response.status_code == 404
@@ -359,10 +366,10 @@ async def test_a_client_disconnect_before_the_response_ends_the_upstream_call(ap
     await api.tool(provider, "slow", {"url": f"{upstream.url}/slow"})
     client = await api.client()
     calling = asyncio.create_task(client.post("/tools/api.slow/call"))
-    await asyncio.wait_for(upstream.arrived.wait(), 10)
+    await upstream.arrived.wait()
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    await asyncio.wait_for(upstream.left.wait(), 10)
+    await upstream.left.wait()
     assert (await api.recorded_call())["outcome"] == "cancelled"
 
 
@@ -373,7 +380,7 @@ async def test_a_client_disconnect_ends_the_upstream_stream(api, provider, upstr
         async for piece in response.aiter_bytes():
             assert piece.startswith(b"x")
             break
-    await asyncio.wait_for(upstream.left.wait(), 10)
+    await upstream.left.wait()
     assert (await api.recorded_call())["outcome"] == "cancelled"
 
 

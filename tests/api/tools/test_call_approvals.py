@@ -215,12 +215,209 @@ async def test_a_changed_tool_is_not_called(api, lend, agent, approver, upstream
     assert (await agent.get(f"/approvals/{approval['id']}")).json()["failure"]["status"] in (404, 409)
 
 
-async def test_a_description_may_change_meanwhile(api, lend, agent, approver):
+@pytest.mark.parametrize("change", [{"description": "Lend."}, {"read_only": True}])
+async def test_what_the_approver_reads_about_the_tool_may_not_change_meanwhile(
+    api, lend, agent, approver, upstream, change
+):
     approval = await asked(agent)
     owner = await api.client("admin")
-    await owner.patch("/tools/library.lend", json={"description": "Lend."})
+    if "read_only" in change:
+        change = {"annotations": change}
+    assert (await owner.patch("/tools/library.lend", json=change)).status_code == 200
+    preview = await approver.get(f"/approvals/{approval['id']}/request")
+    assert (preview.status_code, preview.json()["type"].rpartition(":")[2]) == (409, "approval-outdated")
     response = await approver.post(f"/approvals/{approval['id']}/approve")
-    assert response.json()["state"] == "executed"
+    assert (response.status_code, response.json()["approval"]["state"]) == (409, "failed")
+    assert "description" in response.json()["detail"]
+    assert upstream.requests == []
+
+
+async def test_the_approver_sees_what_is_sent(api, agent, approver, upstream):
+    bank = await api.provider("bank")
+    await api.tool(
+        bank,
+        "pay",
+        {"http_method": "POST", "url": f"{upstream.url}/echo", "body_field": "body"},
+        inputs={"type": "object", "properties": {"body": INPUTS}},
+        override={"requires_approval": True},
+    )
+    deep = "bottom"
+    for _ in range(60):
+        deep = {"a": deep}
+    sent = {
+        "q": "https://user:pw@bank.example/transfer?to=X&amount=1000000",
+        "note": "Use Bearer abcdefghijklmnop, " + "x" * 20_000 + " then pay.",
+        "api_key": "4711",
+        "deep": deep,
+        "exact": "EXACT",
+        "pin": SECRET,
+    }
+    exact = b"0.1000000000000000055511151231257827"
+    text = orjson.dumps({"body": sent}).replace(b'"EXACT"', exact)
+    headers = {"Content-Type": "application/json"}
+    waiting = await agent.post("/tools/bank.pay/call", content=text, headers=headers)
+    assert waiting.status_code == 202, waiting.text
+    size = len(SECRET) + 2
+    hidden = [{"pointer": "/arguments/body/pin", "reason": "declared-secret", "bytes": size}]
+    assert waiting.json()["approval"]["hidden"] == hidden
+    path = waiting.headers["location"]
+    shown = orjson.dumps({**sent, "pin": "***"}).replace(b'"EXACT"', exact)
+    response = await approver.get(path)
+    assert response.json()["hidden"] == hidden
+    assert b'"arguments":{"body":' + shown + b"}" in response.content
+    assert (await approver.get("/approvals")).json()["items"][0]["hidden"] is None
+
+    preview = await approver.get(f"{path}/request")
+    assert preview.status_code == 200, preview.text
+    assert preview.headers["cache-control"] == "no-store"
+    assert b'"body":' + shown in preview.content
+    assert preview.json()["hidden"] == [{**hidden[0], "pointer": "/request/body/pin"}]
+    assert upstream.requests == []
+    assert (await approver.post(f"{path}/approve")).json()["state"] == "executed"
+    assert orjson.loads(upstream.requests[0][3]) == orjson.loads(text)["body"]
+
+
+async def waiting_post(api, agent, upstream, content_type, text):
+    """The response to a call of a tool that sends an argument, given as JSON text, as its body."""
+    bank = await api.provider("bank")
+    template = {"http_method": "POST", "url": f"{upstream.url}/echo", "body_field": "body"}
+    await api.tool(
+        bank,
+        "send",
+        {**template, "content_type": content_type},
+        inputs={"type": "object", "properties": {"body": {}}},
+        override={"requires_approval": True},
+    )
+    headers = {"Content-Type": "application/json"}
+    return await agent.post("/tools/bank.send/call", content=f'{{"body":{text}}}', headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "shown"),
+    [
+        ("application/json", {"bytes": "abc"}, '{"bytes":"abc"}'),
+        ("application/json", {"bytes": 12}, '{"bytes":12}'),
+        ("text/plain", "[" * 300, "[" * 300),
+        ("text/plain", "[" * 300 + "]" * 300, "[" * 300 + "]" * 300),
+        ("text/plain", "[" * 252 + "]" * 252, "[" * 252 + "]" * 252),
+        ("text/plain", '{"amount":1,"amount":1000000}', '{"amount":1,"amount":1000000}'),
+        ("text/plain", '{"amount":1000000}', {"amount": 1000000}),
+    ],
+)
+async def test_the_body_of_a_request_is_shown_as_it_is_sent(
+    api, agent, approver, upstream, content_type, body, shown
+):
+    waiting = await waiting_post(api, agent, upstream, content_type, orjson.dumps(body).decode())
+    assert waiting.status_code == 202, waiting.text
+    path = waiting.headers["location"]
+    preview = await approver.get(f"{path}/request")
+    assert preview.status_code == 200, preview.text
+    assert (preview.json()["request"]["body"], preview.json()["hidden"]) == (shown, [])
+    assert (await approver.post(f"{path}/approve")).json()["state"] == "executed"
+    sent = upstream.requests[0][3].decode()
+    assert sent == (shown if isinstance(shown, str) else orjson.dumps(shown).decode())
+
+
+@pytest.mark.parametrize("levels", [245, 250, 251, 252, 253, 254])
+async def test_whatever_waits_can_be_read_and_decided(api, agent, approver, upstream, levels):
+    value = '{"a":' * levels + "1" + "}" * levels
+    waiting = await waiting_post(api, agent, upstream, "application/json", value)
+    if waiting.status_code == 422:
+        assert levels > 250
+        assert await rows(api) == []
+        return
+    path = waiting.headers["location"]
+    shown = await approver.get(path)
+    assert shown.status_code == 200, shown.text
+    assert value in shown.text
+    preview = await approver.get(f"{path}/request")
+    assert preview.status_code == 200, preview.text
+    body = preview.json()["request"]["body"]
+    assert preview.json()["hidden"] == []
+    assert (body if isinstance(body, str) else orjson.dumps(body).decode()) == value
+    decided = await approver.post(f"{path}/approve")
+    assert decided.json()["state"] == "executed", decided.text
+    assert upstream.requests[0][3].decode() == value
+
+
+async def test_a_worker_of_the_release_before_reads_a_waiting_call(api, lend, agent, approver):
+    """What it reads of a call: the arguments as they are shown, by one context or the other."""
+    approval = await asked(agent, {"pin": SECRET})
+    store = api.services.calls.approvals
+    (row,) = await rows(api)
+    opened = store.vault.open(row.sealed_arguments, context=("approval", str(row.id), "arguments"))
+    assert orjson.loads(opened) == {"q": "sea", "pin": "***"}
+    assert "/arguments/pin" not in str(row.detail)
+    path = f"/approvals/{approval['id']}"
+    hidden = (await approver.get(path)).json()["hidden"]
+    assert [one["pointer"] for one in hidden] == ["/arguments/pin"]
+    done = (await approver.post(f"{path}/approve")).json()
+    assert (done["state"], done["hidden"]) == ("executed", hidden)
+
+
+async def test_a_worker_of_the_release_before_reads_a_waiting_call_with_presets(api, lend, agent, approver):
+    admin = await api.client("admin")
+    changes = {"library.lend": {"presets": {"limit": 3, "pin": SECRET}}}
+    definition = {"providers": ["library"], "changes": changes}
+    made = await admin.put("/toolsets/desk", json={"definition": definition})
+    assert made.status_code == 201, made.text
+    waiting = await agent.post("/toolsets/desk/tools/library_lend/call", json={"q": "sea"})
+    assert waiting.json()["approval"]["hidden"] == []
+    store = api.services.calls.approvals
+    (row,) = await rows(api)
+    context = ("approval", str(row.id), "arguments-and-presets")
+    opened = orjson.loads(store.vault.open(row.sealed_arguments, context=context))
+    assert opened == [{"q": "sea", "limit": 3, "pin": "***"}, ["/limit", "/pin"]]
+    shown = (await approver.get(waiting.headers["location"])).json()
+    assert shown["arguments"] == opened[0]
+    assert [one["pointer"] for one in shown["hidden"]] == ["/arguments/pin"]
+    own = (await agent.get(waiting.headers["location"])).json()
+    assert (own["arguments"], own["hidden"]) == ({"q": "sea"}, [])
+
+
+async def test_the_request_is_shown_to_those_who_decide_while_the_call_waits(api, lend, agent, approver):
+    path = f"/approvals/{(await asked(agent))['id']}"
+    assert (await agent.get(f"{path}/request")).status_code == 403
+    elsewhere = await api.client("approvals:decide", providers=["another"])
+    assert (await elsewhere.get(f"{path}/request")).status_code == 404
+    assert (await approver.get(f"{path}/request")).status_code == 200
+    await approver.post(f"{path}/reject")
+    assert (await approver.get(f"{path}/request")).status_code == 409
+
+
+async def test_the_request_of_a_call_whose_key_is_revoked_is_outdated(api, lend, agent, approver):
+    approval = await asked(agent)
+    async with api.services.database.transaction() as session:
+        await session.execute(update(Key).where(col(Key.key_id) == own_id(agent)).values(revoked_at=now()))
+    response = await approver.get(f"/approvals/{approval['id']}/request")
+    assert (response.status_code, response.json()["type"].rpartition(":")[2]) == (409, "approval-outdated")
+
+
+async def test_what_an_earlier_release_has_hidden_is_listed(api, lend, agent, approver, upstream):
+    """Release 0.2 stored masked arguments without a list, and no digest of the description."""
+    approval = await asked(agent, {"q": "password=hunter2hunter2"})
+    store = api.services.calls.approvals
+    (row,) = await rows(api)
+    members = store.open_request(row)
+    del members["description_digest"]
+
+    def seal(value, part):
+        return store.vault.seal(orjson.dumps(value), context=("approval", str(row.id), part))
+
+    values = {
+        "sealed_request": seal(members, "request"),
+        "sealed_arguments": seal({"q": "password=***"}, "arguments"),
+        "detail": {},
+    }
+    async with api.services.database.transaction() as session:
+        await session.execute(update(Approval).values(**values))
+    path = f"/approvals/{approval['id']}"
+    shown = (await approver.get(path)).json()
+    assert shown["arguments"] == {"q": "password=***"}
+    assert [(one["pointer"], one["reason"]) for one in shown["hidden"]] == [("/arguments", "earlier-release")]
+    done = (await approver.post(f"{path}/approve")).json()
+    assert (done["state"], done["hidden"]) == ("executed", None)
+    assert "hunter2hunter2" in upstream.requests[0][1]
 
 
 async def test_a_rejected_call_is_never_made(api, lend, agent, approver, upstream):
@@ -288,9 +485,12 @@ async def test_an_idempotency_key_stands_for_one_approval(api, lend, agent, appr
     assert (other.status_code, other.json()["type"].rpartition(":")[2]) == (422, "idempotency-mismatch")
     stranger = await api.client("tools:call")
     assert (await asked(stranger, **named))["id"] != first["id"]
-    await approver.post(f"/approvals/{first['id']}/approve")
-    repeated = await asked(agent, **named)
-    assert (repeated["id"], repeated["state"]) == (first["id"], "executed")
+    decided = (await approver.post(f"/approvals/{first['id']}/approve")).json()
+    repeated = await agent.post("/tools/library.lend/call", json={"q": "sea"}, headers=named)
+    assert (repeated.status_code, repeated.headers["idempotency-replayed"]) == (200, "true")
+    assert repeated.headers["x-call-id"] == decided["call_id"]
+    result = (await agent.get(f"/approvals/{first['id']}/result")).json()
+    assert repeated.json() == result["json"]
     assert len(upstream.requests) == 1
 
 
@@ -335,10 +535,15 @@ async def test_query_arguments_are_stored(lend, agent, approver, upstream):
 
 
 async def test_secrets_in_arguments_are_shown_to_nobody(api, lend, agent, approver, upstream):
-    approval = await asked(agent, {"pin": SECRET, "q": f"password={SECRET}"})
+    api.services.masker.add(f"{SECRET}-known")
+    approval = await asked(agent, {"pin": SECRET, "q": f"is it {SECRET}-known?"})
     path = f"/approvals/{approval['id']}"
     shown = (await approver.get(path)).json()
-    assert shown["arguments"] == {"pin": "***", "q": "password=***"}
+    assert shown["arguments"] == {"pin": "***", "q": "is it ***?"}
+    assert [(one["pointer"], one["reason"]) for one in shown["hidden"]] == [
+        ("/arguments/q", "known-secret"),
+        ("/arguments/pin", "declared-secret"),
+    ]
     auditor = await api.client("calls:read", "metrics:read")
     texts = [
         (await client.get(where)).text

@@ -9,6 +9,7 @@ import pytest
 from app.call_log.entries import CallLogEntry
 from app.models import TENANT
 from app.uuid7 import uuid7
+from tests.harness.cases import for_each
 
 CANARY = "canary-2f8d1c"
 
@@ -127,7 +128,7 @@ async def test_statistics_say_how_far_the_encoding_of_all_tools_is(api):
         assert (await stats(await api.client("calls:read", **limits)))["search_vectors"] is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         "group=x", "interval=week", "limit=-1", "limit=51", "since=5", "outcome=",

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from app.call_log.strict import StrictCallLog
+from tests.harness.cases import for_each
 
 AMPLE_SECONDS = 15
 """Within which each of these calls ends; without its deadline it would take 30 s or more."""
@@ -15,6 +16,12 @@ async def client_of_tool(api, upstream, path, **limits):
     provider = await api.provider("api", limits=limits)
     await api.tool(provider, "one", {"url": upstream.url + path})
     return await api.client()
+
+
+@pytest.fixture
+async def client(api, upstream):
+    """A client of a tool."""
+    return await client_of_tool(api, upstream, "/x")
 
 
 @pytest.mark.parametrize(
@@ -45,9 +52,8 @@ async def test_a_call_within_its_timeout_succeeds(api, upstream):
     assert (await client.post("/tools/api.one/call", headers={"X-Timeout-Ms": "5000"})).status_code == 200
 
 
-@pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "1e3", "soon", "10, 20", "9" * 10, "٣"])
-async def test_an_invalid_timeout_header_is_rejected_and_nothing_sent(api, upstream, value):
-    client = await client_of_tool(api, upstream, "/x")
+@for_each("value", ["", "0", "-1", "1.5", "1e3", "soon", "10, 20", "9" * 10, "٣"])
+async def test_an_invalid_timeout_header_is_rejected_and_nothing_sent(client, upstream, value):
     response = await client.post("/tools/api.one/call", headers=[("X-Timeout-Ms", value.encode())])
     assert response.status_code == 422
     assert [error["pointer"] for error in response.json()["errors"]] == ["#/header/X-Timeout-Ms"]
@@ -67,13 +73,16 @@ async def test_client_timeouts_do_not_open_the_breaker(api, upstream):
     assert (await client.post("/tools/api.fine/call")).status_code == 200
 
 
-async def test_the_wait_for_a_record_ends_with_the_clients_timeout(api, upstream, database_url, monkeypatch):
+async def test_the_wait_for_a_record_ends_with_the_clients_timeout(api, upstream):
     provider = await api.provider("api")
     await api.tool(provider, "pay", {"url": f"{upstream.url}/x", "http_method": "POST"})
-    client = await api.client()
-    recorder = StrictCallLog(api.services.call_log, dsn=database_url, wait_seconds=60)
-    monkeypatch.setattr(api.services.calls, "call_log", recorder)
-    async with asyncio.timeout(AMPLE_SECONDS), api.services.database.transaction() as session:
+    recorder = StrictCallLog(api.services.call_log, dsn=api.services.database.dsn, wait_seconds=60)
+    async with (
+        asyncio.timeout(AMPLE_SECONDS),
+        api.with_services(calls={"call_log": recorder}) as strict,
+        api.services.database.transaction() as session,
+    ):
+        client = await strict.client()
         await session.execute(text("LOCK TABLE calls IN ACCESS EXCLUSIVE MODE"))
         response = await client.post("/tools/api.pay/call", headers={"X-Timeout-Ms": "300"})
     assert (response.status_code, response.json()["type"].rpartition(":")[2]) == (503, "call-log-unavailable")
@@ -91,10 +100,10 @@ async def test_the_wait_for_an_idempotency_key_ends_with_the_clients_timeout(api
     async with api.services.database.transaction() as session:
         await session.execute(text("LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE"))
         response = await client.post(
-            "/tools/api.pay/call", headers={"X-Timeout-Ms": "200", "Idempotency-Key": "once"}
+            "/tools/api.pay/call", headers={"X-Timeout-Ms": "800", "Idempotency-Key": "once"}
         )
         second = await client.post(
-            "/tools/api.pay/call", headers={"X-Timeout-Ms": "1", "Idempotency-Key": "once"}
+            "/tools/api.pay/call", headers={"X-Timeout-Ms": "400", "Idempotency-Key": "once"}
         )
     # Without the header it would be 503, after the two seconds of the store.
     assert (response.status_code, response.json()["type"].rpartition(":")[2]) == (504, "deadline-exceeded")

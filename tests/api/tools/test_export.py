@@ -8,6 +8,7 @@ from app.models import TENANT
 from app.security.principal import Principal
 from app.tool_schemas.aliases import undo
 from app.tool_schemas.dialects import FORMATS, dialect
+from tests.harness.cases import for_each
 
 EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({"tools:read"}))
 INPUTS = {
@@ -47,7 +48,7 @@ def exported(found):
     return [tool["function"]["name"] for tool in found["tools"]]
 
 
-@pytest.mark.parametrize("target", FORMATS)
+@for_each("target", FORMATS)
 async def test_each_format_has_all_tools_with_their_aliases_and_reports(target, api, library):
     client = await api.client()
     found = await export(client, format=target)
@@ -114,7 +115,7 @@ async def test_strict_tools_lose_nothing_or_say_why_they_are_not_strict(api, lib
     assert report["grade"] == "hints"
     assert {"pointer": "/properties/name/minLength", "keyword": "minLength", "value": 2,
             "action": "moved-to-description", "effect": "hint", "server_checks": True} in report["losses"]  # fmt: skip
-    tool = await api.services.collections.registry(EVERYBODY).get("library.addBook")
+    tool = await (await api.services.collections.open_view(EVERYBODY)).get("library.addBook")
     record = api.services.exporter.record(tool, "openai-chat", strict="true")
     arguments = {"name": "Emma", "labels": [{"key": "a", "value": "b"}]}
     assert undo(arguments, record) == {"name": "Emma", "labels": {"a": "b"}}

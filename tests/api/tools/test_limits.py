@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from uuid import UUID, uuid4
 
 import pytest
@@ -16,6 +17,7 @@ from app.database import Database
 from app.redis_client import RedisClient, connect
 from app.security.rate_limit import RateLimit
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 from tests.harness.valkey import own_valkey, wire_to
 
 RATE_LIMIT_HEADERS = (
@@ -154,29 +156,30 @@ class TestRateLimits:
         assert (await client.post(path + "?dry_run=true", json={})).status_code == 200
         assert (await client.post(path, json={})).status_code == 200
 
-    async def test_without_redis_no_call_fails(self, api, tool, monkeypatch):
+    async def test_without_redis_no_call_fails(self, api, tool):
         with own_valkey() as valkey:
-            async with wire_to(valkey.path) as wire:
+            async with wire_to(valkey.path) as wire, AsyncExitStack() as stack:
                 client = connect(wire.url, timeout=0.1)
-
-                def limit_by(redis):
-                    limiter = RateLimiter(redis, api.services.vault)
-                    monkeypatch.setattr(api.services.calls, "rate_limiter", limiter)
-
                 patient, eager = (RedisClient(client, retry_seconds=seconds) for seconds in (600, 0.05))
-                limit_by(patient)
                 path = await tool()
-                limited = await api.client(rate=RateLimit(1000, 1, 1000))
+
+                async def limited_by(redis):
+                    limiter = RateLimiter(redis, api.services.vault)
+                    running = await stack.enter_async_context(
+                        api.with_services(calls={"rate_limiter": limiter})
+                    )
+                    return await running.client(rate=RateLimit(1000, 1, 1000))
 
                 async def many(number):
                     return {(await limited.post(path, json={})).status_code for _ in range(number)}
 
+                limited = await limited_by(patient)
                 assert await many(5) == {200}
                 wire.hole = True
                 assert await many(30) == {200}
                 # One of them has waited for the timeout of a command.
                 assert patient.failures == 1
-                limit_by(eager)
+                limited = await limited_by(eager)
                 wire.hole = False
                 await wire.cut()
                 assert await many(10) == {200}
@@ -216,9 +219,7 @@ class TestIdempotencyKeys:
         assert again.headers["idempotency-replayed"] == "true"
         assert site.done == 1
 
-    @pytest.mark.parametrize(
-        "key", ["", '"', '"a', 'a"b"'[3:], "a b", "x" * 256, "é", '"a";p=1', '""', '"a\\b"']
-    )
+    @for_each("key", ["", '"', '"a', 'a"b"'[3:], "a b", "x" * 256, "é", '"a";p=1', '""', '"a\\b"'])
     async def test_an_invalid_key_is_rejected(self, api, tool, site, key):
         path, client = await tool(), await api.client()
         response = await client.post(path, json={}, headers={b"Idempotency-Key": key.encode("latin-1")})
@@ -385,12 +386,13 @@ class TestIdempotencyKeys:
         again = await client.post(path, json={}, headers=headers)
         assert first.json() == again.json() == {"number": 1}
 
-    async def test_without_postgres_nothing_is_sent(self, api, tool, site, monkeypatch):
+    async def test_without_postgres_nothing_is_sent(self, api, tool, site):
         path, client = await tool(), await api.client()
         await client.post(path, json={})
         unavailable = IdempotencyStore(Database("postgresql://p@127.0.0.1:1/x"), api.services.vault)
-        monkeypatch.setattr(api.services.calls, "idempotency", unavailable)
-        rejected = await client.post(path, json={}, headers={"Idempotency-Key": uuid4().hex})
+        async with api.with_services(calls={"idempotency": unavailable}) as other:
+            client = await other.client()
+            rejected = await client.post(path, json={}, headers={"Idempotency-Key": uuid4().hex})
         await unavailable.aclose()
         assert rejected.status_code == 503
         assert int(rejected.headers["retry-after"]) >= 1

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from app.catalog.feed import record_change
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 
 KEY = "sk-live-9f8e7d6c5b4a39281706/+="
 PASSWORD = "correct-horse-battery-staple-77"
@@ -146,6 +147,12 @@ async def tool(api, site, way, *, method="GET", **fields):
     return f"p{way}.t"
 
 
+@pytest.fixture
+async def reflecting(api, site, way):
+    """The name of a tool of this way."""
+    return await tool(api, site, way)
+
+
 async def with_static(api, row) -> None:
     """The tool needs the slot `s`, too."""
     async with api.services.database.transaction() as session:
@@ -159,11 +166,10 @@ async def with_static(api, row) -> None:
 
 
 @pytest.mark.parametrize("way", ["json", "gzip", "untyped", "late", "split", "lines", "sse"])
-@pytest.mark.parametrize("accept", ["*/*", "application/json", "text/event-stream", "application/x-ndjson"])
-async def test_what_an_upstream_reflects_is_masked(api, site, way, accept):
-    name = await tool(api, site, way)
+@for_each("accept", ["*/*", "application/json", "text/event-stream", "application/x-ndjson"])
+async def test_what_an_upstream_reflects_is_masked(api, reflecting, accept):
     client = await api.client()
-    got = await client.post(f"/tools/{name}/call", json={}, headers={"Accept": accept})
+    got = await client.post(f"/tools/{reflecting}/call", json={}, headers={"Accept": accept})
     assert got.status_code == 200, got.text
     reflected = read(got.content)
     assert b"X-Static" in reflected

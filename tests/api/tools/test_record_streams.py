@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import orjson
 import pytest
+from sqlalchemy import text
 
 from app.access.events import record_event
 from app.call_log.batch_writer import BatchCallLog
@@ -152,6 +153,53 @@ async def test_filters_and_visibility_are_those_of_the_list(api, tools):
             assert found == [str(made[one].id) for one in wanted], name
     assert (await (await api.client()).get("/calls/stream")).status_code == 403
     assert (await everything.get("/calls/stream?outcome=")).status_code == 422
+
+
+async def test_position_of_a_list_is_that_of_an_empty_one_and_of_each_page(api, tools):
+    client = await api.client("calls:read")
+    empty = (await client.get("/calls")).json()
+    made = [entry() for _ in range(3)]
+    await store(api, *made)
+    page = (await client.get("/calls?limit=1&tool=inner.a")).json()
+    assert (empty["items"], page["items"]) == ([], [])
+    async with opened(client, last=empty["position"]) as reader:
+        assert {(await reader.event()).id for _ in made} == {str(one.id) for one in made}
+    later = entry()
+    await store(api, later)
+    async with opened(client, last=page["position"]) as reader:
+        events = [await reader.event()]
+        while events[-1].id != str(later.id):
+            events.append(await reader.event())
+    # Those of the seconds before the list may come again.
+    assert {event.id for event in events} <= {str(one.id) for one in (*made, later)}
+
+
+@pytest.mark.parametrize("path", ["/calls/stream", "/console/calls/stream"])
+async def test_first_heartbeat_comes_after_the_subscription(api, tools, path):
+    client, feed = await api.client("calls:read"), api.services.call_feed
+    held = contextlib.AsyncExitStack()
+    await held.enter_async_context(feed._lock)
+    async with held, opened(client, path, last=str(uuid7())) as reader:
+        connected = asyncio.create_task(reader.connected())
+        async with asyncio.timeout(15):
+            while not feed._users:  # noqa: ASYNC110 - it has no event.
+                await asyncio.sleep(0.02)
+        assert not connected.done()
+        await held.aclose()
+        await connected
+        assert len(feed._subscriptions) == 1
+
+
+async def test_call_that_was_unknown_before_it_ended_is_a_position_before_its_end(api, tools):
+    client = await api.client("calls:read")
+    late, later = entry(outcome="unknown", at=datetime.now(UTC) - timedelta(seconds=10)), entry()
+    await store(api, late)
+    await store(api, later)
+    async with api.services.database.transaction() as session:
+        moved = "UPDATE calls SET stored_at = stored_at + interval '1 hour', replaced_outcome = 'unknown' WHERE id = :id"
+        await session.execute(text(moved), {"id": late.id})
+    async with opened(client, last=str(late.id)) as reader:
+        assert (await reader.event()).id == str(later.id)
 
 
 async def test_one_query_serves_all_streams_and_none_is_made_without(api, tools):

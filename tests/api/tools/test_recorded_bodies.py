@@ -1,5 +1,7 @@
 """Bodies of calls are recorded only where a setting says so, sealed, and read with a scope of their own."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 from sqlalchemy import text
 
@@ -7,14 +9,16 @@ from app.call_log.bodies import BodyRecorder
 
 
 @pytest.fixture
-def record_bodies(api):
-    """Sets which bodies are recorded."""
+async def record_bodies(api):
+    """Returns a client of a gateway that records these bodies."""
+    async with AsyncExitStack() as stack:
 
-    def configure(policy, max_bytes=1000):
-        api.services.calls.bodies = BodyRecorder(api.services.vault, policy=policy, max_bytes=max_bytes)
+        async def configure(policy, max_bytes=1000):
+            recorder = BodyRecorder(api.services.vault, policy=policy, max_bytes=max_bytes)
+            running = await stack.enter_async_context(api.with_services(calls={"bodies": recorder}))
+            return await running.client()
 
-    yield configure
-    api.services.calls.bodies = None
+        yield configure
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ async def test_no_body_is_recorded_by_default(api, tools):
 
 
 async def test_recorded_arguments_and_responses_are_sealed_and_opened(api, tools, record_bodies):
-    record_bodies("all")
+    tools = await record_bodies("all")
     made = await tools.post("/tools/recorded.echo/call", json={"body": {"secret": "canary"}})
     call_id = made.headers["x-call-id"]
     row = (await rows(api))[call_id]
@@ -69,7 +73,7 @@ async def test_recorded_arguments_and_responses_are_sealed_and_opened(api, tools
 
 
 async def test_every_access_is_recorded_as_an_event(api, tools, record_bodies):
-    record_bodies("all")
+    tools = await record_bodies("all")
     made = await tools.post("/tools/recorded.echo/call", json={"body": 1})
     call_id = made.headers["x-call-id"]
     await api.services.call_log.flush()
@@ -87,7 +91,7 @@ async def test_every_access_is_recorded_as_an_event(api, tools, record_bodies):
 
 
 async def test_only_keys_with_the_scope_and_within_their_limits_read_them(api, tools, record_bodies):
-    record_bodies("all")
+    tools = await record_bodies("all")
     made = await tools.post("/tools/recorded.echo/call", json={"body": 1})
     call_id = made.headers["x-call-id"]
     await api.services.call_log.flush()
@@ -97,7 +101,7 @@ async def test_only_keys_with_the_scope_and_within_their_limits_read_them(api, t
 
 
 async def test_with_errors_only_bodies_of_failed_calls_are_recorded(api, tools, record_bodies):
-    record_bodies("errors")
+    tools = await record_bodies("errors")
     good = await tools.post("/tools/recorded.echo/call", json={"body": 1})
     bad = await tools.post("/tools/recorded.reject/call", json={"why": "me"})
     assert bad.status_code == 422
@@ -109,7 +113,7 @@ async def test_with_errors_only_bodies_of_failed_calls_are_recorded(api, tools, 
 
 
 async def test_the_beginning_of_a_long_response_is_recorded(api, tools, record_bodies):
-    record_bodies("all", max_bytes=300)
+    tools = await record_bodies("all", max_bytes=300)
     made = await tools.post("/tools/recorded.drip/call", json={})
     assert len(made.content) == 400
     await api.services.call_log.flush()
@@ -118,7 +122,7 @@ async def test_the_beginning_of_a_long_response_is_recorded(api, tools, record_b
 
 
 async def test_bodies_of_one_call_do_not_open_in_another(api, tools, record_bodies):
-    record_bodies("all")
+    tools = await record_bodies("all")
     ids = [
         (await tools.post("/tools/recorded.echo/call", json={"body": n})).headers["x-call-id"]
         for n in range(2)

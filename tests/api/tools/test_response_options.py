@@ -4,6 +4,7 @@ import pytest
 from aiohttp import web
 
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ async def test_all_pages_are_read_once_the_option_is_set(api, books):
     assert (await admin.post(f"{books}/call")).json() == [0, 1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "pointer"),
     [
         ({"all_pages": {"by": "guess"}}, "/response_options/all_pages/by"),

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from tests.harness.beside import web_server
+from tests.harness.cases import for_each
 
 ITEMS = [{"id": number, "title": f"Book {number}"} for number in range(500)]
 
@@ -90,7 +91,7 @@ async def test_what_is_within_the_budget_is_unchanged(api, shop):
     assert "preference-applied" not in response.headers
 
 
-@pytest.mark.parametrize("preference", ["max-bytes=0", "max-bytes=x", "format=pdf", "fields", "other=1"])
+@for_each("preference", ["max-bytes=0", "max-bytes=x", "format=pdf", "fields", "other=1"])
 async def test_other_preferences_are_ignored(api, shop, preference):
     client = await api.client()
     response = await client.post(PATH, headers={"Prefer": preference})

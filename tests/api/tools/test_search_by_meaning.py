@@ -15,8 +15,6 @@ from tests.harness.gateway import RunningGateway, serve
 from tests.harness.semantic_models import installed_model, slow_graph, write_model
 from tests.harness.servers import Pair
 
-pytestmark = pytest.mark.slow
-
 OPERATIONS = {
     "createCoupon": "Create a coupon that lowers the price of an order.",
     "sendInvoice": "Send the invoice of an order to the customer by mail.",

@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 
+from app.calls.streams import StreamRegistry
+
 
 @contextlib.asynccontextmanager
 async def beginning(api, upstream):
@@ -21,10 +23,10 @@ async def beginning(api, upstream):
     writer.close()
 
 
-async def test_a_client_that_stops_sending_gets_408(api, upstream, monkeypatch):
-    monkeypatch.setattr(api.services.streams, "stall", 0.2)
-    async with beginning(api, upstream) as (reader, _):
-        response = await asyncio.wait_for(reader.read(), 10)
+async def test_a_client_that_stops_sending_gets_408(api, upstream):
+    streams = StreamRegistry(api.services.engine.timers, api.services.stopping, stall=0.2)
+    async with api.with_services(streams=streams) as impatient, beginning(impatient, upstream) as (reader, _):
+        response = await reader.read()
     assert response.startswith(b"HTTP/1.1 408 ")
     assert b"client-timeout" in response
     call = await api.recorded_call()

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
+from app.calls.streams import StreamRegistry
 from tests.harness.beside import web_server
 
 SSE = {"Accept": "text/event-stream"}
@@ -65,10 +66,10 @@ async def source():
 async def calling(api, source):
     """`await calling(headers)` calls the source's tool, whose provider has the given limits."""
 
-    async def call(headers, path="/stream", *, template=None, **limits):
+    async def call(headers, path="/stream", *, template=None, by=api, **limits):
         provider = await api.provider("api", limits=limits)
         await api.tool(provider, "stream", {"url": source.url + path, **(template or {})})
-        return await (await api.client()).post("/tools/api.stream/call", headers=headers)
+        return await (await by.client()).post("/tools/api.stream/call", headers=headers)
 
     return call
 
@@ -242,11 +243,10 @@ async def test_a_stream_may_last_longer_than_an_ordinary_call(calling, source):
 
 @pytest.mark.parametrize(("headers", "heartbeat"), [(SSE, ": heartbeat\n\n"), (LINES, "\n\n")])
 async def test_heartbeats_are_sent_while_the_upstream_is_silent(api, calling, source, headers, heartbeat):
-    source.pause, source.pieces, api.services.streams.heartbeat = 0.4, (TICKS[0],), 0.02
-    try:
-        response = await calling(headers)
-    finally:
-        api.services.streams.heartbeat = 15.0
+    source.pause, source.pieces = 0.4, (TICKS[0],)
+    streams = StreamRegistry(api.services.engine.timers, api.services.stopping, heartbeat=0.02)
+    async with api.with_services(streams=streams) as lively:
+        response = await calling(headers, by=lively)
     assert response.text.count(heartbeat) >= 4
 
 
@@ -257,7 +257,7 @@ async def test_a_client_disconnect_reaches_the_upstream(api, source):
     client = await api.client()
     async with client.stream("POST", "/tools/api.stream/call", headers=SSE) as response:
         await anext(response.aiter_bytes())
-    await asyncio.wait_for(source.left.wait(), 10)
+    await source.left.wait()
     assert (await api.recorded_call())["outcome"] == "cancelled"
     assert len(api.services.streams) == 0
 
@@ -282,7 +282,7 @@ async def test_streams_get_their_last_event_while_the_gateway_stops(api, source)
         assert last["$gateway"]["error"]["type"].endswith(":stopping")
         assert last["$gateway"]["error"]["status"] == 503
     assert {record["outcome"] for record in await api.calls()} == {"stopping"}
-    await asyncio.wait_for(source.left.wait(), 10)
+    await source.left.wait()
 
 
 async def test_the_clients_timeout_bounds_the_whole_stream(api, calling, source):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.api.tools.conftest import BASE_URL
+from tests.harness.cases import for_each
 
 SECRETIVE = "treasury.searchBooks"
 
@@ -26,7 +27,7 @@ async def problem_of(client, method, path, **options):
     return problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path"),
     [
         ("POST", "/tools/library.serchBooks/call"),

@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from app.models import Revision
+from tests.harness.cases import for_each
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ async def test_filters(api, library):
     assert await names(client, provider="library", enabled="false", tag="own") == ["library.a"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     ["limit=0", "limit=201", "limit=x", "cursor=!!", "cursor=AAAA", "provider=a%00", "tag=%00", "enabled=2"],
 )
@@ -97,7 +98,7 @@ async def test_an_override_replaces_the_source_until_it_is_removed(api, library)
     assert ("updated", "weather.now", {"changed": ["tags"]}) in [tuple(row) for row in actions]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body", [{"name": "x"}, {"tags": ["a\x00"]}, {"tags": [""]}, {"enabled": 1}, {"description": "\x00"}, []]
 )
 async def test_invalid_changes_are_rejected(api, library, body):

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.harness.cases import for_each
+
 DESK = {
     "providers": ["library"],
     "changes": {"library.books": {"name": "find_books", "title": "Books", "presets": {"limit": 5}}},
@@ -135,7 +137,7 @@ async def test_definition_is_shown_to_those_who_read_providers(api, library):
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "pointer"),
     [
         ({"tools": ["not a name"]}, "/definition/tools/0"),

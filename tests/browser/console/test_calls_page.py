@@ -261,7 +261,6 @@ async def test_following_ends_with_the_key(world, browser):
         )
 
 
-@pytest.mark.slow
 async def test_live_tail_at_500_calls_a_second_is_bounded(world, browser):
     seconds, rate = 20, 500
     async with world.signed_in(browser, "/console/calls?follow=1") as opened:

@@ -109,8 +109,8 @@ class Findings:
 
 
 async def take_screenshots(page: Page, folder: Path, name: str, width: int) -> None:
-    """Save what a page looks like, light and dark."""
-    for scheme in SCHEMES:
+    """Save what a page looks like: light, and where it is wide, dark."""
+    for scheme in SCHEMES[: 1 + (width > 1000)]:
         await page.emulate_media(color_scheme=scheme)
         await page.screenshot(path=folder / f"{name}-{width}-{scheme}.png", full_page=True)
 

@@ -125,7 +125,7 @@ async def test_one_comes_back_to_the_page_that_was_asked_for(opened, gateway):
     await page.get_by_label("API key").fill(gateway.key)
     await page.get_by_role("button", name="Sign in").click()
 
-    await expect(page.get_by_role("heading", name="Confirm with your key")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Confirm that it is you")).to_be_visible()
     await page.get_by_label("API key").fill(gateway.key)
     await page.get_by_role("button", name="Confirm").click()
 

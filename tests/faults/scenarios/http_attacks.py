@@ -5,11 +5,11 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from tests.faults.edge_attacks import ATTACKS
 from tests.faults.gateways import Replica
 from tests.faults.load import milliseconds, percentile
 from tests.faults.report import Row
 from tests.faults.rig import Rig
-from tests.harness.edge_attacks import ATTACKS
 
 TITLE = "attacks on the HTTP server"
 _SECONDS = 5.0
@@ -107,7 +107,7 @@ async def _probed(port: int, attack: str | None, seconds: float, replicas: list[
     process = None
     if attack is not None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.harness.edge_attacks", attack, "127.0.0.1", str(port), str(seconds),
+            sys.executable, "-m", "tests.faults.edge_attacks", attack, "127.0.0.1", str(port), str(seconds),
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
     summary = b""

@@ -99,7 +99,8 @@ async def _read_slowly(rig: Rig, index: int, stop: asyncio.Event) -> int:
                 break
             received += len(data)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 0.5)
+                async with asyncio.timeout(0.5):
+                    await stop.wait()
     except OSError:
         pass
     finally:

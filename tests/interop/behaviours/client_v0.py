@@ -56,7 +56,8 @@ async def main() -> None:
     outcomes = []
     for case in json.load(sys.stdin):
         try:
-            outcomes.append({"ok": await asyncio.wait_for(outcome(case), 40)})
+            async with asyncio.timeout(40):
+                outcomes.append({"ok": await outcome(case)})
         except Exception as error:  # noqa: BLE001 - the test examines it
             outcomes.append({"error": f"{type(error).__name__}: {error}"})
     print(json.dumps(outcomes))

@@ -1,9 +1,7 @@
 // As client_python.py, by the official TypeScript clients and that of the AI SDK.
-const [url, key, calls, client, wanted] = process.argv.slice(2);
-const headers = { Authorization: `Bearer ${key}` };
-const requestInit = { headers };
+import { createInterface } from "node:readline";
 
-async function official(kind, mode) {
+async function connect(url, requestInit, kind, mode) {
   const info = { name: "test", version: "1" };
   if (kind === "ts1") {
     const { Client } = await import("@modelcontextprotocol/sdk/client/index.js");
@@ -20,42 +18,49 @@ async function official(kind, mode) {
 }
 
 const shown = (result) => [Boolean(result.isError), result.content.map((one) => [one.type, one.text ?? one.mimeType ?? ""])];
-const [kind, mode] = client.split("/");
-const reports = [];
-const onprogress = ({ progress, total, message }) => reports.push([progress, total ?? null, message ?? null]);
-const options = wanted === "progress" ? { onprogress } : undefined;
-let names;
-let call;
-let close;
-if (kind === "ai-sdk") {
-  const { createMCPClient } = await import("@ai-sdk/mcp");
-  const made = await createMCPClient({ transport: { type: "http", url, headers } });
-  const tools = await made.tools();
-  names = Object.keys(tools);
-  call = (name, input) => tools[name].execute(input, { toolCallId: "1", messages: [] });
-  close = () => made.close();
-} else {
-  const made = await official(kind, mode);
-  names = [];
-  let cursor;
-  do {
-    const page = await made.listTools(cursor ? { cursor } : {});
-    names.push(...page.tools.map((tool) => tool.name));
-    cursor = page.nextCursor;
-  } while (cursor);
-  call = (name, input) => {
-    const params = { name, arguments: input };
-    return kind === "ts1" ? made.callTool(params, undefined, options) : made.callTool(params, options);
-  };
-  close = () => made.close();
-}
-const results = [];
-for (const [name, input] of JSON.parse(calls)) {
-  try {
-    results.push(shown(await call(name, input)));
-  } catch (error) {
-    results.push(["raised", String(error.message)]);
+async function run(url, key, calls, client, wanted) {
+  const headers = { Authorization: `Bearer ${key}` };
+  const [kind, mode] = client.split("/");
+  const reports = [];
+  const onprogress = ({ progress, total, message }) => reports.push([progress, total ?? null, message ?? null]);
+  const options = wanted === "progress" ? { onprogress } : undefined;
+  let names;
+  let call;
+  let close;
+  if (kind === "ai-sdk") {
+    const { createMCPClient } = await import("@ai-sdk/mcp");
+    const made = await createMCPClient({ transport: { type: "http", url, headers } });
+    const tools = await made.tools();
+    names = Object.keys(tools);
+    call = (name, input) => tools[name].execute(input, { toolCallId: "1", messages: [] });
+    close = () => made.close();
+  } else {
+    const made = await connect(url, { headers }, kind, mode);
+    names = [];
+    let cursor;
+    do {
+      const page = await made.listTools(cursor ? { cursor } : {});
+      names.push(...page.tools.map((tool) => tool.name));
+      cursor = page.nextCursor;
+    } while (cursor);
+    call = (name, input) => {
+      const params = { name, arguments: input };
+      return kind === "ts1" ? made.callTool(params, undefined, options) : made.callTool(params, options);
+    };
+    close = () => made.close();
   }
+  const results = [];
+  for (const [name, input] of calls) {
+    try {
+      results.push(shown(await call(name, input)));
+    } catch (error) {
+      results.push(["raised", String(error.message)]);
+    }
+  }
+  await close();
+  return { tools: names, results, progress: reports };
 }
-await close();
-console.log(JSON.stringify({ tools: names, results, progress: reports }));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify(await run(...JSON.parse(line))));
+}

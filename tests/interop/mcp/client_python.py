@@ -1,7 +1,7 @@
-"""Lists and calls over MCP by an official Python client: URL, key, calls as JSON and the client's name as arguments.
+"""Lists and calls over MCP by a Python client. Each line of its input has, as JSON, the URL, the key, calls and the client's name.
 
-Prints the names of the tools, and each call's `[is_error, [[type, text or MIME type], ...]]`, or `["raised", text]`.
-With a fifth argument, `progress`, the calls ask for progress, whose reports are printed, too.
+It prints a line for each: the names of the tools, and each call's `[is_error, [[type, text or MIME type], ...]]`, or
+`["raised", text]`. With a fifth argument, `progress`, the calls ask for progress, whose reports are printed, too.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ def _contents(result):
 
 
 REPORTS = []
-WANTS_PROGRESS = sys.argv[5:] == ["progress"]
+OPTIONS = []
 
 
 async def _on_progress(progress, total, message):
@@ -30,7 +30,7 @@ async def _on_progress(progress, total, message):
 
 
 def _with_progress(call, argument="progress_callback"):
-    options = {argument: _on_progress} if WANTS_PROGRESS else {}
+    options = {argument: _on_progress} if "progress" in OPTIONS else {}
     return lambda name, arguments: call(name, arguments, **options)
 
 
@@ -110,18 +110,20 @@ async def _langchain(url, headers, calls):
     return list(tools), results
 
 
-def _main():
-    url, key, calls, client = sys.argv[1:5]
+def _run(url, key, calls, client, *options):
+    REPORTS.clear()
+    OPTIONS[:] = options
     headers = {"Authorization": f"Bearer {key}"}
     kind, _, mode = client.partition("/")
     if kind == "mcp2":
-        running = _version_2(url, headers, json.loads(calls), mode)
+        running = _version_2(url, headers, calls, mode)
     else:
         running = {"mcp1": _version_1, "fastmcp": _fastmcp, "langchain-mcp": _langchain}[kind](
-            url, headers, json.loads(calls)
+            url, headers, calls
         )
     tools, results = asyncio.run(running)
-    print(json.dumps({"tools": tools, "results": results, "progress": REPORTS}))
+    return {"tools": tools, "results": results, "progress": REPORTS}
 
 
-_main()
+for line in sys.stdin:
+    print(json.dumps(_run(*json.loads(line))), flush=True)

@@ -181,6 +181,8 @@ def register(admin: httpx2.Client, upstream: str) -> None:
         "providers": ["fixture"],
         "changes": {f"fixture.{name}": {"name": name} for name in names},
         "mode": "all",
+        # The suites compare whole schemas.
+        "schemas": "full",
     }
     made = admin.put(f"/toolsets/{TOOLSET}", json={"definition": body})
     assert made.status_code in (200, 201), made.text
@@ -191,7 +193,7 @@ def conformance_server(servers: Pair, folder: Path) -> Iterator[str]:
     """Run the gateway over the upstream; yield the URL of the toolset's endpoint, at which no key is needed."""
     with (
         fixture_upstream() as upstream,
-        serve(servers, folder, MCP_EMBED_BINARIES="true", KEY_FAILURE_RATE_LIMIT="off") as gateway,
+        serve(servers, folder, KEY_FAILURE_RATE_LIMIT="off") as gateway,
     ):
         with gateway.client() as admin:
             register(admin, upstream)

@@ -5,6 +5,7 @@ import pytest
 from app.access import declared_scope
 from app.access.authorise import presented_key
 from app.errors import Unauthenticated
+from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of
 
 KEY_HEADER = (b"authorization", b"Bearer abc")
@@ -42,7 +43,7 @@ async def test_a_plain_route_asks_the_same_gate(gateway):
     assert (await gateway.ask("POST", "/call", await gateway.key("tools:read"))).status_code == 403
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         [(b"authorization", b"")],
@@ -61,7 +62,7 @@ def test_odd_oversized_and_several_headers_are_rejected(headers):
         presented_key(headers)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         b"", b"\xff\xfe", b"ugw_", b"ugw_' OR 1=1 --_", b"null", b"\x00", b"a" * 55, b"ugw_" + b"\xe9" * 51,

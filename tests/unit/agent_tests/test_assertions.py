@@ -5,6 +5,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from app.agent_tests.assertion_models import Assertion
 from app.agent_tests.assertions import AssertedCall, AssertedRun, check_assertions, score_of
+from tests.harness.cases import for_each
 
 ASSERTION: TypeAdapter[Assertion] = TypeAdapter(Assertion)
 BOOK = AssertedCall(
@@ -20,7 +21,7 @@ def check(run, **members):
     return outcome
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("members", "passed"),
     [
         ({"type": "contains", "value": "Sea-Wolf"}, True),
@@ -68,7 +69,7 @@ def test_an_assertion_holds_or_does_not(members, passed) -> None:
     assert check(RUN, **members).passed is passed
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pointer", "equals", "passed"),
     [
         ("/total", 1, True),
@@ -124,7 +125,7 @@ def test_long_texts_are_cut_in_messages_between_characters() -> None:
     assert outcome.message == f'The response is "{"ä" * 100}... (2000 bytes)", not "x".'
 
 
-@pytest.mark.parametrize(
+@for_each(
     "members",
     [
         {"type": "regex", "pattern": r"(?!a)"},

@@ -8,7 +8,7 @@ from app.catalog.feed import ChangeFeed, record_change
 from app.models import TENANT, ToolsetRow
 from app.search import SearchIndex
 from app.security.principal import Principal
-from app.toolsets import ToolCollections
+from app.toolsets import ToolCollections, ToolSearch
 from tests.stored import store_provider, store_tool
 
 ADMIN = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset({"admin"}))
@@ -49,23 +49,24 @@ async def collections(registry):
 
 
 async def test_offered_tools_are_found_in_the_order_of_the_registry(collections):
-    every = [tool.tool for tool in await collections.registry(ADMIN).search(["coupon order"], limit=50)]
+    view = await collections.open_view(ADMIN)
+    every = [tool.tool for tool in (await view.find(ToolSearch(["coupon order"], limit=50))).tools]
     offered = await offered_tools(case(toolsets=("sales",), tools=("shop.listCoupons",)), collections, ADMIN)
-    found = await offered.find(["coupon order"], limit=50)
+    found = await offered.find(ToolSearch(["coupon order"], limit=50))
     names = {"shop.findCoupon", "shop.createOrder", "shop.listCoupons"}
     assert [tool.tool for tool in found.tools] == [name for name in every if name in names]
     assert "get_voucher" in [tool.name for tool in found.tools]
-    assert [tool.name for tool in await offered.search(["get_voucher"])] == ["get_voucher"]
+    assert [tool.name for tool in (await offered.find(ToolSearch(["get_voucher"]))).tools] == ["get_voucher"]
 
 
 async def test_what_a_key_reaches_only_by_a_toolset_is_found(collections):
     agent = ADMIN.limited_to_toolsets(["sales"])
     offered = await offered_tools(case(toolsets=("sales",)), collections, agent)
-    assert [tool.name for tool in (await offered.find(["coupon"])).tools] == ["get_voucher"]
+    assert [tool.name for tool in (await offered.find(ToolSearch(["coupon"]))).tools] == ["get_voucher"]
 
 
 async def test_weak_matches_among_offered_tools_say_so(collections):
     offered = await offered_tools(case(toolsets=("sales",)), collections, ADMIN)
-    found = await offered.find(["zeppelin flights"], advise=True)
+    found = await offered.find(ToolSearch(["zeppelin flights"], advise=True))
     assert found.advice is not None
     assert list(found.advice.unknown_words) == ["zeppelin", "flights"]

@@ -9,8 +9,6 @@ from benchmarks.population import manual, population
 from benchmarks.scale import Report
 from benchmarks.venvs import Environment, NotInstalled
 
-pytestmark = pytest.mark.slow
-
 
 def run(*arguments):
     return subprocess.run(

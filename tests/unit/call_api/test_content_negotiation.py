@@ -1,11 +1,10 @@
 """What an Accept header says."""
 
-import pytest
-
 from app.call_api.content_negotiation import parse_accept
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "media", "only"),
     [
         ("application/json", "text/plain", True),
@@ -30,7 +29,7 @@ def test_who_takes_nothing_but_json(accept, media, only):
     assert parse_accept(accept).only_json(media) is only
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "form"),
     [
         ("*/*", ""),
@@ -49,7 +48,7 @@ def test_who_takes_events(accept, form):
     assert parse_accept(accept).events == form
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "only"),
     [
         ("application/x-ndjson;form=values", True),
@@ -64,7 +63,7 @@ def test_who_takes_only_the_values_of_events(accept, only):
     assert parse_accept(accept).only_values is only
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "media", "events"),
     [
         ("text/event-stream", "application/json", True),

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from app.call_api.responses import _as_json
+from tests.harness.cases import for_each
 from tests.harness.scaling import assert_linear
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "media_type", "expected"),
     [
         (b"", "text/plain", ""),

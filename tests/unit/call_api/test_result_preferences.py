@@ -5,9 +5,10 @@ import pytest
 from app.call_api.result_preferences import parse_result_preferences
 from app.decoding.rule import parse_preferences
 from app.tool_results import ResultBudget
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("prefer", "budget"),
     [
         pytest.param("max-bytes=2000, format=csv", ResultBudget(2000, None, (), "csv"), id="two"),

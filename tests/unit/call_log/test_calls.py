@@ -17,6 +17,7 @@ from app.call_log.store import _COLUMNS
 from app.database import Database
 from app.models import TENANT
 from app.uuid7 import uuid7
+from tests.harness.cases import for_each
 
 AWAY = "postgresql://postgres@127.0.0.1:1/nothing"
 
@@ -198,8 +199,23 @@ async def test_the_last_full_page_has_no_cursor(database):
     assert page.next_cursor is None
 
 
-@pytest.mark.parametrize(
-    ("filters", "found"),
+@pytest.fixture
+async def three_calls(database):
+    """What was recorded, by a letter."""
+    entries = {
+        "a": entry(),
+        "b": entry(tool="library.lend", key_id="key2"),
+        "c": entry(provider="shop", tool="shop.buy", outcome="not-found"),
+    }
+    writer = BatchCallLog(database)
+    for recorded in entries.values():
+        writer.record(recorded)
+    assert await writer.flush()
+    return entries
+
+
+@for_each(
+    ("filters", "expected"),
     [
         ({"tool": "library.lend"}, {"b"}),
         ({"provider": "shop"}, {"c"}),
@@ -210,17 +226,9 @@ async def test_the_last_full_page_has_no_cursor(database):
         ({"provider": "shop", "providers": ["library"]}, set()),
     ],
 )
-async def test_filters(database, filters, found):
-    writer = BatchCallLog(database)
-    made = {
-        "a": entry(),
-        "b": entry(tool="library.lend", key_id="key2"),
-        "c": entry(provider="shop", tool="shop.buy", outcome="not-found"),
-    }
-    for one in made.values():
-        writer.record(one)
-    await writer.flush()
-    assert {row.id for row in await stored(database, **filters)} == {made[name].id for name in found}
+async def test_filters(database, three_calls, filters, expected):
+    rows = await stored(database, **filters)
+    assert {row.id for row in rows} == {three_calls[name].id for name in expected}
 
 
 async def test_the_time_filter_includes_its_start_and_not_its_end(database):

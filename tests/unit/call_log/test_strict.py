@@ -13,7 +13,9 @@ from app.call_log.retention import maintain_partitions
 from app.call_log.strict import StrictCallLog
 from app.database import Database, asyncpg_dsn
 from app.errors import CallLogUnavailable
+from tests.faults.proxy import proxied
 from tests.unit.call_log.test_calls import AWAY, entry, stored
+from tests.unit.database.test_unavailability import address_of
 
 
 def intent(**changed):
@@ -72,7 +74,6 @@ async def test_calls_without_effects_are_not_waited_for(recorder, database):
     assert len(await outcomes(database)) == 1
 
 
-@pytest.mark.slow
 async def test_many_calls_at_once_share_commits(recorder, own_database_url):
     begun = [intent() for _ in range(200)]
     before = await transactions(own_database_url)
@@ -106,7 +107,6 @@ async def test_without_postgres_calls_with_effects_are_rejected_at_once():
     await recorder.aclose()
 
 
-@pytest.mark.slow
 async def test_a_server_that_does_not_respond_is_waited_for_no_longer_than_set(database):
     async def silent(reader, writer):
         await reader.read()
@@ -146,21 +146,24 @@ async def test_an_end_that_cannot_be_committed_waits_with_the_others(database, o
 
 
 async def test_after_postgres_came_back_calls_are_recorded_again(database, own_database_url):
-    recorder = StrictCallLog(BatchCallLog(database), dsn=AWAY, wait_seconds=1)
-    with pytest.raises(CallLogUnavailable):
-        await recorder.record_intent(intent())
-    recorder._connection._dsn = asyncpg_dsn(own_database_url)
-    async with asyncio.timeout(10):
-        while True:
-            begun = intent()
-            try:
-                await recorder.record_intent(begun)
-            except CallLogUnavailable:
-                await asyncio.sleep(0.05)
-            else:
-                break
-    assert begun.id in await outcomes(database)
-    await recorder.aclose()
+    target, dsn = address_of(own_database_url)
+    async with proxied(target) as link:
+        recorder = StrictCallLog(BatchCallLog(database), dsn=dsn(link.address), wait_seconds=1)
+        await link.cut()
+        with pytest.raises(CallLogUnavailable):
+            await recorder.record_intent(intent())
+        await link.heal()
+        async with asyncio.timeout(10):
+            while True:
+                begun = intent()
+                try:
+                    await recorder.record_intent(begun)
+                except CallLogUnavailable:
+                    await asyncio.sleep(0.05)
+                else:
+                    break
+        assert begun.id in await outcomes(database)
+        await recorder.aclose()
 
 
 async def test_a_server_that_became_read_only_is_left(recorder, database, own_database_url):

@@ -1,6 +1,7 @@
 """A Valkey that may be flushed and frozen, and limiters as separate processes of the gateway would have them."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -50,8 +51,10 @@ def limiter_on(clients, vault: Vault) -> Callable[..., RateLimiter]:
     """`limiter_on(url)` is one worker of the gateway; those of a test share their counters."""
     prefix = f"test-{uuid4().hex}:"
 
-    def make(url: str, *, timeout: float = 2.0, off_seconds: float = 3.0, workers: int = 1) -> RateLimiter:
+    def make(
+        url: str, *, timeout: float = 2.0, off_seconds: float = 3.0, workers: int = 1, **options: Any
+    ) -> RateLimiter:
         cache = RedisClient(clients(url, timeout=timeout), retry_seconds=off_seconds)
-        return RateLimiter(cache, vault, workers=workers, prefix=prefix)
+        return RateLimiter(cache, vault, workers=workers, prefix=prefix, **options)
 
     return make

@@ -1,9 +1,8 @@
 """The arguments of a call, as whoever approves it sees them."""
 
-import pytest
-
 from app.calls.argument_masking import masked_arguments
 from app.security.masking import Masker
+from tests.harness.cases import for_each
 
 PIN = {"type": "string", "writeOnly": True}
 
@@ -12,7 +11,7 @@ def shown(arguments, **inputs):
     return masked_arguments(arguments, {"type": "object", **inputs}, Masker())
 
 
-@pytest.mark.parametrize(
+@for_each(
     "inputs",
     [
         {"properties": {"a": PIN}},
@@ -59,7 +58,7 @@ def test_secrets_within_lists_and_objects_are_masked():
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         {"prefixItems": [{}], "items": PIN},

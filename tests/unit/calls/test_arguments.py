@@ -8,10 +8,11 @@ import pytest
 from app import exact_json
 from app.calls.arguments import parse_arguments
 from app.errors import BadRequest, InvalidArguments, TooLarge
+from tests.harness.cases import for_each
 from tests.harness.scaling import assert_linear
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "places"),
     [
         (b'{"n": 12345678901234567890123}', {"/n"}),
@@ -28,7 +29,7 @@ def test_integers_beyond_64_bits_are_rejected_with_their_places(body, places):
         assert {fault.pointer for fault in caught.value.errors} == places
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "arguments"),
     [
         (b"", {}),
@@ -58,7 +59,7 @@ def test_integer_scan_is_linear():
     assert_linear(scan, 6_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("unit", "cost"),
     [
         (b"1", 1), (b'"x"', 1), (b'",[{:"', 1), (b'"\\\\"', 1), (b'"a\\",b"', 1), (b"[]", 5), (b"{}", 5), (b'{"a":1}', 11),
@@ -87,7 +88,7 @@ def test_what_is_not_json_is_rejected_however_much_it_is():
         parse_arguments(b'{"a": "' + b"," * 500_000, 1000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("number", "kept"),
     [
         ("0.12345678901234567890123", Decimal("0.12345678901234567890123")),
@@ -111,7 +112,7 @@ def test_digits_in_a_string_are_text():
     assert parse_arguments(f'{{"t": "{text}"}}'.encode()) == {"t": text}
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "1e-400", "0." + "0" * 400 + "1", "0." + "1" * 1_000])
+@for_each("number", ["1e400", "-1e400", "1e-400", "0." + "0" * 400 + "1", "0." + "1" * 1_000])
 def test_magnitudes_that_no_double_has_are_rejected_with_their_places(number):
     with pytest.raises(InvalidArguments, match="too large, too small or too long") as caught:
         parse_arguments(f'{{"a": 1.5, "b/c": [0, {number}]}}'.encode())

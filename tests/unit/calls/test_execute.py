@@ -25,6 +25,7 @@ from app.security.vault import KeyRing
 from app.services import open_services
 from app.settings import Settings
 from app.telemetry.metrics import Metrics
+from tests.harness.cases import for_each
 from tests.stored import clear, store_provider, store_tool
 
 INTERFACE = "test"
@@ -148,7 +149,7 @@ class TestOneCall:
         assert tuple(row) == ("ok", 200, len(b'{"body":{"n":7}}'), len(body), 1, "k")
         assert services.metrics.calls_in_flight == 0
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("changes", "error", "status"),
         [
             ({"tool": "p.unknown"}, NotFound, 404),
@@ -192,7 +193,7 @@ class TestOneCall:
         site.gate = asyncio.Event()
         outcome = await execute(request(deadline=asyncio.get_running_loop().time() + 0.2), services.calls)
         assert outcome.error.slug == "upstream-timeout"
-        await asyncio.wait_for(site.left.wait(), 5)
+        await site.left.wait()
 
     async def test_a_description_sends_and_records_nothing(self, services, site) -> None:
         described = await describe(request(), services.calls)
@@ -268,7 +269,7 @@ class TestClientsThatLeave:
         outcome = await execute(request(disconnected=site.started.wait), services.calls)
         assert isinstance(outcome.error, ClientDisconnected)
         assert outcome.status == 499
-        await asyncio.wait_for(site.left.wait(), 5)
+        await site.left.wait()
         assert (await recorded(services, outcome.call_id)).outcome == "cancelled"
 
     async def test_with_an_idempotency_key_it_goes_on(self, services, site) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from app.calls.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
 from app.catalog.cache_rule import CacheRule
+from tests.harness.cases import for_each
 
 RULE = CacheRule(seconds=1000, default_seconds=0, stale_if_error=0)
 TAG = {"etag": '"1"'}
@@ -16,7 +17,7 @@ def date(seconds: float) -> str:
     return formatdate(time.time() + seconds, usegmt=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("headers", "fresh"),
     [
         ({"cache-control": "max-age=60"}, 60),
@@ -45,7 +46,7 @@ def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
     assert freshness.lifetime == pytest.approx(100, abs=1)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {"cache-control": "no-store, max-age=60"},
@@ -68,7 +69,7 @@ def test_what_is_not_cached(headers) -> None:
     assert freshness_of(headers, RULE) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         TAG,
@@ -108,7 +109,7 @@ def test_a_clock_that_goes_ahead_is_no_age() -> None:
     assert freshness.age == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "grace"),
     [
         ("max-age=60", 300),
@@ -166,7 +167,7 @@ def test_what_clients_may_say() -> None:
     assert max_age(parse_cache_control("foo")) > 1e6
 
 
-@pytest.mark.parametrize("rubbish", ["=", ",,,", '"', 'max-age="', "max-age=" + "9" * 10_000, "\x00", "é=1"])
+@for_each("rubbish", ["=", ",,,", '"', 'max-age="', "max-age=" + "9" * 10_000, "\x00", "é=1"])
 def test_rubbish_raises_nothing(rubbish) -> None:
     parse_cache_control(rubbish)
     freshness_of({"cache-control": rubbish, "expires": rubbish, "age": rubbish, "date": rubbish}, RULE)

@@ -247,7 +247,6 @@ class TestACallIsMadeOnce:
         assert isinstance(await store.begin(sent_again(first)), StoredOutcome)
 
 
-@pytest.mark.slow
 class TestManyAtOnce:
     async def test_a_call_costs_two_commits_and_many_share_them(self, store, database) -> None:
         async def call() -> None:

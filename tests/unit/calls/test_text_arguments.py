@@ -7,6 +7,7 @@ import pytest
 from app.calls.text_arguments import TextArguments
 from app.errors import FieldError, InvalidArguments
 from app.json_schema.validator import ArgumentValidator
+from tests.harness.cases import for_each
 
 INTEGER = {"type": "integer"}
 NUMBER = {"type": "number"}
@@ -31,7 +32,7 @@ def errors_of(texts, plan, arguments=None):
     return {error.pointer: error.detail for error in caught.value.errors}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("texts", "schema", "value"),
     [
         (["sea"], TEXT, "sea"),
@@ -89,7 +90,7 @@ def test_a_text_becomes_a_value_of_its_schema(texts, schema, value):
     assert type(merged["x"]) is type(value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("texts", "schema", "pointer", "detail"),
     [
         (["sea"], INTEGER, "/x", "This must be of type integer."),
@@ -161,7 +162,7 @@ PLACE = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("texts", "schema", "value"),
     [
         ({"a[]": ["x"]}, TEXTS, ["x"]),
@@ -191,7 +192,7 @@ def test_an_input_whose_own_name_has_brackets_is_given_by_its_name():
     assert merge({"a[][]": ["x"]}, plan) == {"a[]": ["x"]}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("texts", "pointer", "detail"),
     [
         ({"a[0]": ["x"], "a[2]": ["y"]}, "#/query/a", "The list has no item 1."),

@@ -9,6 +9,7 @@ import pytest
 from app.catalog import Catalog
 from app.catalog.feed import ChangeNotice
 from app.errors import NotFound
+from tests.harness.cases import for_each
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ async def test_the_least_recently_used_leaves_first(stored):
     assert len(catalog) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "forgotten"),
     [
         (lambda plan: ChangeNotice("provider", plan.provider_id), True),
@@ -106,7 +107,8 @@ async def test_the_least_recently_used_leaves_first(stored):
         (lambda _: ChangeNotice("key", None, "k1"), False),
     ],
 )
-async def test_a_change_forgets_what_it_touches_and_nothing_else(stored, change, forgotten):
+async def test_a_change_forgets_what_it_touches_and_nothing_else(change, forgotten):
+    stored = Registry()
     plan = stored.add("p.a", uuid4())
     catalog = Catalog(stored.load)
     await catalog.plan("p.a")

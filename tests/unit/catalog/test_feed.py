@@ -33,7 +33,8 @@ class Told:
         self._news.clear()
 
     async def within(self, seconds):
-        await asyncio.wait_for(self._news.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await self._news.wait()
 
 
 @pytest.fixture
@@ -202,9 +203,10 @@ async def test_a_failing_subscriber_keeps_nobody_else_waiting_and_reads_everythi
 
 async def test_a_cancelled_catch_up_swallows_nothing(database, feeds):
     feed, _ = await feeds(listen=False)
-    gate = asyncio.Event()
+    entered, gate = asyncio.Event(), asyncio.Event()
 
     async def slow(changes):
+        entered.set()
         await gate.wait()
 
     seen = Told()
@@ -212,7 +214,7 @@ async def test_a_cancelled_catch_up_swallows_nothing(database, feeds):
     feed.subscribe(seen)
     await write(database)
     waiting = asyncio.create_task(feed.catch_up())
-    await asyncio.sleep(0.1)
+    await entered.wait()
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     gate.set()

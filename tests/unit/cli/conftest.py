@@ -130,9 +130,11 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def run(stub: Stub, clean_environment: None) -> Callable[..., Ran]:
     """Run a command in this process against the stand-in, with a key."""
 
-    def run(*words: str, stdin: str | bytes = "", key: str | None = KEY, env: Any = None) -> Ran:
+    def run(
+        *words: str, stdin: str | bytes = "", key: str | None = KEY, env: Any = None, session: Any = None
+    ) -> Ran:
         shared = {"UTCP_GATEWAY_URL": stub.url, **({"UTCP_GATEWAY_KEY": key} if key else {}), **(env or {})}
-        result = CliRunner().invoke(app, list(words), input=stdin, env=shared)
+        result = CliRunner().invoke(app, list(words), input=stdin, env=shared, obj=session)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return Ran(result.exit_code, result.stdout, result.stderr)

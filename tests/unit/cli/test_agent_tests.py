@@ -8,6 +8,8 @@ import orjson
 import pytest
 from starlette.responses import Response
 
+from tests.harness.cases import for_each
+
 Run = Callable[..., Any]
 ID = "019a0000-0000-7000-8000-000000000014"
 PATH = f"/agent-tests/{ID}"
@@ -113,7 +115,7 @@ def test_a_key_comes_from_where_the_command_line_says(
     assert "canary-7Qx" not in ran.out + ran.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "options", "said"),
     [
         ("models: [a", (), "neither YAML nor JSON"),
@@ -128,6 +130,7 @@ def test_a_key_comes_from_where_the_command_line_says(
 def test_a_file_that_cannot_be_used_is_exit_code_2(
     run: Run, stub: Any, tmp_path: Path, text: str, options: tuple[str, ...], said: str
 ) -> None:
+    stub.seen.clear()
     path = tmp_path / "test.yaml"
     path.write_text(text)
     ran = run("agent-test", str(path), *options)

@@ -1,7 +1,10 @@
 """Listing and deciding approvals, and calls that wait."""
 
+import json
 from collections.abc import Callable
 from typing import Any
+
+from starlette.responses import Response
 
 Run = Callable[..., Any]
 APPROVAL = {
@@ -41,6 +44,27 @@ def test_show_has_the_arguments(run: Run, stub: Any) -> None:
     assert '"book_id": "bk-001"' in ran.out
 
 
+def test_arguments_are_shown_exactly_and_what_is_hidden_before_the_question(run: Run, stub: Any) -> None:
+    text = "pay \u202e0001 to \u0085X"
+    hidden = [{"pointer": "/arguments/pin", "reason": "declared-secret", "bytes": 6}]
+    approval = {**APPROVAL, "arguments": {"q": text, "n": 1, "pin": "***"}, "hidden": hidden}
+    digits = "0.1000000000000000055511151231257827"
+    body = json.dumps(approval).replace('"n": 1', f'"n": {digits}').encode()
+    stub.on("GET", PATH, Response(body, media_type="application/json"))
+    for arguments, output in (
+        (("approvals", "show", APPROVAL["id"]), "out"),
+        (("approvals", "approve", APPROVAL["id"]), "out"),
+        (("approvals", "approve", APPROVAL["id"], "-o", "json"), "err"),
+    ):
+        ran = run(*arguments, stdin="y\n")
+        shown = getattr(ran, output)
+        assert "pay \\u202e0001 to \\u0085X" in shown
+        assert digits in shown
+        assert "Hidden: /arguments/pin (declared-secret, 6 bytes)" in ran.err
+    assert digits in run("approvals", "show", APPROVAL["id"], "-o", "json").out
+    assert [seen.method for seen in stub.seen] == ["GET"] * 4
+
+
 def test_approve_asks_after_showing_what_is_approved(run: Run, stub: Any) -> None:
     stub.on("GET", PATH, APPROVAL)
     failure = {"type": "x", "title": "The upstream failed", "status": 502, "detail": "It said no."}
@@ -76,3 +100,30 @@ def test_a_call_that_waits_says_where_its_result_will_be(run: Run, stub: Any) ->
         assert ran.code == 0, ran.err
         assert f"approvals result {APPROVAL['id']}" in ran.err
         assert '"approval"' in ran.out
+
+
+REQUIREMENT = {
+    "id": APPROVAL["id"],
+    "operation": "POST https://bank.example/transfers/{}",
+    "tool": "bank.transfer",
+    "provider": "bank",
+    "created_by": "AdminKey2346",
+    "created_at": "2030-01-01T00:00:00Z",
+}
+REQUIREMENT_PATH = f"/approval-requirements/{REQUIREMENT['id']}"
+
+
+def test_requirements_are_listed(run: Run, stub: Any) -> None:
+    stub.on("GET", "/approval-requirements", {"items": [REQUIREMENT], "next_cursor": None, "total": 1})
+    ran = run("approvals", "requirements", "--provider", "bank")
+    assert (ran.code, stub.seen[0].query["provider"]) == (0, "bank"), ran.err
+    assert REQUIREMENT["operation"] in ran.out
+
+
+def test_requirement_is_removed_after_a_question(run: Run, stub: Any) -> None:
+    stub.on("GET", REQUIREMENT_PATH, REQUIREMENT)
+    stub.on("DELETE", REQUIREMENT_PATH, None, status=204)
+    refused = run("approvals", "remove-requirement", REQUIREMENT["id"], stdin="y\n")
+    assert (refused.code, [one.method for one in stub.seen]) == (2, ["GET"])
+    ran = run("approvals", "remove-requirement", REQUIREMENT["id"], "--yes")
+    assert (ran.code, stub.seen[-1].method) == (0, "DELETE"), ran.err

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli.root import COMMANDS, app, load_command
+from tests.harness.cases import for_each
 from tests.harness.contract.contract_server import ContractServer, example, serve_contract
 
 Run = Callable[..., Any]
@@ -34,6 +35,7 @@ BASE = {
     "credentials remove": "library apiKey",
     "variables list": "",
     "variables set": "REGION eu",
+    "variables allow": "TOKEN https://api.example",
     "variables remove": "REGION",
     "variables import": "variables.env",
     "tools list": "",
@@ -93,6 +95,8 @@ BASE = {
     "approvals list": "",
     "approvals show": ID,
     "approvals result": ID,
+    "approvals requirements": "",
+    "approvals remove-requirement": f"{ID} --yes",
     "approvals approve": f"{ID} --yes",
     "approvals reject": ID,
     "events list": "",
@@ -101,7 +105,7 @@ BASE = {
     "keys show": KEY_ID,
     "keys edit": f"{KEY_ID} --name agent",
     "keys rotate": KEY_ID,
-    "keys revoke": KEY_ID,
+    "keys revoke": f"{KEY_ID} --yes",
     "me": "",
     "sign-in-link": "",
     "explain": "library.searchBooks",
@@ -110,6 +114,8 @@ BASE = {
     "export": "",
     "import": "export.json",
 }
+OF_PROVIDERS = {"providers", "credentials", "variables", "plugins", "executors"}
+OF_TOOLS = {"tools", "toolsets", "search", "explain"}
 #: `calls tail` ends with an error only.
 STREAM_END = b'event: gateway-error\ndata: {"title": "Forbidden", "status": 403}\n\n'
 #: A value for each option; flags need none.
@@ -119,6 +125,7 @@ VALUES = {
     "--source": "recording",
     "--action": "updated",
     "--actor": KEY_ID,
+    "--schemas": "full",
     "--argument-repair": "safe",
     "--arguments": '{"q": "sea"}',
     "--api-key": "qwen3=@secret.txt",
@@ -126,6 +133,7 @@ VALUES = {
     "--comment": "Ordered by phone.",
     "--credential": "token=@secret.txt",
     "--cursor": "b3BhcXVl",
+    "--origin": "https://api.example",
     "--description": "Books",
     "--document": "overlay.yaml",
     "--exclude": "library.getStock",
@@ -173,6 +181,7 @@ VALUES = {
     "--scope": "tools:call",
     "--search": "books",
     "--allow-origin": "https://api.example",
+    "--redirect-origin": "https://docs.example",
     "--secret": "@secret.txt",
     "--server": "0",
     "--server-variable": "region=eu",
@@ -208,6 +217,10 @@ INSTEAD = {
     ("credentials set", "--key-id"): [],
     ("credentials set", "--client-id"): [_OAUTH2],
     ("credentials set", "--token-url"): [],
+    ("credentials set", "--scheme"): [f"{_CREDENTIAL} bearer --scheme Token"],
+    ("credentials set", "--metadata-url"): [
+        f"{_CREDENTIAL} oauth2 --client-id agent --metadata-url https://id.example/.well-known/openid-configuration"
+    ],
     ("credentials set", "--scope"): [f"{_OAUTH2} --scope read"],
     ("credentials set", "--audience"): [f"{_OAUTH2} --audience api"],
     ("credentials set", "--resource"): [f"{_OAUTH2} --resource https://api.example/"],
@@ -320,9 +333,13 @@ def argument_lists(command: str, server: ContractServer) -> Iterator[str]:
                 yield f"{BASE[command]} {name} {shlex.quote(value[0])}"
 
 
-@pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("command", BASE)
-def test_requests_are_those_of_the_contract(server: ContractServer, command: str) -> None:
+def commands_of(groups: set[str]) -> list[str]:
+    return [command for command in BASE if command.split()[0] in groups]
+
+
+def check_requests(server: ContractServer, command: str) -> None:
+    """Run the command with each of its options, and compare what arrives with the contract."""
+    server.clear()
     server.responses["GET /calls/stream"] = (200, "text/event-stream", STREAM_END)
     environment = {"UTCP_GATEWAY_URL": server.url, "UTCP_GATEWAY_KEY": "ugw_key"}
     for arguments in argument_lists(command, server):
@@ -331,3 +348,24 @@ def test_requests_are_those_of_the_contract(server: ContractServer, command: str
         shown = f"{command} {arguments}: {ran.output}"
         assert len(server.requests) > sent, shown
         assert (server.errors, ran.exit_code) == ([], 1 if command == "calls tail" else 0), shown
+
+
+# Three tests, because one would take too long.
+
+
+@pytest.mark.usefixtures("files")
+@for_each("command", commands_of(OF_PROVIDERS))
+def test_requests_about_providers_are_those_of_the_contract(server: ContractServer, command: str) -> None:
+    check_requests(server, command)
+
+
+@pytest.mark.usefixtures("files")
+@for_each("command", commands_of(OF_TOOLS))
+def test_requests_about_tools_are_those_of_the_contract(server: ContractServer, command: str) -> None:
+    check_requests(server, command)
+
+
+@pytest.mark.usefixtures("files")
+@for_each("command", commands_of({command.split()[0] for command in BASE} - OF_PROVIDERS - OF_TOOLS))
+def test_requests_of_other_commands_are_those_of_the_contract(server: ContractServer, command: str) -> None:
+    check_requests(server, command)

@@ -9,8 +9,6 @@ from typing import Any
 import orjson
 import pytest
 
-pytestmark = pytest.mark.slow
-
 Run = Callable[..., Any]
 EMPTY = {"items": [], "next_cursor": None}
 

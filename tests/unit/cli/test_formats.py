@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from app.cli.output import names_of
+from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
 TOOLS = [
@@ -77,7 +78,7 @@ def test_changes_name_what_was_changed(run: Run, stub: Any) -> None:
     assert run("providers", "remove", "a", "b", "--yes", "-o", "name").out == "a\nb\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "names"),
     [
         ({"slots": [{"slot": "main"}, {"slot": "other"}], "credentials": []}, ["main", "other"]),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.harness.cases import for_each
+
 KEY_VIEW = {
     "id": "AbCdEfGhJkMn",
     "name": "agent",
@@ -34,7 +36,7 @@ def test_a_key_is_shown_with_its_warnings(stub, run):
     assert run("keys", "show", "AbCdEfGhJkMn", "-o", "name").out == "AbCdEfGhJkMn\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "body"),
     [
         (["--name", "n", "--owner", "", "--purpose", "p"], {"name": "n", "owner": "", "purpose": "p"}),
@@ -51,16 +53,20 @@ def test_a_key_is_shown_with_its_warnings(stub, run):
         (["--rate", "5/60"], {"rate_limit": {"requests": 5, "per_seconds": 60, "burst": 5}}),
         (["--argument-repair", "safe"], {"argument_repair": "safe"}),
         (["--argument-repair", "default"], {"argument_repair": None}),
+        (["--schemas", "full"], {"schemas": "full"}),
+        (["--schemas", "default"], {"schemas": None}),
         (["--expires", "2030-01-31T00:00Z"], {"expires_at": "2030-01-31T00:00:00+00:00"}),
     ],
 )
 def test_an_edit_sends_what_is_given(stub, run, words, body):
+    stub.seen.clear()
+    stub.on("GET", PATH, KEY_VIEW)
     stub.on("PATCH", PATH, KEY_VIEW)
     assert run("keys", "edit", "AbCdEfGhJkMn", *words).code == 0
     assert stub.seen[-1].json() == body
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [
         [],
@@ -68,15 +74,18 @@ def test_an_edit_sends_what_is_given(stub, run, words, body):
         ["--provider", "p", "--any-provider"],
         ["--rate", "often"],
         ["--argument-repair", "always"],
+        ["--schemas", "whole"],
     ],
 )
 def test_an_edit_of_nothing_or_of_contradictions_is_not_sent(stub, run, words):
+    stub.seen.clear()
     assert run("keys", "edit", "AbCdEfGhJkMn", *words).code == 2
     assert stub.seen == []
 
 
 @pytest.mark.parametrize(("overlap", "seconds"), [("24h", 86_400), ("0", 0), ("30m", 1800), ("7d", 604_800)])
 def test_a_rotation_prints_nothing_but_the_key(stub, run, overlap, seconds):
+    stub.on("GET", PATH, KEY_VIEW)
     stub.on("POST", f"{PATH}/rotate", {**KEY_VIEW, "id": "new", "key": "ugw_new"}, status=201)
     ran = run("keys", "rotate", "AbCdEfGhJkMn", "--overlap", overlap)
     assert (ran.code, ran.out) == (0, "ugw_new\n")
@@ -84,6 +93,7 @@ def test_a_rotation_prints_nothing_but_the_key(stub, run, overlap, seconds):
 
 
 def test_a_rotation_may_set_the_expiry_of_the_successor(stub, run):
+    stub.on("GET", PATH, KEY_VIEW)
     stub.on("POST", f"{PATH}/rotate", {**KEY_VIEW, "key": "ugw_new"}, status=201)
     assert run("keys", "rotate", "AbCdEfGhJkMn", "--expires", "never").code == 0
     assert stub.seen[-1].json() == {"overlap_seconds": 86_400, "expires_at": None}
@@ -92,6 +102,42 @@ def test_a_rotation_may_set_the_expiry_of_the_successor(stub, run):
 def test_an_overlap_that_cannot_be_read_is_not_sent(stub, run):
     assert run("keys", "rotate", "AbCdEfGhJkMn", "--overlap", "soon").code == 2
     assert stub.seen == []
+
+
+def test_keys_are_revoked_by_id_or_name_after_a_confirmation(stub, run):
+    other = {**KEY_VIEW, "id": "BbCdEfGhJkMn", "name": "agent of the desk"}
+    stub.on("GET", PATH, KEY_VIEW)
+    stub.on("GET", "/keys", {"items": [other, KEY_VIEW], "next_cursor": None})
+    stub.problem("GET", "/keys/agent of the desk", status=422, title="Invalid", detail="Not an id.")
+    for key_id in (KEY_VIEW["id"], other["id"]):
+        stub.on("DELETE", f"/keys/{key_id}")
+
+    unconfirmed = run("keys", "revoke", "AbCdEfGhJkMn")
+    assert (unconfirmed.code, "--yes" in unconfirmed.err) == (2, True)
+    assert {one.method for one in stub.seen} == {"GET"}
+
+    ran = run("keys", "revoke", "AbCdEfGhJkMn", "agent of the desk", "--yes")
+    assert ran.code == 0, ran.err
+    assert [one.path for one in stub.seen if one.method == "DELETE"] == [PATH, "/keys/BbCdEfGhJkMn"]
+    assert "Revoked agent (AbCdEfGhJkMn), agent of the desk (BbCdEfGhJkMn)." in ran.err
+    shown = run("keys", "revoke", "agent", "--yes", "--json").json()
+    assert shown == {"revoked": ["AbCdEfGhJkMn"]}
+
+
+def test_a_name_of_several_keys_or_of_none_revokes_nothing(stub, run):
+    stub.on("GET", "/keys", {"items": [KEY_VIEW, {**KEY_VIEW, "id": "second"}], "next_cursor": None})
+    ambiguous = run("keys", "revoke", "agent", "--yes")
+    assert (ambiguous.code, "AbCdEfGhJkMn, second" in ambiguous.err) == (2, True)
+    absent = run("keys", "revoke", "agen", "--yes")
+    assert (absent.code, "the name agen." in absent.err) == (1, True)
+    assert {one.method for one in stub.seen} == {"GET"}
+
+
+def test_a_key_that_may_not_read_keys_revokes_by_id(stub, run):
+    stub.problem("GET", PATH, status=403, title="Forbidden", detail="It needs keys:read.")
+    stub.on("DELETE", PATH)
+    assert run("keys", "revoke", "AbCdEfGhJkMn", "--yes").code == 0
+    assert stub.seen[-1].method == "DELETE"
 
 
 def test_a_new_key_has_owner_and_purpose(stub, run):
@@ -124,6 +170,7 @@ def test_the_key_in_use_is_shown_with_the_meaning_of_its_scopes(stub, run):
     assert ran.code == 0
     for text in ("7 tools of 2 providers", "1 of 5/1:2", "Call tools."):
         assert text in ran.out
+    assert ran.out.count("tools:call") == 1
     assert run("me", "-o", "json").json() == me
 
 

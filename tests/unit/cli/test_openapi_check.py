@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
+from app.cli.session import ClientSession
 from app.openapi import ConvertOptions, convert
 from app.openapi.archive import pack
+from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
 PETS = """
@@ -88,9 +90,7 @@ def test_skipped_operation_exits_with_1_and_its_reason(run: Run) -> None:
     assert run("openapi", "check", "-", "--json", stdin=BROKEN).json()["report"]["counts"]["skipped"] == 1
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"a: *b", b'{"openapi": "3.0.0"', b"hello"]
-)
+@for_each("content", [b"", b"{", b"[]", b"\xff\xfe\x00", b"a: *b", b'{"openapi": "3.0.0"', b"hello"])
 def test_invalid_document_exits_with_1_and_a_sentence(run: Run, content: bytes) -> None:
     ran = run("openapi", "check", "-", stdin=content)
     assert ran.code == 1
@@ -143,13 +143,11 @@ def test_a_zip_and_an_overlay_are_read(run: Run, tmp_path: Path) -> None:
     assert run("openapi", "check", archive, "--root", "a.yaml", *options).code == 1
 
 
-def test_progress_of_a_long_document_is_shown(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.cli.output._PROGRESS_SECONDS", 0.0)
+def test_progress_of_a_long_document_is_shown(run: Run) -> None:
     paths = {f"/{n}": {"get": {"responses": {}}} for n in range(120)}
     document = {"openapi": "3.0.0", "info": {}, "servers": [{"url": "https://a.example"}], "paths": paths}
-    ran = run("openapi", "check", "-", "--json", stdin=orjson.dumps(document))
+    session = ClientSession(progress_seconds=0.0)
+    ran = run("openapi", "check", "-", "--json", stdin=orjson.dumps(document), session=session)
     assert "100 of 120" in ran.err
     assert ran.json()["report"]["counts"]["accepted"] == 120
 

@@ -8,6 +8,7 @@ import pytest
 from starlette.responses import Response
 
 from app.cli.output import cell, clean, sentences
+from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
 
@@ -33,7 +34,7 @@ def test_a_problem_becomes_sentences_with_every_pointer(run: Run, stub: Any) -> 
         "  /limit: is not an integer (expected: integer)",
         "  /q: is missing",
     ]
-    assert "name:=value" in ran.err
+    assert "tools show library.search" in ran.err
 
 
 def test_with_json_a_problem_is_pure_json_on_standard_output(run: Run, stub: Any) -> None:
@@ -136,7 +137,7 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "words"), LISTS)
+@for_each(("method", "path", "words"), LISTS)
 def test_every_list_is_pure_json_for_programs(
     run: Run, stub: Any, method: str, path: str, words: tuple[str, ...]
 ) -> None:
@@ -146,10 +147,11 @@ def test_every_list_is_pure_json_for_programs(
     assert ran.err == ""
 
 
-@pytest.mark.parametrize(("method", "path", "words"), [*LISTS, ("GET", "/events", ("events", "list"))])
+@for_each(("method", "path", "words"), [*LISTS, ("GET", "/events", ("events", "list"))])
 def test_every_list_can_be_sorted_and_searched(
     run: Run, stub: Any, method: str, path: str, words: tuple[str, ...]
 ) -> None:
+    stub.seen.clear()
     stub.on(method, path, {"items": [], "next_cursor": None, "total": 0, "total_at_least": None})
     ran = run(*words, "--sort", "-name", "--query", "sea", "--json")
     assert stub.seen[0].query == {"sort": "-name", "q": "sea", "limit": "50"}

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cases import for_each
+
 Run = Callable[..., Any]
 GITHUB: dict[str, Any] = {
     "name": "github", "title": "GitHub", "description": "Files.", "tags": ["development"], "state": "off",
@@ -90,7 +92,7 @@ def test_enable_takes_files_and_a_document(run: Run, github: Any, tmp_path: Path
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "arguments",
     [
         ("--credential-env", "NOT_SET_ANYWHERE"), ("--credential", f"token={SECRET}"), ("--credential", "x"),
@@ -98,6 +100,7 @@ def test_enable_takes_files_and_a_document(run: Run, github: Any, tmp_path: Path
     ],
 )  # fmt: skip
 def test_wrong_arguments_send_nothing(run: Run, github: Any, arguments: tuple[str, ...]) -> None:
+    github.seen.clear()
     ran = run("plugins", "enable", "github", *arguments)
     assert ran.code == 2
     assert SECRET not in ran.out + ran.err

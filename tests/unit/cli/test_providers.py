@@ -9,6 +9,10 @@ import orjson
 import pytest
 from starlette.responses import Response
 
+from app.cli.session import ClientSession
+from tests.harness.cases import for_each
+from tests.unit.cli.test_terminal import on_terminal
+
 Run = Callable[..., Any]
 DIFFERENCE = {"added": ["GET /a"], "changed": [], "unchanged": ["GET /b"], "removed": []}
 
@@ -142,6 +146,67 @@ def test_strict_makes_a_skipped_operation_partial(run: Run, stub: Any) -> None:
     assert run(*words, "--strict", "--json").code == 4
 
 
+def _documents(stub: Any, answers: dict[str, Response]) -> None:
+    """Let the stand-in import the documents of these URLs, and find none elsewhere."""
+    nothing = {"type": "urn:utcp-gateway:problem:upstream-error", "title": "Failed", "upstream_status": 404}
+
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
+        url = orjson.loads(stub.seen[-1].body)["source"]["url"]
+        absent = Response(orjson.dumps(nothing), status_code=502, media_type="application/problem+json")
+        await answers.get(url, absent)(scope, receive, send)
+
+    stub.answers["POST", "/providers"] = [respond]
+
+
+def test_a_host_alone_is_asked_for_its_usual_documents(run: Run, stub: Any) -> None:
+    found = Response(orjson.dumps(registered("accepted")), status_code=201)
+    _documents(stub, {"http://user:s3cret@api.example/swagger.json": found})
+    ran = run("providers", "add", "http://user:s3cret@api.example", "-n", "pets", "--tag", "a")
+    assert ran.code == 0
+    urls = [one.json()["source"]["url"] for one in stub.seen]
+    paths = ["", "/openapi.json", "/openapi.yaml", "/swagger.json"]
+    assert urls == [f"http://user:s3cret@api.example{path}" for path in paths]
+    assert {tuple(one.json()["tags"]) for one in stub.seen} == {("a",)}
+    assert "The document is http://api.example/swagger.json." in ran.err
+    assert "s3cret" not in ran.err
+
+
+def test_the_documents_that_a_page_names_are_tried_first(run: Run, stub: Any) -> None:
+    named = ["https://other.example/openapi.json", "https://api.example/docs/v2.json"]
+    page = {
+        "type": "urn:utcp-gateway:problem:invalid-document", "title": "A page",
+        "errors": [{"pointer": "/source/url", "detail": "Give another.", "expected": named}],
+    }  # fmt: skip
+    html = Response(orjson.dumps(page), status_code=422, media_type="application/problem+json")
+    found = Response(orjson.dumps(registered("accepted")), status_code=201)
+    _documents(stub, {"https://api.example/docs": html, "https://api.example/docs/v2.json": found})
+    assert run("providers", "add", "https://api.example/docs", "-n", "pets").code == 0
+    urls = [one.json()["source"]["url"] for one in stub.seen]
+    assert urls == ["https://api.example/docs", "https://api.example/docs/v2.json"]
+
+
+@for_each(
+    ("url", "problem", "requests"),
+    [
+        ("https://api.example", {"upstream_status": 404}, 8),
+        ("https://api.example/v1", {"upstream_status": 404}, 1),
+        ("https://api.example", {"upstream_status": 401}, 1),
+        ("https://api.example", {"upstream_status": 503}, 1),
+        ("https://api.example", {"slug": "upstream-unreachable"}, 1),
+        ("https://api.example", {"slug": "conflict", "status": 409}, 1),
+    ],
+)
+def test_where_there_is_no_document_the_first_error_is_shown(
+    run: Run, stub: Any, url: str, problem: dict[str, Any], requests: int
+) -> None:
+    stub.seen.clear()
+    stub.problem("POST", "/providers", **{"status": 502, "title": "First", **problem})
+    ran = run("providers", "add", url, "-n", "pets")
+    assert (ran.code, len(stub.seen)) == (1, requests)
+    assert "First" in ran.err
+    assert ("/openapi.json, " in ran.err) is (requests > 1)
+
+
 def test_missing_name_gives_a_hint(run: Run, stub: Any) -> None:
     stub.problem(
         "POST", "/providers", status=422, title="T", detail="D", errors=[{"pointer": "/name", "detail": "x"}]
@@ -160,6 +225,24 @@ def test_asynchronous_import_is_polled_until_it_ends(run: Run, stub: Any) -> Non
     assert ran.code == 0
     assert ran.json()["name"] == "pets"
     assert [one.path for one in stub.seen] == ["/providers"] + ["/imports/0199"] * 4
+
+
+def test_the_progress_of_an_import_is_shown(run: Run, stub: Any, tmp_path: Path) -> None:
+    (tmp_path / "providers.json").write_text("[]")
+    stub.on("POST", "/providers", pending(), status=202)
+    half = {**pending(), "progress": {"done": 1200, "total": 2500}}
+    done = {**pending(), "state": "done", "status": 200, "result": {"entries": []}}
+    stub.on("GET", "/imports/0199", pending(), half, done)
+    ran = run("providers", "import", "providers.json", session=ClientSession(progress_seconds=0))
+    assert ran.err.splitlines()[:2] == [
+        "Importing providers.json",
+        "Importing providers.json: 1,200 of 2,500",
+    ]
+    stub.on("GET", "/imports/0199", half, done)
+    code, shown = on_terminal("providers", "import", "providers.json", url=stub.url)
+    assert code == 0
+    assert "1,200 of 2,500" in shown
+    assert "0:00:0" in shown
 
 
 def test_failed_asynchronous_import_is_reported_like_a_direct_failure(run: Run, stub: Any) -> None:
@@ -201,7 +284,7 @@ def entries(*outcomes: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("outcomes", "code"),
     [
         (("registered", "unchanged"), 0),
@@ -211,7 +294,7 @@ def entries(*outcomes: str) -> dict[str, Any]:
         (("previewed",), 0),
     ],
 )
-@pytest.mark.parametrize("words", [("providers", "import", "-"), ("import", "-"), ("providers", "add", "-")])
+@for_each("words", [("providers", "import", "-"), ("import", "-"), ("providers", "add", "-")])
 def test_a_list_shows_the_outcome_of_each_entry(
     run: Run, stub: Any, words: tuple[str, ...], outcomes: tuple[str, ...], code: int
 ) -> None:
@@ -244,12 +327,20 @@ def test_preview_changes_nothing_and_lists_the_tools(run: Run, stub: Any) -> Non
 
 
 def test_refresh_shows_the_difference(run: Run, stub: Any) -> None:
-    stub.on("POST", "/providers/pets/refresh", registered("accepted", difference=DIFFERENCE))
+    answer = registered("accepted", difference=DIFFERENCE)
+    answer["report"] |= {"final_url": "https://b.example/openapi.json"}
+    stub.on("POST", "/providers/pets/refresh", answer)
+    stub.on("GET", "/providers/pets", {**answer, "source": None, "credentials": []})
+    shown = run("providers", "show", "pets")
     ran = run("providers", "refresh", "pets")
+    for out in (shown.out, ran.out):
+        assert ["redirects", "to", "https://b.example/openapi.json"] in [
+            line.split() for line in out.splitlines()
+        ]
     assert ran.code == 0
     assert any(line.split() == ["added", "GET", "/a"] for line in ran.out.splitlines())
     assert "GET /b" not in ran.out
-    assert stub.seen[0].body == b""
+    assert stub.seen[-1].body == b""
 
 
 def test_show_says_which_credential_is_missing(run: Run, stub: Any) -> None:
@@ -301,7 +392,11 @@ def test_overlay_and_root_are_sent_with_the_document(run: Run, stub: Any, tmp_pa
     assert b'name="root"\r\nContent-Type: text/plain\r\n\r\na/openapi.yaml\r\n' in body
     assert b"Content-Type: application/zip\r\n\r\nPK\x03\x04rest" in body
     url = "https://docs.example.com/openapi.yaml"
-    assert run("providers", "add", url, "--name", "pets", *options, "--follow-references").code == 0
+    added = ("providers", "add", url, "--name", "pets")
+    assert run(*added, "--no-follow-references", "--redirect-origin", "https://b.example").code == 0
+    assert stub.seen[-1].json()["source"] == {"url": url, "follow_references": False}
+    assert stub.seen[-1].json()["options"] == {"redirect_origin": "https://b.example"}
+    assert run(*added, *options, "--follow-references").code == 0
     assert stub.seen[-1].json()["source"] == {
         "url": url,
         "overlay": "overlay: 1.0.0\n",
@@ -309,7 +404,7 @@ def test_overlay_and_root_are_sent_with_the_document(run: Run, stub: Any, tmp_pa
         "follow_references": True,
     }
     refused = run("providers", "add", str(tmp_path / "api.zip"), "--follow-references")
-    assert (refused.code, len(stub.seen)) == (2, 2)
+    assert (refused.code, len(stub.seen)) == (2, 3)
 
 
 PENDING = {
@@ -356,6 +451,17 @@ def test_approve_sends_the_etag_of_what_was_shown(run: Run, stub: Any) -> None:
     assert "https://b.example" in ran.err
     stub.problem("POST", "/providers/pets/approve", status=412, title="It has changed")
     assert run("providers", "approve", "pets", "--yes").code == 1
+
+
+def test_approve_shows_all_changes_in_each_format(run: Run, stub: Any) -> None:
+    difference = {**PENDING["differences"][0], "detail": "x" * 500 + " the end"}
+    operations = [{**PENDING, "differences": [difference]}]
+    stub.on("GET", "/providers/pets", {"name": "pets", "pending": {"since": "x", "operations": operations}})
+    for options, output in (((), "out"), (("-o", "json"), "err")):
+        refused = run("providers", "approve", "pets", *options, stdin="y\n")
+        assert (refused.code, len(stub.seen)) == (2, 1)
+        assert "the end" in getattr(refused, output)
+        stub.seen.clear()
 
 
 def test_the_server_and_its_variables_go_with_a_registration(run: Run, stub: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 from app.cli.sample import SampleError, registration_of, sample_api, stop
 from app.cli.welcome import Welcome, text_of
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 def test_busy_port_raises_an_error_and_leaves_no_process(tmp_path):

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cases import for_each
+
 Run = Callable[..., Any]
 CANARY = "s3cr3t-canary"
 PUT = ("PUT", "/providers/api/credentials/main")
@@ -24,7 +26,7 @@ def put(stub: Any) -> list[Any]:
     return [one.json() for one in stub.seen if one.method == "PUT"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "body"),
     [
         (("--kind", "api_key"), {"kind": "api_key", "value": CANARY}),
@@ -95,6 +97,7 @@ def put(stub: Any) -> list[Any]:
 def test_each_kind_takes_its_secret_from_standard_input(
     run: Run, stub: Any, words: tuple[str, ...], body: dict[str, Any]
 ) -> None:
+    stub.seen.clear()
     stub.on(*GET, going(HOME))
     stub.on(*PUT, {"slot": "main", "allowed_origins": [HOME]})
     ran = run("credentials", "set", "api", "main", *words, "--secret", "-", stdin=CANARY + "\n")
@@ -171,7 +174,7 @@ ELSEWHERE = ("--allow-origin", "https://new.example")
 OAUTH2 = ("-k", "oauth2", "--client-id", "i")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "words", "new"),
     [
         (going(HOME, stored=True), ("-k", "bearer", *ELSEWHERE), "https://new.example"),
@@ -188,6 +191,7 @@ OAUTH2 = ("-k", "oauth2", "--client-id", "i")
 def test_another_destination_is_shown_and_stored_only_with_yes(
     run: Run, stub: Any, known: Any, words: tuple[str, ...], new: str
 ) -> None:
+    stub.seen.clear()
     stub.on(*GET, known)
     stub.on(*PUT, {"slot": "main"})
     ran = run("credentials", "set", "api", "main", *words, stdin=CANARY)
@@ -264,8 +268,9 @@ def test_a_new_key_is_alone_on_standard_output(run: Run, stub: Any) -> None:
     assert body == {"name": "ci", "scopes": ["tools:call", "tools:read"], "tags": ["t"]}
 
 
-@pytest.mark.parametrize("when", ["tomorrow", "30", "-1d", "30y", "2030-13-01"])
+@for_each("when", ["tomorrow", "30", "-1d", "30y", "2030-13-01"], violations={"when": "30d"})
 def test_invalid_expiry_is_a_usage_error(run: Run, stub: Any, when: str) -> None:
+    stub.seen.clear()
     assert run("keys", "create", "ci", "-s", "admin", f"--expires={when}").code == 2
     assert stub.seen == []
 
@@ -283,13 +288,14 @@ def test_invalid_rate_is_a_usage_error(run: Run, stub: Any, rate: str) -> None:
 
 
 def test_revoking_and_removing(run: Run, stub: Any) -> None:
+    stub.on("GET", "/keys/k1", {"id": "k1", "name": "ci"})
     stub.on("DELETE", "/keys/k1")
     stub.on("DELETE", "/variables/A")
     stub.on("DELETE", "/providers/api/credentials/main")
-    assert run("keys", "revoke", "k1", "--json").json() == {"revoked": "k1"}
+    assert run("keys", "revoke", "k1", "--yes", "--json").json() == {"revoked": ["k1"]}
     assert run("variables", "remove", "A").code == 0
     assert run("credentials", "remove", "api", "main").code == 0
-    assert run("keys", "revoke", "k2").code == 1
+    assert run("keys", "revoke", "k2", "--yes").code == 1
 
 
 def test_further_secrets_come_from_sources_of_their_own(

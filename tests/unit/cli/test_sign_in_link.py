@@ -46,6 +46,16 @@ def test_the_greeting_begins_with_a_link(stub, capsys):
     assert lines[3] == f"  utcp-gateway listens on {stub.url}"
 
 
+def test_the_link_of_the_first_start_is_valid_longer(stub, capsys):
+    stub.on("POST", "/session/link", LINK)
+
+    welcome(greeting(stub, key="ugw_key", console=f"{stub.url}/console", first_token="ugl_first"))
+
+    shown = capsys.readouterr().err
+    assert "http://127.0.0.1:8000/console/sign-in#ugl_first\n" in shown
+    assert "(valid once, for ten minutes; another" in shown
+
+
 def test_without_a_key_the_greeting_has_the_address(stub, capsys):
     welcome(greeting(stub, console=f"{stub.url}/console"))
 
@@ -71,4 +81,5 @@ def test_without_the_console_there_is_no_address(console, address):
 
 
 def test_the_link_is_in_no_repr():
-    assert "ugl_" not in repr(Welcome(address="a", local="b", sign_in_link=LINK["url"]))
+    shown = repr(Welcome(address="a", local="b", sign_in_link=LINK["url"], first_token="ugl_first"))
+    assert "ugl_" not in shown

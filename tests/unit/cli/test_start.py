@@ -11,8 +11,6 @@ from typer.core import TyperGroup
 
 from app.cli.root import COMMANDS, load_command
 
-pytestmark = pytest.mark.slow
-
 #: Libraries of the gateway, each of which takes longer to import than a whole command of the client.
 SERVER = {
     "fastapi",

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 CANARY = "typed-s3cr3t"
 
 

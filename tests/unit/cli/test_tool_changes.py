@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cases import for_each
+
 Run = Callable[..., Any]
 TOOL = {"name": "pets.a", "description": "New", "tags": ["x"], "enabled": True}
 
@@ -103,7 +105,7 @@ def test_edit_sends_the_inputs_that_mcp_clients_repeat_in_headers(run: Run, stub
     assert "tenant=Tenant /a=b/c=Inner" in ran.out
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [
         (),
@@ -114,6 +116,7 @@ def test_edit_sends_the_inputs_that_mcp_clients_repeat_in_headers(run: Run, stub
     ],
 )
 def test_edit_rejects_what_cannot_be_sent(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+    stub.seen.clear()
     assert run("tools", "edit", "pets.a", *words).code == 2
     assert not stub.seen
 

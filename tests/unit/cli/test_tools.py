@@ -1,5 +1,6 @@
 """Searching, showing and calling tools."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.cli.errors import InputError
 from app.cli.values import tool_arguments
+from tests.harness.cases import for_each
 
 Run = Callable[..., Any]
 CALL = ("POST", "/tools/library.search/call")
@@ -22,7 +24,7 @@ def test_arguments_are_text_or_json(run: Run, stub: Any) -> None:
     items = ("q=sea=shore", "limit:=10", 'filter:={"lang": ["en"]}', "exact:=true", "x:y=1", "empty=")
     ran = run("tools", "call", "library.search", *items)
     assert ran.code == 0
-    assert stub.seen[0].json() == {
+    assert stub.seen[-1].json() == {
         "q": "sea=shore",
         "limit": 10,
         "filter": {"lang": ["en"]},
@@ -32,11 +34,83 @@ def test_arguments_are_text_or_json(run: Run, stub: Any) -> None:
     }
 
 
+INPUTS = {
+    "properties": {
+        "count": {"type": "integer"},
+        "share": {"type": ["number", "null"]},
+        "exact": {"$ref": "#/$defs/flag"},
+        "code": {"type": "string"},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "sizes": {"type": "array", "items": {"type": "integer"}},
+        "words": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]},
+        "filter": {"properties": {"lang": {}}},
+        "level": {"enum": [1, 2]},
+        "open": {},
+    },
+    "$defs": {"flag": {"type": "boolean"}, "loop": {"$ref": "#/$defs/loop"}},
+}
+
+
+@for_each(
+    ("item", "value"),
+    [
+        ("count=3", 3),
+        ("count=123456789012345678901234567890", 123456789012345678901234567890),
+        ("count=three", "three"),
+        ("share=0.5", 0.5),
+        ("share=null", None),
+        ("share=true", "true"),
+        ("exact=TRUE", True),
+        ("exact=0", False),
+        ("exact=perhaps", "perhaps"),
+        ("code=007", "007"),
+        ("code=true", "true"),
+        ("either=7", "7"),
+        ("sizes=7", [7]),
+        ("sizes=[1, 2]", [1, 2]),
+        ("words=sea", ["sea"]),
+        ("words=", None),
+        ('filter={"lang": ["en"]}', {"lang": ["en"]}),
+        ("filter=[1]", "[1]"),
+        ("level=2", 2),
+        ("open=5", "5"),
+        ("unknown=5", "5"),
+    ],
+)
+def test_a_value_is_read_as_the_inputs_of_the_tool_say(run: Run, stub: Any, item: str, value: Any) -> None:
+    stub.on("GET", "/tools/library.search", {"name": "library.search", "inputs": INPUTS})
+    stub.on(*CALL, {})
+    assert run("tools", "call", "library.search", item).code == 0
+    assert json.loads(stub.seen[-1].body) == {item.partition("=")[0]: value}
+
+
+def test_without_texts_the_inputs_are_not_read(run: Run, stub: Any) -> None:
+    stub.on(*CALL, {})
+    run("tools", "call", "library.search", "limit:=1")
+    assert [one.method for one in stub.seen] == ["POST"]
+
+
 def test_response_body_is_written_unchanged(run: Run, spawn: Run, stub: Any) -> None:
     body = b'{ "a":1,\r\n "b" : "\xc3\xa4" }'
     stub.on(*CALL, Response(body, media_type="application/json"))
     assert spawn("tools", "call", "library.search").out.encode() == body
     assert stub.seen[0].headers["accept"] == "*/*"
+
+
+def test_json_ends_with_a_newline(run: Run, stub: Any, tmp_path: Path) -> None:
+    stub.on(*CALL, Response(b'{"a":1}', media_type="application/json"))
+    stub.on("GET", "/calls/c1/envelope", Response(b'{"status":"success"}', media_type="application/json"))
+    stub.on("GET", "/export", Response(b'{"providers":[]}', media_type="application/json"))
+    for words in (
+        ("tools", "call", "library.search", "--json"),
+        ("tools", "call", "library.search", "--envelope"),
+        ("calls", "envelope", "c1"),
+        ("export",),
+    ):
+        out = run(*words).out
+        assert (out.count("\n"), out[-2:]) == (1, "}\n"), words
+    run("export", str(tmp_path / "export.json"))
+    assert (tmp_path / "export.json").read_bytes() == b'{"providers":[]}\n'
 
 
 def test_response_is_written_as_it_arrives(run: Run, stub: Any) -> None:
@@ -101,7 +175,7 @@ def test_dry_run_shows_the_request(run: Run, stub: Any) -> None:
     stub.on(*CALL, {"method": "GET", "url": "https://api.example.com/search?q=x"})
     ran = run("tools", "call", "library.search", "q=x", "--dry-run")
     assert ran.json()["method"] == "GET"
-    assert stub.seen[0].query == {"dry_run": "true"}
+    assert stub.seen[-1].query == {"dry_run": "true"}
 
 
 def test_responses_are_decoded_and_validated_by_preference(run: Run, stub: Any) -> None:
@@ -122,11 +196,11 @@ def test_arguments_come_from_a_file_or_standard_input(run: Run, stub: Any, tmp_p
     run("tools", "call", "library.search", "-a", "@" + str(tmp_path / "a.json"), "q=word")
     run("tools", "call", "library.search", "--arguments", "-", stdin='{"q": "stdin"}')
     run("tools", "call", "library.search", "--arguments", '{"q": "inline"}')
-    bodies = [one.json() for one in stub.seen]
+    bodies = [one.json() for one in stub.seen if one.method == "POST"]
     assert bodies == [{"q": "word", "limit": 3}, {"q": "stdin"}, {"q": "inline"}]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [
         ("novalue",),
@@ -140,6 +214,7 @@ def test_arguments_come_from_a_file_or_standard_input(run: Run, stub: Any, tmp_p
     ],
 )
 def test_invalid_arguments_are_a_usage_error(run: Run, stub: Any, words: tuple[str, ...]) -> None:
+    stub.seen.clear()
     ran = run("tools", "call", "library.search", *words)
     assert ran.code == 2
     assert ran.out == ""
@@ -151,7 +226,7 @@ def test_a_value_is_never_read_from_a_file(run: Run, stub: Any, tmp_path: Path) 
     (tmp_path / "secret").write_text("canary")
     stub.on(*CALL, {})
     run("tools", "call", "library.search", f"q=@{tmp_path / 'secret'}")
-    assert stub.seen[0].json() == {"q": f"@{tmp_path / 'secret'}"}
+    assert stub.seen[-1].json() == {"q": f"@{tmp_path / 'secret'}"}
 
 
 @given(
@@ -247,7 +322,7 @@ def test_show_lists_the_arguments(run: Run, stub: Any) -> None:
     assert 'one of "a" or null' in rows["kind"]
     assert "list of Tree" in rows["tree"]
     assert "look up" in rows["keywords"]
-    assert "tools call library.search q=... ids:=..." in ran.err
+    assert "tools call library.search q=... ids=..." in ran.err
 
 
 def test_verbose_shows_id_status_and_timing(run: Run, stub: Any) -> None:
@@ -258,7 +333,7 @@ def test_verbose_shows_id_status_and_timing(run: Run, stub: Any) -> None:
     assert "0199-call" in ran.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     "number", ["0.12345678901234567890123", "1e400", "123456789012345678901234567890", "1.10", "-0.0", "7"]
 )
 def test_numbers_are_sent_as_they_are_written(number: str) -> None:

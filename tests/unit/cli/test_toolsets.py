@@ -110,7 +110,7 @@ def test_set_changes_all_of_a_definition(run: Run, stub: Any) -> None:
     stub.on("PUT", "/toolsets/desk", DESK)
     ran = run(
         "toolsets", "set", "desk", "--search", "books", "--mode", "search", "--pin", "l.a", "--read-only",
-        "--argument-repair", "on", "--max-bytes", "5000", "--rename", "l.a=find", "--preset", "l.a:limit=5",
+        "--argument-repair", "on", "--schemas", "full", "--max-bytes", "5000", "--rename", "l.a=find", "--preset", "l.a:limit=5",
         "--preset", "l.a:/body/desk=north", "--preset", "l.b:code=007",
     )  # fmt: skip
     assert ran.code == 0, ran.err
@@ -120,6 +120,7 @@ def test_set_changes_all_of_a_definition(run: Run, stub: Any) -> None:
         "pinned": ["l.a"],
         "read_only": True,
         "argument_repair": "on",
+        "schemas": "full",
         "result_budget": {"max_bytes": 5000},
         "changes": {
             "l.a": {"title": "A", "name": "find", "presets": {"/limit": 5, "/body/desk": "north"}},

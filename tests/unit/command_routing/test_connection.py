@@ -39,7 +39,7 @@ class Peer:
             raise ConnectionResetError
 
     async def received(self) -> Message:
-        return await asyncio.wait_for(self.messages.get(), 5)
+        return await self.messages.get()
 
 
 def respond(connection: ExecutorConnection, message: Message, text: str, *, named: bool = True) -> bool:

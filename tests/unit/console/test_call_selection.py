@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from starlette.datastructures import QueryParams
 
 from app.console.call_selection import read_selection, whole_intervals
+from tests.harness.cases import for_each
 
 NOW = datetime(2026, 11, 24, 12, 34, 56, tzinfo=UTC)
 
@@ -14,7 +14,7 @@ def selection(text):
     return read_selection(QueryParams(text), NOW)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "period", "since", "interval"),
     [
         ("", "24h", "2026-11-23T13:00:00Z", "hour"),
@@ -29,7 +29,7 @@ def test_periods_are_whole_intervals_up_to_that_of_now(text, period, since, inte
     assert (found.period, found.since, found.until, found.interval) == (period, since, "", interval)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "since", "until", "interval"),
     [
         ("since=2026-11-24T10:00", "2026-11-24T10:00:00Z", "", "minute"),

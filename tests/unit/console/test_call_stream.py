@@ -12,7 +12,7 @@ async def parts(*texts):
 
 async def test_events_are_read_however_they_are_cut():
     text = b': heartbeat\n\nevent: call\nid: 1\ndata: {"a":"b: c"}\n\nevent: gateway-error\ndata: {}\n\n'
-    expected = [("call", "1", b'{"a":"b: c"}'), ("gateway-error", "", b"{}")]
+    expected = [("", "", b""), ("call", "1", b'{"a":"b: c"}'), ("gateway-error", "", b"{}")]
     for size in (1, 2, 7, 30, 1_000):
         pieces = [text[at : at + size] for at in range(0, len(text), size)]
         assert [one async for one in sse_events(parts(*pieces))] == expected

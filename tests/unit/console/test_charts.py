@@ -21,6 +21,7 @@ from app.console.charts import (
     sparkline,
 )
 from app.console.templating import environment
+from tests.harness.cases import for_each
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -43,7 +44,7 @@ def rectangles(path):
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("maximum", "whole", "ticks"),
     [
         (0, True, [0, 1]),
@@ -154,7 +155,7 @@ def test_period_without_intervals_has_an_empty_chart():
     assert chart.times == ()
 
 
-@pytest.mark.parametrize("value", UNDRAWABLE)
+@for_each("value", UNDRAWABLE, violations={"value": 7})
 def test_what_cannot_be_drawn_is_a_gap(value):
     points = [point(-3, p50_ms=value, p95_ms=value), point(-2, p50_ms=5, p95_ms=value)]
     chart = line_chart(day(), points)
@@ -164,7 +165,11 @@ def test_what_cannot_be_drawn_is_a_gap(value):
     assert sparkline([value]).path == ""
 
 
-@pytest.mark.parametrize("at", ["", "yesterday", "2026-11-24T10:00:00", None, 12, "2036-01-01T00:00:00Z"])
+@for_each(
+    "at",
+    ["", "yesterday", "2026-11-24T10:00:00", None, 12, "2036-01-01T00:00:00Z"],
+    violations={"at": "2026-11-24T10:00:00Z"},
+)
 def test_points_without_a_time_of_the_period_are_left_out(at):
     assert bar_chart(day(), [{"at": at, "calls": 1, "errors": 0}]).is_empty
 
@@ -206,7 +211,7 @@ def test_durations_of_one_axis_have_one_unit():
     assert [one.text for one in middling.ticks] == ["0 s", "0,5 s", "1 s", "1,5 s"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("since", "until", "step", "labels"),
     [
         (NOON - HOUR, NOON, HOUR / 60, ["11:00", "11:10", "11:20", "11:30", "11:40", "11:50"]),

@@ -10,6 +10,7 @@ from jinja2 import nodes
 
 from app.console.templating import environment
 from scripts.console_messages import CONSOLE, texts_of, untranslated, updated
+from tests.harness.cases import for_each
 
 TEMPLATES: Final = sorted(path.name for path in (CONSOLE / "templates").glob("*.html"))
 # A page for those who write the console, with samples.
@@ -62,13 +63,13 @@ def test_that_no_message_is_fuzzy(german: Catalog) -> None:
     assert [message.id for message in german if message.id and message.fuzzy] == []
 
 
-@pytest.mark.parametrize("name", [one for one in TEMPLATES if one not in UNTRANSLATED_TEMPLATES])
+@for_each("name", [one for one in TEMPLATES if one not in UNTRANSLATED_TEMPLATES])
 def test_that_visible_texts_are_marked(name: str) -> None:
     source = (CONSOLE / "templates" / name).read_text(encoding="utf-8")
     assert unmarked(source) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("source", "found"),
     [
         ("<p>Plain text</p>", ["Plain text"]),

@@ -8,6 +8,7 @@ from app.main import create_app
 from app.models import TENANT
 from app.security.principal import Principal
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def _principal(*scopes: str) -> Principal:
     return Principal(key_id="k", name="test", tenant_id=TENANT, scopes=frozenset(scopes))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("operation", "scopes", "is_allowed"),
     [
         ("GET /tools", ["tools:read"], True),

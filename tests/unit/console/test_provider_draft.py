@@ -6,6 +6,7 @@ from starlette.datastructures import FormData, QueryParams
 
 from app.console.provider_draft import Draft, DraftLost, legal_name, shown_url
 from app.security.vault import KeyRing, Vault
+from tests.harness.cases import for_each
 
 SECRET = "canary-90ab1e7720"
 
@@ -32,7 +33,7 @@ def test_plain_address_is_the_url_of_the_page_and_back(url):
     assert Draft.from_query(QueryParams([(name, value) for name, value in pairs if value])) == draft
 
 
-@pytest.mark.parametrize(
+@for_each(
     "draft",
     [
         Draft(url=f"https://me:{SECRET}@api.example.com/"),
@@ -69,7 +70,7 @@ async def test_fields_of_a_form_replace_those_of_its_draft(vault):
     assert changed.files == (("", b"{}"),)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("draft", "name"),
     [
         (Draft(url="https://api.github.com/openapi.json"), "github"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.console.schema_form import FormView, Submission, build, parse
 from app.console.schema_form.fields import Field, JsonField, ObjectField
 from app.console.templating import environment
+from tests.harness.cases import for_each
 from tests.harness.html_forms import controls_of, successful_controls
 from tests.harness.schema_values import values_of
 
@@ -92,10 +93,8 @@ KINDS: dict[str, tuple[Schema, list[Any]]] = {
 CASES = [(name, schema, value) for name, (schema, values) in KINDS.items() for value in values]
 
 
-@pytest.mark.parametrize("required", [True, False])
-@pytest.mark.parametrize(
-    ("name", "schema", "value"), CASES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CASES)]
-)
+@for_each("required", [True, False])
+@for_each(("name", "schema", "value"), CASES, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CASES)])
 def test_form_of_a_value_parses_to_it(name: str, schema: Schema, value: Any, required: bool) -> None:
     root = {**an_object(x=schema), "required": ["x"] if required else []}
     found = round_trip(root, {"x": value})
@@ -103,9 +102,22 @@ def test_form_of_a_value_parses_to_it(name: str, schema: Schema, value: Any, req
     assert type(found.value["x"]) is type(value)
 
 
-@pytest.mark.parametrize("schema", [schema for schema, _ in KINDS.values()], ids=KINDS.keys())
-def test_optional_field_left_empty_is_absent(schema: Schema) -> None:
+@for_each(("schema", "values"), KINDS.values(), ids=list(KINDS))
+def test_optional_field_left_empty_is_absent(schema: Schema, values: list[Any]) -> None:
     assert round_trip(an_object(x=schema), {}).value == {}
+    assert "x" in round_trip(an_object(x=schema), {"x": values[-1]}).value
+
+
+def test_equal_values_are_one_option() -> None:
+    schema = an_object(
+        x={"enum": ["a", "a", 1, 1.0, True]}, y={"type": "array", "items": {"enum": ["b", "b"]}}
+    )
+    page = html_of(build(schema, {"x": 1.0, "y": ["b"]}))
+    assert [
+        page.count(f"value='{text}'") + page.count(f'value="{text}"')
+        for text in ("&#34;a&#34;", "1", "true", "&#34;b&#34;")
+    ] == [1] * 4
+    assert round_trip(schema, {"x": 1.0, "y": ["b"]}).value == {"x": 1, "y": ["b"]}
 
 
 def test_absent_and_empty_and_null_differ() -> None:
@@ -235,7 +247,7 @@ def test_constraints_are_attributes_of_html() -> None:
     assert len(re.findall(r"\srequired[\s>]", html)) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     "pattern",
     [
         "(a+)+$",
@@ -251,6 +263,7 @@ def test_constraints_are_attributes_of_html() -> None:
         5,
         "^" + "a" * 500 + "$",
     ],
+    violations={"pattern": "^[a-z]+$"},
 )
 def test_patterns_that_a_browser_should_not_run_are_left_out(pattern: Any) -> None:
     assert " pattern=" not in html_of(build(an_object(t={"type": "string", "pattern": pattern})))
@@ -290,7 +303,7 @@ def test_endless_references_end() -> None:
     assert round_trip(schema, {"x": {"a": 1}, "y": 2}).value == {"x": {"a": 1}, "y": 2}
 
 
-def hostile_schemas() -> list[Schema]:
+def hostile_schemas() -> dict[str, Schema]:
     deep: Schema = {"type": "string"}
     for _ in range(300):
         deep = {"type": "object", "properties": {"a": deep}, "required": ["a"]}
@@ -305,14 +318,14 @@ def hostile_schemas() -> list[Schema]:
     merged = {
         "allOf": [{"type": "object", "properties": {f"p{i}-{j}": {} for j in range(300)}} for i in range(300)]
     }
-    return [
-        deep,
-        wide,
-        an_object(x=alternatives),
-        {**doubling, **an_object(x={"$ref": "#/$defs/d0"})},
-        merged,
-        an_object(x={"enum": [str(i) for i in range(100_000)]}),
-        {
+    return {
+        "deep": deep,
+        "wide": wide,
+        "alternatives": an_object(x=alternatives),
+        "doubling": {**doubling, **an_object(x={"$ref": "#/$defs/d0"})},
+        "merged": merged,
+        "long enumeration": an_object(x={"enum": [str(i) for i in range(100_000)]}),
+        "wrong members": {
             "type": "object",
             "properties": 5,
             "required": "x",
@@ -321,15 +334,18 @@ def hostile_schemas() -> list[Schema]:
             "enum": [],
             "items": 1,
         },
-        an_object(
+        "wrong members of a property": an_object(
             x={"type": ["string", "string", 5, "tuple"], "minLength": "x", "format": 7, "examples": {}}
         ),
-    ]
+    }
 
 
-@pytest.mark.parametrize("index", range(len(hostile_schemas())))
-def test_hostile_schema_makes_a_bounded_form(index: int) -> None:
-    schema = hostile_schemas()[index]
+@for_each(
+    "schema",
+    lambda: [pytest.param(schema, id=name) for name, schema in hostile_schemas().items()],
+    violations={"schema": an_object(x={"enum": ["x" * 2_000_000]})},
+)
+def test_hostile_schema_makes_a_bounded_form(schema: Schema) -> None:
     start = time.process_time()
     view = build(schema)
     html = html_of(view)

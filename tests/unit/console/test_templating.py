@@ -16,12 +16,13 @@ from app.console.templating import (
     time_element,
     translations,
 )
+from tests.harness.cases import for_each
 
 ENGLISH = translations("en")
 NOW = datetime(2026, 11, 24, 12, 0, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "text"),
     [
         (0, "just now"),
@@ -61,7 +62,7 @@ def test_numbers_in_both_languages() -> None:
     assert {number(None, "en"), milliseconds(None, "de"), byte_size(None, "en")} == {"\u2013"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "sentence"),
     [
         ("Find a book. By its title.", "Find a book."),

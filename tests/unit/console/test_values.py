@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.console.values import has_invisible, highlighted, json_changes, json_tree, visible, word_diff
+from tests.harness.cases import for_each
 
 EVIL = '</span><script>alert(1)</script><img src=x onerror="alert(1)">\'"&'
 
@@ -35,7 +36,7 @@ def parsed(html: str) -> tuple[set[str], str]:
     return set(parser.tags), "".join(parser.text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("character", "name"),
     [
         ("\u202e", "U+202E RIGHT-TO-LEFT OVERRIDE"),
@@ -61,7 +62,7 @@ def test_invisible_character_is_shown_by_its_code_point(character: str, name: st
     assert has_invisible(f"a{character}b")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["plain\n\ttext", "Grüße, naïve – “quoted”", "日本語", "می‌خواهم", "👩‍💻 ❤️ 1️⃣", "क्‍ष", "שלום", "\u00a0€ ½"],
 )

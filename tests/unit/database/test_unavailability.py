@@ -81,14 +81,15 @@ async def test_a_busy_pool_is_no_absence(database):
     assert await asyncio.gather(*(long() for _ in range(2)), *(one(database) for _ in range(4))) == [1] * 6
 
 
-async def test_a_timeout_of_a_busy_pool_does_not_mean_unavailable(database):
-    database.engine.sync_engine.pool._timeout = 0.5
+async def test_a_timeout_of_a_busy_pool_does_not_mean_unavailable(servers):
+    database = Database(servers.database_url, pool_size=2, pool_timeout=0.5)
     async with database.read_session(), database.read_session():
         with pytest.raises(DatabasePoolExhausted) as caught:
             await one(database)
         assert caught.value.headers["Retry-After"] == "1"
         assert await database.responds()
     assert await one(database) == 1
+    await database.aclose()
 
 
 async def test_a_server_that_has_too_many_clients_is_there(servers):

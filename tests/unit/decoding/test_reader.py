@@ -13,6 +13,7 @@ from app.decoding.rule import ResponsePreferences, ResponseRule, parse_preferenc
 from app.http_requests.plan_compiler import compile_plan
 from app.http_requests.templates import ResponseSpec
 from app.openapi import convert
+from tests.harness.cases import for_each
 
 NUMBER = {"type": "integer"}
 TEXT = {"type": "string"}
@@ -157,7 +158,7 @@ def test_what_is_written_is_read_back(value: Any) -> None:
     assert both.value(body, "application/xml") == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "text", "expected"),
     [
         (NUMBER, "42\n", 42),
@@ -185,7 +186,7 @@ def test_forms_and_lines() -> None:
     assert form.value(b'\x1e{"a":1}\n\x1e2\n', "application/json-seq") == [{"a": 1}, 2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "media"),
     [
         (b"<a>", "text/xml"),
@@ -248,7 +249,7 @@ class TestViolations:
         assert broken.violations({"a": 1}).count == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("prefer", "expected"),
     [
         ("decode-response", ResponsePreferences(decode=True)),

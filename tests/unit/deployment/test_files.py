@@ -1,6 +1,7 @@
 """The files that deploy the gateway say what the README promises: read as data, without Docker."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from tests.faults.report import Row, missed_lines, missed_scenarios
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -162,7 +164,7 @@ AGENTS = {
     "MCP_PAGE_SIZE": ("250", 250),
     "MCP_RESULT_MAX": ("20000", 20_000),
     "MCP_STRUCTURED_MAX": ("0", 0),
-    "MCP_EMBED_BINARIES": ("true", True),
+    "MCP_EMBEDDED_MAX": ("0", 0),
     "MCP_MAX_STREAMS": ("300", 300),
     "MCP_MAX_STREAMS_PER_KEY": ("30", 30),
     "MCP_SESSIONS": ("5", 5),
@@ -332,7 +334,7 @@ def test_every_dependency_of_the_project_is_locked():
         assert re.match(r"[\w.-]+", requirement).group() in locked, requirement
 
 
-@pytest.mark.parametrize("target", ["run", "test", "test-fast", "check", "bench", "fuzz", "lock"])
+@for_each("target", ["run", "test", "test-changed", "check", "bench", "fuzz", "lock"])
 def test_make_knows_its_targets_and_makes_the_environment_first(target, tmp_path):
     command = ["make", "--dry-run", "--directory", str(ROOT), target, f"VENV={tmp_path}/venv"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -395,39 +397,48 @@ def test_continuous_integration_stops_at_the_first_failure():
     assert "set -euo pipefail" in CI
 
 
+def _run_part(folder: Path, function: str, call: str, listed: str) -> "subprocess.CompletedProcess[str]":
+    """Run a function of `.ci/run` in a folder with a list of what may be retried."""
+    functions = "".join(re.findall(rf"^(?:part|{function})\(\) \{{\n.*?^\}}\n", CI, re.MULTILINE | re.DOTALL))
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+    (folder / "tests").mkdir()
+    lines = listed.splitlines()
+    (folder / "tests" / "retried.txt").write_text("\n".join([f"# ceiling: {len(lines)}", *lines]) + "\n")
+    return subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\nreport=()\n{functions}\n{call}\necho next"],
+        cwd=folder, capture_output=True, text=True, check=False, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1"},
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "ends"),
+    ("failed", "second", "ends"),
     [
-        ({"exit": 0, "failed": 0}, None, 0),
-        ({"exit": 2, "failed": 3}, 0, 0),
-        ({"exit": 2, "failed": 3}, 1, 1),
-        ({"exit": 2, "failed": 4}, None, 1),
+        (None, None, 0),
+        ([1, 2, 3], 0, 0),
+        ([1, 2, 3], 1, 1),
+        ([1, 4], None, 1),
         # It could not be started, or was ended by its time limit.
-        ({"exit": 2, "failed": 0}, None, 1),
+        ([], None, 1),
     ],
 )
-def test_few_failed_tests_run_once_more_alone_and_end_the_run_where_they_fail_again(
-    tmp_path, first, second, ends
-):
-    functions = "".join(re.findall(r"^(?:part|tests)\(\) \{\n.*?^\}\n", CI, re.MULTILINE | re.DOTALL))
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    (tmp_path / ".venv" / "bin" / "python").symlink_to(sys.executable)
+def test_listed_tests_run_once_more_alone_and_others_end_the_run(tmp_path, failed, second, ends):
     cache = tmp_path / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)
-    failed = json.dumps({f"test_{number}": True for number in range(first["failed"])})
+    names = json.dumps({f"test_{number}": True for number in failed or []})
     (tmp_path / "Makefile").write_text(
         "test:\n\t@printf '%s\\n' '$(ARGS)' >> runs\n"
-        f"\t@if [ -z '$(ARGS)' ]; then echo '{failed}' > {cache}/lastfailed; exit {first['exit']}; fi; exit {second or 0}\n"
+        f"\t@if [ -z '$(ARGS)' ]; then echo '{names}' > {cache}/lastfailed; exit {0 if failed is None else 2}; fi;"
+        f" exit {second or 0}\n"
     )
-    ran = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{functions}\ntests 60 test\necho next"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (ran.returncode != 0) == (ends != 0)
+    ran = _run_part(tmp_path, "tests", "tests 60 test", "test test_1\ntest test_2\ntest test_3")
+    assert (ran.returncode != 0) == (ends != 0), ran.stderr
     assert ("next" in ran.stdout.splitlines()) == (ends == 0)
     runs = (tmp_path / "runs").read_text().splitlines()
     again = [] if second is None else ["-n 0 --last-failed --last-failed-no-failures none"]
     assert runs == ["", *again]
+    if failed and 4 in failed:
+        assert "== make test: failed and not in tests/retried.txt: test_4" in ran.stdout
 
 
 @pytest.mark.parametrize(
@@ -435,35 +446,27 @@ def test_few_failed_tests_run_once_more_alone_and_end_the_run_where_they_fail_ag
     [
         (None, None, 0),
         ("H", 0, 0),
-        ("H,L,F", 0, 0),
+        ("H,L", 0, 0),
         ("H", 1, 1),
-        ("H,L,F,D", None, 1),
+        ("H,D", None, 1),
         # An error in a log of a replica.
         ("H,*", None, 1),
         # It could not be started, or was ended by its time limit.
         ("", None, 1),
     ],
 )
-def test_few_missed_fault_scenarios_run_once_more_alone_and_end_the_run_where_they_miss_again(
-    tmp_path, missed, second, ends
-):
-    functions = "".join(re.findall(r"^(?:part|scenarios)\(\) \{\n.*?^\}\n", CI, re.MULTILINE | re.DOTALL))
+def test_listed_fault_scenarios_run_once_more_alone_and_others_end_the_run(tmp_path, missed, second, ends):
     (tmp_path / "Makefile").write_text(
         "faults-slice:\n\t@printf '%s\\n' '$(ARGS)' >> runs\n"
         "\t@case '$(ARGS)' in --only*) "
         f"exit {second or 0};; esac; printf '%s' '{missed or ''}' > $(lastword $(ARGS)); exit {0 if missed is None else 1}\n"
     )
-    ran = subprocess.run(
-        ["bash", "-c", f"set -euo pipefail\n{functions}\nscenarios 60 faults-slice\necho next"],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert (ran.returncode != 0) == (ends != 0)
+    ran = _run_part(tmp_path, "scenarios", "scenarios 60 faults-slice", "faults-slice H\nfaults-slice L")
+    assert (ran.returncode != 0) == (ends != 0), ran.stderr
     assert ("next" in ran.stdout.splitlines()) == (ends == 0)
     first, *again = (tmp_path / "runs").read_text().splitlines()
     assert re.fullmatch(r"--missed \S+", first)
     assert again == ([] if second is None else [f"--only {missed}"])
-    if missed:
-        assert f"== make faults-slice: missed: {missed}" in ran.stdout.splitlines()
 
 
 def test_the_fault_report_says_what_was_missed():
@@ -482,14 +485,16 @@ def test_the_fault_report_says_what_was_missed():
     assert missed_lines(rows[1:2]) == ""
 
 
-def test_continuous_integration_runs_each_part_by_its_target_within_a_time_limit():
+def test_continuous_integration_runs_each_part_by_its_target_within_its_budget():
     parts = {
         target: int(seconds)
-        for seconds, target in re.findall(r"^(?:part|tests|scenarios) (\d+) (\S+)$", CI, re.MULTILINE)
+        for seconds, target in re.findall(
+            r"^(?:.* && )?(?:part|tests|scenarios) (\d+) (\S+)$", CI, re.MULTILINE
+        )
     }
-    assert list(parts)[:2] == ["check", "test"]
-    # Nothing hangs for longer than the whole run may take (docs/decisions/0054).
-    assert max(parts.values()) <= 1500
+    assert [target for target in parts if target != "console-types"][:2] == ["check", "test"]
+    # What is left of 20 minutes is for the downloads that nothing hides (docs/decisions/0119).
+    assert sum(parts.values()) <= 1140
     targets = re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE)
     assert set(parts) <= set(targets)
     # What has a short form runs in it.

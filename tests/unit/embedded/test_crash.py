@@ -1,18 +1,22 @@
 """Whatever is killed, the next start works and finds the data."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from app.embedded import EmbeddedBusy, EmbeddedServers, launch
+from tests.harness.cases import for_each
+from tests.harness.gateway import is_alive
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 _OWNER = """
 import sys, threading, time
@@ -47,17 +51,17 @@ class Owner:
         self.process.stdout.close()
 
     def alive(self) -> list[psutil.Process]:
-        return [child for child in self.children if _lives(child)]
+        return [child for child in self.children if is_alive(child)]
 
     def named(self, name: str) -> psutil.Process:
         return next(c for c in self.children if c.name() == name)
 
 
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+def _kill_all(processes: Iterable[psutil.Process]) -> None:
+    for process in processes:
+        # Those of PostgreSQL end with their parent, maybe before they are killed.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _gone(owner: Owner, seconds: float) -> bool:
@@ -108,8 +112,7 @@ async def test_a_start_after_a_server_was_killed_under_its_owner_works(place, sq
 
 async def test_everything_killed_at_once_does_not_hinder_the_next_start(place, sql):
     owner = Owner(place, "thread")
-    for process in [psutil.Process(owner.process.pid), *owner.children]:
-        process.kill()
+    _kill_all([psutil.Process(owner.process.pid), *owner.children])
     owner.kill()
     assert (place / "postgres" / "postmaster.pid").exists()
     with EmbeddedServers(place) as running:
@@ -120,8 +123,7 @@ async def test_a_committed_row_survives_a_kill_of_everything(place, sql, childre
     servers = EmbeddedServers(place)
     running = servers.start()
     await sql(running, "CREATE TABLE kept AS SELECT 42 AS n")
-    for process in children():
-        process.kill()
+    _kill_all(children())
     servers.stop()
     with EmbeddedServers(place) as running:
         assert await sql(running, "SELECT n FROM kept") == 42
@@ -163,7 +165,7 @@ def test_a_stale_pid_file_that_names_a_process_of_another_program_harms_neither(
             stranger.kill()
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "-1\n", "0\n", "99999999\n"])
+@for_each("text", ["", "garbage", "-1\n", "0\n", "99999999\n"])
 def test_a_damaged_pid_file_ends_nothing(place, text):
     (place / "x.pid").write_text(text)
     launch.stop_orphan(place / "x.pid", words=(), shutdown=((signal.SIGKILL, 0.1),))

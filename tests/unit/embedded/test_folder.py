@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from app.embedded import EmbeddedFailed, sealing_key
+from tests.harness.cases import for_each
 
 
 def test_the_key_is_made_once_and_kept(place):
@@ -28,10 +29,11 @@ def test_the_file_is_0600_whatever_the_umask_and_nothing_else_is_left(place, mon
     assert [p.name for p in (place / "d").iterdir()] == ["sealing.key"]
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660, 0o666, 0o610, 0o601, 0o700])
+@for_each("mode", [0o640, 0o604, 0o644, 0o660, 0o666, 0o610, 0o601, 0o700])
 def test_a_key_with_wider_permissions_is_rejected_and_left_as_it_is(place, mode):
-    key = sealing_key(place)
     path = place / "sealing.key"
+    path.unlink(missing_ok=True)
+    key = sealing_key(place)
     path.chmod(mode)
     with pytest.raises(EmbeddedFailed, match=f"{mode:04o}.*chmod 600") as caught:
         sealing_key(place)
@@ -41,7 +43,7 @@ def test_a_key_with_wider_permissions_is_rejected_and_left_as_it_is(place, mode)
     assert sealing_key(place) == key
 
 
-@pytest.mark.parametrize("text", ["", "k1:", "k1:AAAA", "no colon", "k1:" + "A" * 43, ":" + "A" * 43 + "="])
+@for_each("text", ["", "k1:", "k1:AAAA", "no colon", "k1:" + "A" * 43, ":" + "A" * 43 + "="])
 def test_a_damaged_key_is_rejected_and_not_replaced(place, text):
     path = place / "sealing.key"
     path.write_text(text)

@@ -10,6 +10,7 @@ import pytest
 from app.embedded import EmbeddedFailed, platforms
 from app.embedded.launch import find_binary
 from app.embedded.platforms import Platform, alternative, notice, without_embedded_servers
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +26,7 @@ def test_supported_platforms_have_the_embedded_servers(platform: Platform, text:
     assert str(platform) == text
 
 
-@pytest.mark.parametrize(("platform", "text"), [
+@for_each(("platform", "text"), [
     (Platform("Linux", "x86_64", ()), "Linux x86_64 with a C library other than glibc"),
     (Platform("Linux", "x86_64", (2, 17)), "Linux x86_64 with glibc 2.17"),
     (Platform("Linux", "riscv64", (2, 39)), "Linux riscv64 with glibc 2.39"),

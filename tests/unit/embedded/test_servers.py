@@ -11,7 +11,7 @@ from app.database import Database, asyncpg_dsn
 from app.embedded import EmbeddedBusy, EmbeddedFailed, EmbeddedServers, launch, postgres
 from app.embedded.launch import LaunchPrefix
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 
 async def test_a_first_start_gives_a_postgres_database_and_a_valkey(place, sql, redis_of):
@@ -110,21 +110,20 @@ async def test_a_folder_that_no_socket_path_can_name_gets_a_short_socket_folder(
     short.rmdir()
 
 
-def test_a_short_socket_folder_that_others_prepared_is_rejected(place, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(place))
-    folder = place / ("x" * 120)
-    with EmbeddedServers(folder) as running:
+def test_a_short_socket_folder_that_others_prepared_is_rejected(place):
+    servers = EmbeddedServers(place / ("x" * 120), temporary=place)
+    with servers as running:
         short = Path(running.redis_url.removeprefix("unix://")).parent
     assert short.parent == place
     for left in short.iterdir():
         left.unlink()
     short.chmod(0o777)
     with pytest.raises(EmbeddedFailed, match="open to others"):
-        EmbeddedServers(folder).start()
+        servers.start()
     short.rmdir()
     short.symlink_to(place)
     with pytest.raises(EmbeddedFailed, match="not a folder of user"):
-        EmbeddedServers(folder).start()
+        servers.start()
 
 
 def test_a_data_folder_below_a_file_gives_a_sentence(place):

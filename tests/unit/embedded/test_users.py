@@ -11,7 +11,7 @@ import pytest
 from app.embedded import EmbeddedServers, EmbeddedUrls, launch, postgres, sealing_key
 from app.embedded.folder import ensure_own_folder
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 _ROOT = Path(__file__).parents[3]
 _SITE = Path(psutil.__file__).parents[1]

@@ -10,6 +10,7 @@ import pytest
 from app.cli.sample import sample_api
 from examples.library_api.credentials import CredentialsError, LibraryCredentials
 from examples.library_api.registration import registration
+from tests.harness.cases import for_each
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +140,7 @@ async def test_a_loan_is_made_of_all_books_or_none(http, body):
     assert mine["items"] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "status"),
     [
         ({"items": []}, 422),
@@ -210,7 +211,7 @@ async def test_a_token_without_the_scope_is_403_and_names_the_scope(http, body):
     assert (status, list(report)) == (200, ["items"])
 
 
-@pytest.mark.parametrize("value", [None, "Bearer wrong", "Bearer ", "Basic x", "wrong"])
+@for_each("value", [None, "Bearer wrong", "Bearer ", "Basic x", "wrong"])
 async def test_without_a_valid_token_it_is_401(http, value):
     async with http.get("/reservations", headers={"Authorization": value} if value else {}) as found:
         assert found.status == 401
@@ -229,7 +230,7 @@ async def test_the_token_endpoint_takes_the_client_in_a_basic_header_too(http, b
     assert set(issued["scope"].split()) == {"reservations:read", "reservations:write", "reports:read"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "status", "error"),
     [
         ({"client_secret": "wrong"}, 401, "invalid_client"),
@@ -247,7 +248,7 @@ async def test_a_wrong_token_request_gets_the_standards_error(http, body, form, 
     assert await answer(http.post("/oauth/token", data=sent)) == (status, {"error": error})
 
 
-@pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Basic /////w==", "Bearer x"])
+@for_each("header", ["Basic", "Basic !!!", "Basic bm9jb2xvbg==", "Basic /////w==", "Bearer x"])
 async def test_a_broken_basic_header_is_an_invalid_client(http, header):
     request = http.post("/oauth/token", data={"grant_type": "x"}, headers={"Authorization": header})
     assert await answer(request) == (401, {"error": "invalid_client"})
@@ -310,7 +311,7 @@ def test_credentials_are_made_once_per_file_and_closed_to_others(tmp_path):
     assert one.password not in repr(one)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "null", '{"library_key": 1}'])
+@for_each("text", ["", "[]", "{}", "null", '{"library_key": 1}'])
 def test_damaged_credentials_raise_an_error_that_names_the_file(tmp_path, text):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(CredentialsError, match=r"a\.json are damaged; remove the file"):

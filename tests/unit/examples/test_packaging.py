@@ -5,14 +5,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from app.cli.sample import checkout
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.slow
 def test_wheel_has_no_examples_and_its_code_finds_none(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -107,7 +107,8 @@ async def test_a_black_hole_gives_nothing_until_it_is_healed(echo, after):
         writer.write(b"hello")
         assert await reader.readexactly(after) == b"hello"[:after]
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reader.read(1), 0.1)
+            async with asyncio.timeout(0.1):
+                await reader.read(1)
         proxy.poison(None)
         assert await reader.readexactly(5 - after) == b"hello"[after:]
         writer.close()

@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import InvalidArguments, InvalidInput
 from app.http_requests.plan_compiler import compile_plan
+from tests.harness.cases import for_each
 
 PNG = b"\x89PNG\r\n\x1a\n\x00--boundary"
 B64 = base64.b64encode(PNG).decode()
@@ -41,10 +42,8 @@ def parts(value, **encoding):
     ]
 
 
-@pytest.mark.parametrize("value", [{"a": [1, None]}, [1], "text", 1.5, True, False, None, "", {}])
-@pytest.mark.parametrize(
-    "media", ["application/json", "application/vnd.api+json", "application/json; charset=utf-8"]
-)
+@for_each("value", [{"a": [1, None]}, [1], "text", 1.5, True, False, None, "", {}])
+@for_each("media", ["application/json", "application/vnd.api+json", "application/json; charset=utf-8"])
 def test_json_takes_any_json_value(value, media):
     body, header = place(value, media)
     assert (orjson.loads(body), header) == (value, media)
@@ -64,7 +63,7 @@ def test_wildcards_become_concrete(wildcard, header):
 class TestUrlencoded:
     MEDIA = "application/x-www-form-urlencoded"
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("value", "encoding", "expected"),
         [
             ({"a": "x y&z", "b": 1, "c": True, "d": None}, {}, b"a=x+y%26z&b=1&c=true"),
@@ -138,7 +137,7 @@ class TestMultipart:
         assert refused({"f": "%%%"}, "multipart/form-data", f={"content_type": "image/png"}) == "/body/f"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         B64,
@@ -153,12 +152,12 @@ def test_binary_bodies_are_base64(text):
     assert place(text, "application/pdf")[0] == PNG
 
 
-@pytest.mark.parametrize("value", ["not base64!", {"a": 1}, 3, "é", "A"])
+@for_each("value", ["not base64!", {"a": 1}, 3, "é", "A"])
 def test_what_is_no_base64_is_rejected(value):
     assert refused(value, "application/octet-stream") == "/body"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "media", "expected"),
     [
         ("<a>ü</a>", "application/xml", "<a>ü</a>".encode()),
@@ -178,7 +177,7 @@ def test_text_that_does_not_fit_is_rejected():
     assert refused("日", "text/plain; charset=iso-8859-1") == "/body"
 
 
-@pytest.mark.parametrize("media", ["", "json", "text/plain\r\nX: y", "text/plain; charset=klingon", "a b/c"])
+@for_each("media", ["", "json", "text/plain\r\nX: y", "text/plain; charset=klingon", "a b/c"])
 def test_content_types_that_cannot_be_sent_are_rejected_at_compile_time(media):
     with pytest.raises(InvalidInput):
         place("x", media)

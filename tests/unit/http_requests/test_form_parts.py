@@ -8,6 +8,7 @@ import pytest
 
 from app.errors import InvalidArguments, InvalidInput
 from app.http_requests.plan_compiler import compile_plan
+from tests.harness.cases import for_each
 
 PNG = b"\x89PNG\r\n\x1a\n\x00--boundary"
 B64 = base64.b64encode(PNG).decode()
@@ -42,7 +43,7 @@ def rejected(value, **rest):
     return caught.value.errors[0].pointer
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("file", "expected"),
     [
         (B64, ("f", "f", "application/octet-stream", PNG)),
@@ -93,7 +94,7 @@ def test_a_file_chooses_among_the_types_of_the_document():
     assert rejected({"f": {"data": B64, "content_type": "text/*"}}, encoding=images) == "/body/f/content_type"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("file", "pointer"),
     [
         ({}, "/body/f/data"),

@@ -7,6 +7,7 @@ import pytest
 from app.errors import InvalidArguments, InvalidInput
 from app.http_requests.plan_compiler import compile_plan
 from app.http_requests.request_plan import PreparedRequest
+from tests.harness.cases import for_each
 
 URL = "https://api.example.com/a"
 
@@ -20,7 +21,7 @@ def parameter(location: str, **rest: Any) -> dict[str, Any]:
     return {"input": "p", "name": "p", "in": location, **rest}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "sent", "safe"),
     [
         ("query", "QUERY", True),
@@ -37,7 +38,7 @@ def test_methods_of_an_operation(method: str, sent: str, safe: bool) -> None:
     assert plan.prepare({}).method == sent
 
 
-@pytest.mark.parametrize("method", ["TRACE", "connect", "NO WAY", "", "G\rT"])
+@for_each("method", ["TRACE", "connect", "NO WAY", "", "G\rT"])
 def test_methods_that_no_operation_may_have(method: str) -> None:
     with pytest.raises(InvalidInput) as rejected:
         compile_plan({"url": URL, "http_method": method, "parameters": []})
@@ -89,7 +90,7 @@ def test_a_querystring_form_must_be_an_object() -> None:
     assert [error.pointer for error in rejected.value.errors] == ["/p"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("explode", "value", "cookie"),
     [
         (True, "a%20b/c", "p=a%20b/c"),
@@ -106,9 +107,7 @@ def test_cookies_are_not_percent_encoded(explode: bool, value: Any, cookie: str)
     assert prepared.headers == [("Cookie", cookie)]
 
 
-@pytest.mark.parametrize(
-    "value", ["a; b=c", "a\r\nX: y", "é", {"k;": "v"}, {"k": "a;b"}, ["a", "b;c"], {"": 1}]
-)
+@for_each("value", ["a; b=c", "a\r\nX: y", "é", {"k;": "v"}, {"k": "a;b"}, ["a", "b;c"], {"": 1}])
 def test_a_cookie_never_begins_another_one(value: Any) -> None:
     with pytest.raises(InvalidArguments) as rejected:
         request({"p": value}, parameter("cookie", style="cookie", explode=True))
@@ -119,7 +118,7 @@ def test_an_empty_list_is_no_cookie() -> None:
     assert request({"p": []}, parameter("cookie", style="cookie", explode=False)).headers == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("location", "rules", "sent"),
     [
         ("query", {"style": "form", "explode": True, "item_styles": ["pipeDelimited"]}, "p=1%7C2&p=3"),

@@ -4,6 +4,7 @@ import pytest
 
 from app.errors import InvalidArguments
 from app.http_requests.plan_compiler import compile_plan
+from tests.harness.cases import for_each
 
 ARRAY = ["blue", "black", "brown"]
 OBJECT = {"R": 100, "G": 200, "B": 150}
@@ -25,7 +26,7 @@ def wire(location, value, **spec):
             return dict(request.headers).get("Cookie" if location == "cookie" else "color")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("style", "explode", "value", "expected"),
     [
         ("matrix", False, "", ";color"),
@@ -66,7 +67,7 @@ def test_path_styles(style, explode, value, expected):
     assert wire("path", value, style=style, explode=explode) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("style", "explode", "value", "expected"),
     [
         ("form", False, "", "color="),
@@ -110,7 +111,7 @@ def test_query_styles(style, explode, value, expected):
     assert wire("query", value, **spec) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "expected"),
     [
         (":/?@!$'()*+,;=", ":/?@!$'()*+,;="),
@@ -124,7 +125,25 @@ def test_reserved_characters_pass_where_allowed_but_never_begin_another_paramete
     assert wire("query", value, allow_reserved=True) == f"color={expected}"
 
 
-@pytest.mark.parametrize(
+@for_each(
+    ("style", "value", "expected"),
+    [
+        ("simple", "a:b@c!$&'()*+,;=d", "a:b@c!$&'()*+,;=d"),
+        ("simple", "a/b?c#d[e]", "a%2Fb%3Fc%23d%5Be%5D"),
+        ("simple", "a%2Fb%", "a%2Fb%25"),
+        ("simple", ["a:b", "c/d"], "a:b,c%2Fd"),
+        ("label", "a:b/c", ".a:b%2Fc"),
+        ("matrix", {"k/:": "a?@"}, ";color=k%2F:,a%3F@"),
+    ],
+)
+def test_reserved_characters_of_a_path_parameter_stay_within_its_segment(style, value, expected):
+    assert wire("path", value, style=style, allow_reserved=True) == expected
+    for outside in ("..", "a/../b", "%2e%2e", "a%2F..%2Fb", "\\x"):
+        with pytest.raises(InvalidArguments):
+            wire("path", outside, style=style, allow_reserved=True)
+
+
+@for_each(
     ("explode", "value", "expected"),
     [
         (False, "blue", "blue"),
@@ -141,7 +160,7 @@ def test_header_styles(explode, value, expected):
     assert wire("header", value, explode=explode) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     ["a\r\nX-Evil: 1", "a\nb", "\x00", "\x7f", "日本", "é", "\xa0", "a\tb", ["ok", "a\rb"], {"k\n": 1}],
 )
@@ -151,7 +170,7 @@ def test_header_values_that_http_cannot_carry_are_rejected(value):
     assert caught.value.errors[0].pointer == "/c"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("spec", "value", "expected"),
     [
         ({}, "blue", "color=blue"),

@@ -6,9 +6,11 @@ import jsonschema_rs
 import orjson
 import pytest
 
+from app import exact_json
+from app.json_schema.budget import Budget, BudgetExceeded
 from app.json_schema.generated_values import stated_examples, value_of_schema
+from tests.harness.cases import for_each
 
-CONTRACT = orjson.loads(Path("openapi/gateway.json").read_bytes())
 SCHEMAS = {
     "bounds": {"type": "integer", "minimum": 3, "exclusiveMaximum": 5},
     "step": {"type": "number", "multipleOf": 0.5, "minimum": 1, "maximum": 9},
@@ -57,7 +59,7 @@ SCHEMAS = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@for_each("name", SCHEMAS)
 def test_value_is_valid_and_the_same_for_a_seed(name):
     schema = SCHEMAS[name]
     validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
@@ -67,7 +69,7 @@ def test_value_is_valid_and_the_same_for_a_seed(name):
         assert value_of_schema(schema, seed=seed) == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text_format",
     ["date", "date-time", "time", "uuid", "email", "uri", "ipv4", "ipv6", "hostname", "duration"],
 )
@@ -78,7 +80,7 @@ def test_formats_are_respected(text_format):
 
 
 def test_schemas_of_a_whole_contract_get_valid_values():
-    components = CONTRACT["components"]["schemas"]
+    components = orjson.loads(Path("openapi/gateway.json").read_bytes())["components"]["schemas"]
     root = {"$defs": {name: _local(one) for name, one in components.items()}}
     failed = []
     for name in components:
@@ -103,12 +105,64 @@ def test_seeds_differ():
     assert len({value_of_schema(schema, seed=seed)["n"] for seed in range(50)}) > 10
 
 
-def test_values_are_bounded():
+def test_what_is_optional_is_bounded():
     wide = {"type": "object", "properties": {f"p{n}": {"$ref": "#"} for n in range(30)}}
     assert len(orjson.dumps(value_of_schema(wide, seed=1))) < 300_000
-    items = {"type": "array", "items": {"type": "string"}, "minItems": 1_000_000}
-    assert len(value_of_schema(items, seed=1)) <= 100
-    assert len(value_of_schema({"type": "string", "minLength": 10**9}, seed=1)) <= 10_000
+
+
+def _levels(number, members):
+    """Return a schema of levels that require so many members each, which refer to the next level."""
+    level = {
+        f"a{n}": {
+            "type": "object",
+            "properties": {name: {"$ref": f"#/$defs/a{n + 1}"} for name in members},
+            "required": members,
+        }
+        for n in range(number)
+    }
+    return {"$defs": {**level, f"a{number}": {"type": "integer"}}, "$ref": "#/$defs/a0"}
+
+
+_MANY = {"type": "array", "minItems": 100}
+EXCESSIVE = {
+    "required members": _levels(30, ["left", "right"]),
+    "required recursion": {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]},
+    "alternatives that all recurse": {
+        "oneOf": [{"type": "array", "minItems": 2, "items": {"$ref": "#"}}] * 2
+    },
+    "minItems": {"type": "array", "items": {"type": "string"}, "minItems": 10**9},
+    "nested minItems": {**_MANY, "items": {**_MANY, "items": {**_MANY, "items": {}}}},
+    "minProperties": {"type": "object", "minProperties": 10**12},
+    "minLength": {"type": "string", "minLength": 10**15},
+    "many long texts": {"type": "array", "minItems": 5_000, "items": {"type": "string", "minLength": 9_000}},
+    "many large constants": {"type": "array", "minItems": 9_000, "items": {"const": "x" * 1_000}},
+    "many large examples": {"type": "array", "minItems": 9_000, "items": {"examples": ["x" * 1_000]}},
+    "long names": {"type": "object", "required": [f"{'x' * 1_000}{n}" for n in range(3_000)]},
+    "repetitions in a pattern": {"type": "string", "pattern": "^((a{1000}){1000}){1000}$"},
+}
+
+
+@for_each("name", EXCESSIVE)
+def test_what_requires_more_than_the_budget_is_an_error_and_no_part_of_a_value(name):
+    with pytest.raises(BudgetExceeded):
+        value_of_schema(EXCESSIVE[name], seed=1)
+
+
+def test_what_is_required_within_the_budget_is_made_in_full():
+    for schema in (
+        {"type": "array", "items": {"type": "integer"}, "minItems": 5_000},
+        {"type": "string", "minLength": 200_000},
+        {"type": "object", "minProperties": 1_000},
+        {"type": "string", "pattern": "^a{20000}$"},
+        _levels(10, ["left", "right"]),
+    ):
+        assert jsonschema_rs.Draft202012Validator(schema).is_valid(value_of_schema(schema, seed=1))
+
+
+def test_time_that_is_over_is_an_error():
+    budget = Budget(values=1, characters=1, levels=1, seconds=-1)
+    with pytest.raises(BudgetExceeded, match="seconds"):
+        budget.check_time()
 
 
 def test_secrets_are_masked():
@@ -132,7 +186,7 @@ def test_stated_examples_that_are_valid_come_first():
     assert stated_examples({"type": "string"}) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "schema",
     [
         {"type": "integer", "minimum": 5, "maximum": 1},
@@ -144,7 +198,12 @@ def test_stated_examples_that_are_valid_come_first():
         {"minLength": "a", "type": "string", "maxLength": -1},
         {"type": "array", "minItems": 3, "maxItems": 1},
         {"type": "number", "multipleOf": 0},
+        {"type": "number", "minimum": 1e300, "multipleOf": 1e-300},
+        {"type": "integer", "minimum": 1e25},
+        {"type": "integer", "minimum": 2**63, "multipleOf": 2**63},
+        {"type": "string", "pattern": "(" * 5_000 + ")" * 5_000},
+        {"required": 5},
     ],
 )
 def test_impossible_schema_gets_some_value(schema):
-    orjson.dumps(value_of_schema(schema, seed=1))
+    exact_json.dumps(value_of_schema(schema, seed=1))

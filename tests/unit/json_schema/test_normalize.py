@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from app.errors import InvalidDocument
 from app.json_schema.normalize import normalize_inputs, normalize_schema, publishable
 from app.json_schema.references import drop_dangling, inline, rebase, resolve
+from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
 
@@ -18,7 +19,7 @@ def normal(raw):
     return normalize_schema(raw)[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "expected"),
     [
         (None, {}),
@@ -45,6 +46,11 @@ def normal(raw):
         ({"maximum": 5, "exclusiveMaximum": False}, {"maximum": 5}),
         ({"minimum": float("nan"), "maximum": 10**30, "multipleOf": 0}, {"maximum": 1e30}),
         ({"examples": {"one": "x", "two": None}}, {"examples": ["x", None]}),
+        ({"enum": ["a", "a", 1, 1.0, True]}, {"enum": ["a", 1, True]}),
+        ({"items": {"enum": [{"a": 1}, {"a": 1.0}], "examples": [1, 1]}},
+         {"items": {"enum": [{"a": 1}], "examples": [1, 1]}}),
+        ({"dependentRequired": {"a": ["b", "b", 1], "c": 1}}, {"dependentRequired": {"a": ["b"]}}),
+        ({"dependentRequired": ["a"]}, {}),
         ({"enum": [], "anyOf": [], "examples": []}, {}),
         ({"enum": ["a", None], "default": None, "const": None},
          {"enum": ["a", None], "default": None, "const": None}),
@@ -114,11 +120,15 @@ def test_nesting_has_a_limit():
     assert orjson.dumps(publishable(schema)).count(b"items") < 120
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "expected"),
     [
         ({"enum": ["a", None]}, {"anyOf": [{"enum": ["a"]}, {"type": "null"}]}),
         ({"enum": [None]}, {"type": "null"}),
+        (
+            {"items": {"enum": [None, "a", None, "a"]}},
+            {"items": {"anyOf": [{"enum": ["a"]}, {"type": "null"}]}},
+        ),
         (
             {"enum": ["a", None], "anyOf": [{"minLength": 1}]},
             {"anyOf": [{"minLength": 1}], "allOf": [{"anyOf": [{"enum": ["a"]}, {"type": "null"}]}]},
@@ -220,9 +230,7 @@ class TestReferences:
     def test_a_reference_to_itself(self):
         assert inline({"$ref": "#"}) == {"description": "Recursive: #."}
 
-    @pytest.mark.parametrize(
-        "reference", ["", "x", "#x", "#/a/9", "#/a/x", "#/a/0/b", "#/a/99999999999999999999"]
-    )
+    @for_each("reference", ["", "x", "#x", "#/a/9", "#/a/x", "#/a/0/b", "#/a/99999999999999999999"])
     def test_what_is_not_there(self, reference):
         with pytest.raises(LookupError):
             resolve({"a": [1]}, reference)

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from app import exact_json
 from app.errors import InvalidArguments
 from app.json_schema.validator import ArgumentValidator
+from tests.harness.cases import for_each
 
 STRICT = {"type": "object", "additionalProperties": False}
 
 
-def repaired(schema, arguments, *, only_types=False):
+def repaired(schema, arguments, *, only_types=False, scope="all"):
     """The repaired arguments and the kinds of the repairs by pointer; (None, {}) where there are none."""
-    found = ArgumentValidator(schema).repair(arguments, scope="types" if only_types else "all")
+    found = ArgumentValidator(schema).repair(arguments, scope="types" if only_types else scope)
     if found is None:
         return None, {}
     ArgumentValidator(schema).check(found.value)
@@ -27,7 +28,7 @@ def of(schema):
     return {"properties": {"x": schema}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "given", "expected", "kind"),
     [
         pytest.param({"type": "integer"}, "42", 42, "type", id="integer"),
@@ -66,7 +67,7 @@ def test_a_value_is_repaired(schema, given, expected, kind) -> None:
     assert kinds == {"/x": kind}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "given"),
     [
         pytest.param({"type": "integer"}, "18446744073709551616", id="more-than-64-bits"),
@@ -75,7 +76,6 @@ def test_a_value_is_repaired(schema, given, expected, kind) -> None:
         pytest.param({"type": "integer"}, "042", id="leading-zero"),
         pytest.param({"type": "integer"}, " 42", id="blank"),
         pytest.param({"type": "integer"}, True, id="boolean-as-integer"),
-        pytest.param({"type": "integer"}, None, id="null-as-integer"),
         pytest.param({"type": "number"}, "1e400", id="beyond-a-double"),
         pytest.param({"type": "number"}, "NaN", id="not-a-number"),
         pytest.param({"type": "boolean"}, "yes", id="yes"),
@@ -84,7 +84,6 @@ def test_a_value_is_repaired(schema, given, expected, kind) -> None:
         pytest.param({"type": "array", "items": {"type": "integer"}}, "a", id="lone-of-another-type"),
         pytest.param({"type": "object"}, '{"a": 1, "a": 2}', id="duplicate-names"),
         pytest.param({"type": "object"}, "{'a': 1}", id="not-json"),
-        pytest.param({"type": "array"}, None, id="null-as-list"),
         pytest.param({"enum": ["red", "RED"]}, "Red", id="two-cases"),
         pytest.param({"enum": ["red"]}, "rad", id="misspelt"),
         pytest.param({"type": "string", "format": "date", "pattern": "-"}, "31/01/2026", id="other-date"),
@@ -96,6 +95,106 @@ def test_a_value_is_repaired(schema, given, expected, kind) -> None:
 )  # fmt: skip
 def test_a_value_is_not_guessed(schema, given) -> None:
     assert repaired(of(schema), {"x": given}) == (None, {})
+
+
+NULLS = {
+    "properties": {
+        "limit": {"type": "integer"},
+        "note": {"type": ["string", "null"]},
+        "any": {},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/item"}},
+        "choice": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/item"}]},
+    },
+    "required": ["limit"],
+    "additionalProperties": False,
+    "$defs": {
+        "item": {
+            "type": "object", "properties": {"id": {"type": "integer"}, "tag": {"enum": ["a", "b"]}},
+            "required": ["id"], "additionalProperties": False,
+        }
+    },
+}  # fmt: skip
+
+
+@for_each("scope", ["rules", "types", "all"])
+def test_null_for_an_optional_property_that_takes_none_is_no_value_at_every_depth(scope) -> None:
+    arguments = {
+        "limit": 1,
+        "note": None,
+        "any": None,
+        "list": [{"id": 1, "tag": None}, {"id": 2}],
+        "choice": {"id": 3, "tag": None},
+    }
+    assert repaired(NULLS, arguments, scope=scope) == (
+        {"limit": 1, "note": None, "any": None, "list": [{"id": 1}, {"id": 2}], "choice": {"id": 3}},
+        {"/list/0/tag": "null", "/choice/tag": "null"},
+    )
+    assert repaired(NULLS, {"limit": 1, "list": None, "choice": None}, scope=scope) == (
+        {"limit": 1},
+        {"/list": "null", "/choice": "null"},
+    )
+
+
+@for_each("arguments", [{"limit": None}, {"limit": 1, "list": [None]}, {"limit": 1, "other": None}])
+def test_other_nulls_are_errors(arguments) -> None:
+    assert repaired(NULLS, arguments) == (None, {})
+
+
+TAG = {"type": "string"}
+
+
+@for_each(
+    ("schema", "given", "expected", "dropped"),
+    [
+        pytest.param(
+            {"if": {"required": ["a"]}, "then": {"properties": {"tag": TAG}}},
+            {"a": 1, "tag": None}, {"a": 1}, "/tag", id="then",
+        ),
+        pytest.param(
+            {"if": {"required": ["a"]}, "else": {"properties": {"tag": TAG}}},
+            {"b": 1, "tag": None}, {"b": 1}, "/tag", id="else",
+        ),
+        pytest.param(
+            {"dependentSchemas": {"a": {"properties": {"tag": TAG}}}},
+            {"a": 1, "tag": None}, {"a": 1}, "/tag", id="dependent",
+        ),
+        pytest.param({"patternProperties": {"^t": TAG}}, {"tag": None, "x": None}, {"x": None}, "/tag", id="pattern"),
+        pytest.param(
+            {"patternProperties": {"^x-": TAG, "g$": TAG}}, {"x-tag": None}, {}, "/x-tag", id="two-patterns"
+        ),
+        pytest.param(
+            {
+                "properties": {"tag": TAG},
+                "if": {"required": ["tag"]},
+                "then": {"required": ["a"]},
+            },
+            {"tag": None}, {}, "/tag", id="a-condition-of-the-null",
+        ),
+    ],
+)  # fmt: skip
+def test_nulls_of_conditional_and_named_members_are_no_values(schema, given, expected, dropped) -> None:
+    assert repaired(schema, given, scope="rules") == (expected, {dropped: "null"})
+
+
+def test_nulls_in_a_map_are_data() -> None:
+    assert repaired({"additionalProperties": TAG}, {"tag": None}) == (None, {})
+
+
+def test_any_number_of_nulls_is_repaired_and_a_hundred_repairs_are_reported() -> None:
+    item = {"type": "object", "properties": {"tag": TAG, "n": {"type": "integer"}}}
+    schema = of({"type": "array", "items": item})
+    given = {"x": [{"tag": None} for _ in range(150)] + [{"n": "1"}]}
+    found = ArgumentValidator(schema, 5).repair(given, scope="all")
+    assert found.value == {"x": [{}] * 150 + [{"n": 1}]}
+    assert len(found.repairs) == 100
+    assert [one.pointer for one in found.repairs if one.kind != "null"] == ["/x/150/n"]
+    assert ArgumentValidator(schema, 5).repair({"x": [{"n": "1"}] * 101}, scope="all") is None
+
+
+def test_nulls_do_not_prevent_other_repairs_and_allow_none() -> None:
+    arguments = {"limit": "1", "list": None}
+    assert repaired(NULLS, arguments, only_types=True) == ({"limit": 1}, {"/limit": "type", "/list": "null"})
+    assert repaired(NULLS, arguments, scope="rules") == (None, {})
 
 
 def test_a_value_inside_lists_and_references_is_repaired() -> None:
@@ -250,19 +349,24 @@ def _leaves(value):
     return [str(Decimal(str(value)).normalize())]
 
 
-@given(schema=SCHEMA, value=VALUE, only_types=st.booleans())
-def test_repaired_values_are_valid_and_lose_nothing(schema, value, only_types) -> None:
+def _values(value):
+    """The leaves but null, which may stand for no value."""
+    return sorted(leaf for leaf in _leaves(value) if leaf != "null")
+
+
+@given(schema=SCHEMA, value=VALUE, scope=st.sampled_from(["rules", "types", "all"]))
+def test_repaired_values_are_valid_and_lose_nothing_but_nulls(schema, value, scope) -> None:
     arguments = {"x": value}
     validator = ArgumentValidator({"properties": {"x": schema}, "additionalProperties": False})
     before = exact_json.dumps(arguments)
-    found = validator.repair(arguments, scope="types" if only_types else "all")
+    found = validator.repair(arguments, scope=scope)
     assert exact_json.dumps(arguments) == before
     if _is_valid(validator, arguments):
         assert found is None
     elif found is not None:
         validator.check(found.value)
         assert found.repairs
-        assert sorted(_leaves(found.value)) == sorted(_leaves(arguments))
+        assert _values(found.value) == _values(arguments)
 
 
 @pytest.mark.parametrize(

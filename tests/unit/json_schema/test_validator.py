@@ -7,6 +7,7 @@ import pytest
 
 from app.errors import InvalidArguments, InvalidInput
 from app.json_schema.validator import ArgumentValidator
+from tests.harness.cases import for_each
 from tests.harness.scaling import assert_linear
 
 CANARY = "sk-canary-5f2a"
@@ -172,7 +173,7 @@ _HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", _HOSTILE)
+@for_each("name", _HOSTILE)
 def test_no_arguments_hold_the_loop(name):
     schema, given = _HOSTILE[name]
     for arguments in given:
@@ -203,7 +204,7 @@ def test_a_deep_fault_in_alternatives_is_found_along_the_nearest():
     assert faults(schema, arguments)["/x"].detail == "This is required."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "given", "members"),
     [
         pytest.param({"type": "integer"}, "x", {"received": "string", "example": 1}, id="type"),

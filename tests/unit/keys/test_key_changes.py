@@ -2,9 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from app.security.rate_limit import RateLimit
+from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of
 
 
@@ -112,7 +111,7 @@ async def test_the_event_of_a_change_has_before_and_after(gateway):
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "key", "changes"),
     [
         ({"scopes": ["keys:manage", "tools:read"]}, {}, {"scopes": ["tools:call"]}),
@@ -174,7 +173,7 @@ async def test_unseen_and_revoked_keys_are_not_found(gateway):
     assert (await change(gateway, admin, made["id"], owner="x")).status_code == 404
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "pointer"),
     [
         ({"name": None}, "/name"),

@@ -1,11 +1,14 @@
 """`/keys` and `/events`: what one key can do with others."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from app.access import KeyVerifier
 from app.security.keys import mint
 from app.security.rate_limit import RateLimit
+from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of
 
 
@@ -56,7 +59,7 @@ async def test_unknown_ids_are_not_found_and_other_ids_are_not_valid(gateway):
         assert (await gateway.ask(method, "/keys/0OIl", admin)).status_code == 422
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "wanted"),
     [
         ({"scopes": ["keys:manage"]}, {"scopes": ["tools:call"]}),
@@ -128,12 +131,15 @@ async def test_a_limited_key_cannot_make_one_that_may_call_more(gateway):
 
 
 async def test_the_default_holds_for_keys_without_a_limit_and_binds_no_maker(gateway):
-    gateway.keys._default_rate_limit = RateLimit.parse("10/1", is_own=False)
+    default = RateLimit.parse("10/1", is_own=False)
+    keys = KeyVerifier(gateway.database, gateway.vault, default_rate_limit=default)
+    gateway.services = replace(gateway.services, keys=keys)
     admin = await gateway.key()
     assert (await gateway.keys.verify(admin)).rate_limit == RateLimit(10, 1, 10, is_own=False)
     made = await create(gateway, admin, rate_limit={"requests": 1000, "per_seconds": 1})
     assert made.status_code == 201
     assert (await gateway.keys.verify(made.json()["key"])).rate_limit == RateLimit(1000, 1, 1000)
+    await keys.aclose()
 
 
 async def test_a_lesser_key_cannot_revoke_a_greater_one(gateway):
@@ -156,7 +162,7 @@ async def test_keys_beyond_ones_limits_are_invisible(gateway):
         assert (await gateway.ask("DELETE", f"/keys/{key_id_of(hidden)}", limited)).status_code == 404
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "pointer"),
     [
         ({"scopes": []}, "/scopes"),
@@ -224,14 +230,14 @@ async def test_pages_are_complete_and_stable(gateway):
     assert set(seen) == made | {key_id_of(admin)}
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=201", "limit=x", "cursor=x", "include_revoked=maybe"])
+@for_each("query", ["limit=0", "limit=201", "limit=x", "cursor=x", "include_revoked=maybe"])
 async def test_odd_paging_is_pointed_at(gateway, query):
     response = await gateway.ask("GET", f"/keys?{query}", await gateway.key())
     assert response.status_code == 422
     assert response.json()["errors"][0]["pointer"] == "#/query/" + query.partition("=")[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path"),
     [
         ("POST", "/keys"),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
+from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of
 from tests.stored import store_provider, store_tool
 
@@ -37,7 +38,7 @@ async def warnings_of(gateway, admin, **restrictions):
     return [warning["code"] for warning in shown["warnings"]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("restrictions", "codes"),
     [
         ({}, []),

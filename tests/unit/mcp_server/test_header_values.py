@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.mcp_server.header_values import MirroredArgument, check_mirrored, decode_value, mirrored_arguments
 from app.mcp_server.jsonrpc import HEADER_MISMATCH, RpcError
+from tests.harness.cases import for_each
 
 
 def encoded(text: str) -> bytes:
@@ -26,7 +27,7 @@ def test_blanks_around_a_value_do_not_count(value: bytes) -> None:
     assert decode_value(value) == "plain"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [b"=?base64?YQ?=", b"=?base64?YR==?=", b"=?base64? YQ==?=", b"=?base64?YQ==\n?=", b"=?base64?/w==?="],
 )
@@ -62,7 +63,7 @@ def test_marks_are_read_where_they_are_valid() -> None:
     assert mirrored_arguments({"type": "object"}) == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("head", "arguments"),
     [
         ({}, {}),
@@ -82,7 +83,7 @@ def test_headers_that_mirror_their_arguments_are_accepted(
     check_mirrored(MIRRORED, {f"mcp-param-{name}".encode(): value for name, value in head.items()}, arguments)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("head", "arguments"),
     [
         ({}, {"tenant": "a"}),

@@ -10,6 +10,7 @@ from app.models import TENANT
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
 from app.toolsets import ToolCollections
+from tests.harness.cases import for_each
 from tests.stored import store_provider, store_tool
 
 SCOPES = frozenset({"tools:read", "tools:call"})
@@ -18,6 +19,10 @@ BOOK = {
     "properties": {"id": {"type": "integer"}, "lang": {"enum": ["en", "de"]}},
     "required": ["id"],
 }
+SHOWN_BOOK = BOOK | {
+    "properties": {"id": {"type": "integer"}, "lang": {"type": "string", "enum": ["en", "de"]}}
+}
+"""The inputs as agents see them: with the type of each."""
 
 
 def principal(**fields):
@@ -37,7 +42,8 @@ class World:
             self.called.append((tool.tool, inner))
             return f"result of {tool.tool}"
 
-        return await call_meta_tool(name, arguments, self.collections.registry(principal), call=call)
+        view = await self.collections.open_view(principal)
+        return await call_meta_tool(name, arguments, view, call=call)
 
 
 @pytest.fixture
@@ -76,9 +82,9 @@ def names(result):
     return [tool["name"] for tool in found(result)["tools"]]
 
 
-@pytest.mark.parametrize("query", ["book", "borrow a book", "library.getBook", "rain in a city", "forcast"])
-@pytest.mark.parametrize("limit", [1, 2, 20])
-@pytest.mark.parametrize("key", ["all", "provider", "tag", "nothing"])
+@for_each("query", ["book", "borrow a book", "library.getBook", "rain in a city", "forcast"])
+@for_each("limit", [1, 2, 20])
+@for_each("key", ["all", "provider", "tag", "nothing"])
 async def test_find_tools_is_the_search_of_the_registry(world, query, limit, key):
     limits = {
         "all": {}, "provider": {"providers": frozenset({"library"})},
@@ -118,7 +124,7 @@ async def test_detail_adds_the_schema(world):
     result = await world.use(
         "find_tools", {"query": "getBook", "limit": 1, "detail": "schema"}, principal=principal()
     )
-    assert found(result)["tools"][0]["inputSchema"] == BOOK
+    assert found(result)["tools"][0]["inputSchema"] == SHOWN_BOOK
     assert '"required":["id"]' in result.text.replace(" ", "")
 
 
@@ -147,7 +153,9 @@ async def test_describe_tools_gives_schemas_and_the_nearest_of_unknown_names(wor
     asked = {"names": ["library_getBook", "library.getBok", "zzz"]}
     result = await world.use("describe_tools", asked, principal=principal())
     answer = found(result)
-    assert [(tool["name"], tool["inputSchema"]) for tool in answer["tools"]] == [("library_getBook", BOOK)]
+    assert [(tool["name"], tool["inputSchema"]) for tool in answer["tools"]] == [
+        ("library_getBook", SHOWN_BOOK)
+    ]
     assert [one["name"] for one in answer["unknown"]] == ["library.getBok", "zzz"]
     assert answer["unknown"][0]["nearest"][0] == "library_getBook"
     assert answer["unknown"][1]["nearest"] == []
@@ -187,8 +195,8 @@ async def test_call_read_tool_calls_nothing_with_effects(world, name):
     )
 
 
-@pytest.mark.parametrize("meta", ["call_read_tool", "call_tool"])
-@pytest.mark.parametrize("inner", META_TOOL_NAMES)
+@for_each("meta", ["call_read_tool", "call_tool"])
+@for_each("inner", META_TOOL_NAMES)
 async def test_meta_tools_are_not_nested(world, meta, inner):
     arguments = {"name": inner, "arguments": {"name": "library_getBook", "arguments": {}}}
     result = await world.use(meta, arguments, principal=principal())
@@ -197,7 +205,7 @@ async def test_meta_tools_are_not_nested(world, meta, inner):
     assert world.called == []
 
 
-@pytest.mark.parametrize("meta", META_TOOL_NAMES)
+@for_each("meta", META_TOOL_NAMES)
 async def test_a_hidden_tool_is_unknown_to_every_meta_tool(world, meta):
     """The answer differs from that for a name that nobody has only by the name and its words."""
     limited = principal(providers=frozenset({"library"}))
@@ -216,7 +224,7 @@ async def test_a_hidden_tool_is_unknown_to_every_meta_tool(world, meta):
     assert world.called == []
 
 
-@pytest.mark.parametrize("meta", META_TOOL_NAMES)
+@for_each("meta", META_TOOL_NAMES)
 async def test_a_meta_tool_needs_the_scope_of_its_request_over_http(world, meta):
     needed = "tools:read" if meta in ("find_tools", "describe_tools") else "tools:call"
     with pytest.raises(Forbidden) as caught:
@@ -224,7 +232,7 @@ async def test_a_meta_tool_needs_the_scope_of_its_request_over_http(world, meta)
     assert caught.value.extra["missing_scopes"] == [needed]
 
 
-@pytest.mark.parametrize("meta", META_TOOL_NAMES)
+@for_each("meta", META_TOOL_NAMES)
 async def test_wrong_arguments_are_an_error_that_says_where(world, meta):
     result = await world.use(meta, {"arguments": 1, "limit": 0}, principal=principal())
     assert result.is_error

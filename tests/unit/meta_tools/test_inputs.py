@@ -6,11 +6,12 @@ import pytest
 from app.errors import InvalidArguments
 from app.meta_tools.definitions import INPUTS
 from app.meta_tools.inputs import DescribeArguments, FindArguments, InnerCall, parse, parse_call
+from tests.harness.cases import for_each
 
 CITY = {"city": "Berlin"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "given",
     [
         {"name": "t", "arguments": CITY},
@@ -50,7 +51,7 @@ def test_absent_arguments_are_none(given):
     assert parse_call(given) == InnerCall("t", {})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "pointers"),
     [
         ({}, ["/name"]),
@@ -74,7 +75,7 @@ def test_what_is_wrong_with_a_call_has_its_pointer(given, pointers):
     assert [error.pointer for error in caught.value.errors] == pointers
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "query"),
     [
         ({"query": "a"}, ["a"]),
@@ -96,7 +97,7 @@ def test_values_of_near_types_are_taken():
     assert (found.limit, found.tags, found.read_only, found.provider) == (3, ["x"], True, None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "pointers"),
     [
         ({}, ["/query"]),

@@ -12,6 +12,7 @@ from app.model_calls.model import CallAnswer, ToolCall
 from app.tool_calls.query import DIALECTS
 from app.tool_results import Media, ModelResult
 from app.tool_schemas.dialects import Format
+from tests.harness.cases import for_each
 
 PNG, PDF = Media("image/png", b"png"), Media("application/pdf", b"pdf")
 PNG64, PDF64 = (base64.b64encode(media.data).decode() for media in (PNG, PDF))
@@ -52,7 +53,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dialect", "result", "messages"),
     [pytest.param(*case, id=f"{case[0]}-{'error' if case[1].is_error else 'json'}") for case in CASES],
 )
@@ -74,7 +75,7 @@ SINGLE = (
 )
 
 
-@pytest.mark.parametrize("dialect", [*GROUPED, *SINGLE])
+@for_each("dialect", [*GROUPED, *SINGLE])
 def test_results_are_in_the_order_of_the_calls_and_an_answered_id_has_no_second(dialect) -> None:
     first, second = (answer(ModelResult(text), call_id=text, index=n) for n, text in enumerate("ab"))
     repeated = answer(ModelResult("x"), call_id="a", index=2)
@@ -88,7 +89,7 @@ def test_results_are_in_the_order_of_the_calls_and_an_answered_id_has_no_second(
     assert parts == json.loads(orjson.dumps([result_part(dialect, one) for one in (first, second)]))
 
 
-@pytest.mark.parametrize("dialect", [*GROUPED, *SINGLE])
+@for_each("dialect", [*GROUPED, *SINGLE])
 def test_without_calls_there_is_no_message(dialect) -> None:
     assert result_messages(dialect, []) == []
 
@@ -125,7 +126,7 @@ def test_images_and_documents_where_a_dialect_takes_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("dialect", ["openai-chat", "mistral", "cohere", "ollama", "utcp", "json-prompt"])
+@for_each("dialect", ["openai-chat", "mistral", "cohere", "ollama", "utcp", "json-prompt"])
 def test_a_dialect_of_texts_says_what_it_does_not_show(dialect) -> None:
     assert "takes no image/png" in json.dumps(written(dialect, answer(ModelResult("(image)", media=(PNG,)))))
 
@@ -142,7 +143,7 @@ def test_the_other_kinds_of_calls_of_openai() -> None:
     assert written("openai-responses", answer(JSON, shape="custom"))[0]["type"] == "custom_tool_call_output"
 
 
-@pytest.mark.parametrize("dialect", [*GROUPED, *SINGLE])
+@for_each("dialect", [*GROUPED, *SINGLE])
 def test_notes_reach_the_model_in_every_dialect(dialect) -> None:
     result = ModelResult('{"a": 1}', body=b'{"a": 1}')
     result.add_notes(["Cut after 3 items."])

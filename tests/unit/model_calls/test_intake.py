@@ -8,6 +8,7 @@ from app.errors import InvalidInput
 from app.model_calls.arguments import ENCODED_TWICE, FENCE, NULL, TRAILING_COMMA
 from app.model_calls.model import ArgumentError
 from app.model_calls.readers import read_intake
+from tests.harness.cases import for_each
 
 LIMIT = 400_000
 
@@ -281,9 +282,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("body", "dialect", "calls", "ids"), [pytest.param(*shape[1:], id=shape[0]) for shape in SHAPES]
-)
+@for_each(("body", "dialect", "calls", "ids"), [pytest.param(*shape[1:], id=shape[0]) for shape in SHAPES])
 def test_each_shape_is_recognised_and_read(body, dialect, calls, ids) -> None:
     intake = read_intake(body, None, limit=LIMIT)
     assert intake.dialect == dialect
@@ -292,9 +291,7 @@ def test_each_shape_is_recognised_and_read(body, dialect, calls, ids) -> None:
     assert read_intake(body, intake.dialect, limit=LIMIT) == intake
 
 
-@pytest.mark.parametrize(
-    ("body", "dialect", "calls", "ids"), [pytest.param(*shape[1:], id=shape[0]) for shape in SHAPES]
-)
+@for_each(("body", "dialect", "calls", "ids"), [pytest.param(*shape[1:], id=shape[0]) for shape in SHAPES])
 def test_positions_are_pointers_to_the_calls_in_the_request(body, dialect, calls, ids) -> None:
     for call in read_intake(body, None, limit=LIMIT).calls:
         found = body
@@ -322,7 +319,7 @@ def test_a_prompt_is_found_in_the_response_of_any_provider() -> None:
         assert (call.name, call.arguments) == ("t", {"n": 1})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "arguments", "repairs"),
     [
         pytest.param('{"n": 1.10}', None, (), id="valid"),
@@ -344,7 +341,7 @@ def test_a_text_is_repaired_only_where_one_reading_is_possible_and_says_so(text,
     assert (call.arguments, call.repairs) == (expected, repairs)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         pytest.param("```" + " " * 200_000 + "x", id="blanks-in-a-fence"),
@@ -362,7 +359,7 @@ def test_a_long_text_takes_time_in_proportion_to_its_length(text) -> None:
     assert isinstance(call.arguments, ArgumentError)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "detail"),
     [
         pytest.param('{"n": 1', "line 1, column 8", id="cut"),
@@ -394,7 +391,7 @@ def test_what_is_ambiguous_is_an_error_for_the_model(text, detail) -> None:
     assert call.repairs == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "cut"),
     [
         pytest.param(chat({"tool_calls": [function()]}, "length"), "length", id="chat"),
@@ -436,7 +433,7 @@ def test_a_call_without_a_name_is_an_error_of_that_call() -> None:
     assert isinstance(call.arguments, ArgumentError)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "dialect", "at"),
     [
         pytest.param({}, None, "", id="nothing"),
@@ -457,7 +454,7 @@ def test_another_shape_is_rejected_with_a_pointer(body, dialect, at) -> None:
     assert [one.pointer for one in caught.value.errors] == [at]
 
 
-@pytest.mark.parametrize("body", [pytest.param(shape[1], id=shape[0]) for shape in SHAPES])
+@for_each("body", [pytest.param(shape[1], id=shape[0]) for shape in SHAPES])
 def test_reading_does_not_change_what_is_repeated(body) -> None:
     before = json.dumps(body)
     intake = read_intake(body, None, limit=LIMIT)

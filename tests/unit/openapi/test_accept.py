@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 
@@ -11,7 +12,7 @@ def content(*types: str) -> dict[str, Any]:
     return {"description": "", "content": {one: {} for one in types}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("responses", "accept"),
     [
         ({"200": content("application/json")}, "application/json, */*;q=0.1"),

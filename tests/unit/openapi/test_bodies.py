@@ -7,6 +7,7 @@ import pytest
 
 from app.openapi import ConvertedTool
 from app.openapi.files import is_file
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 OCTETS = "application/octet-stream"
@@ -16,7 +17,7 @@ def posting(tool: ConvertOne, content: Any, **rest: Any) -> ConvertedTool:
     return tool({"requestBody": {"content": content, **rest}}, method="post")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("offered", "sent"),
     [
         (["text/plain", "application/xml", "application/json"], "application/json"),
@@ -104,7 +105,7 @@ def test_3_1_strings_in_forms_that_are_no_files(tool: ConvertOne, schema: Any, b
     assert made.inputs["properties"]["body"]["properties"]["f"] == became
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "became"),
     [
         ({"style": "deepObject"}, ("deepObject", True, None, False)),
@@ -160,7 +161,7 @@ def test_swagger_2_body(tool: ConvertOne) -> None:
     assert made.call_template["parameters"] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("consumes", "kind", "sent"),
     [
         (None, "string", "application/x-www-form-urlencoded"),

@@ -12,6 +12,7 @@ from app.errors import GatewayError, InvalidDocument, TooLarge
 from app.openapi import ConvertOptions, convert
 from app.openapi.archive import pack, unpack
 from app.openapi.model import DocumentLimits
+from tests.harness.cases import for_each
 
 ROOT = b"""
 openapi: 3.1.0
@@ -140,6 +141,21 @@ def test_references_to_other_origins_and_out_of_the_archive_are_not_files() -> N
     assert convert(orjson.dumps(document), options=options).missing == ()
 
 
+def test_a_reference_to_an_identifier_in_the_document_is_no_file() -> None:
+    url = "https://api.example.com/a/openapi.json"
+    pet = {"$id": "schemas/pet", "type": "object", "properties": {"owner": {"$ref": "owner#/$defs/x"}}}
+    schemas = {
+        "Pet": pet,
+        "Owner": {"$id": "https://api.example.com/a/schemas/owner", "$defs": {"x": {"type": "string"}}},
+    }
+    document = {"openapi": "3.1.0", "info": {}, "paths": {
+        "/a": {"get": {"operationId": "a", "parameters": [
+            {"name": "pet", "in": "query", "schema": {"$ref": "schemas/pet"}},
+            {"name": "file", "in": "query", "schema": {"$ref": "schemas/file"}}]}}}, "components": {"schemas": schemas}}  # fmt: skip
+    conversion = convert(orjson.dumps(document), options=ConvertOptions(url=url, list_missing=True))
+    assert conversion.missing == ("a/schemas/file",)
+
+
 def test_an_absolute_reference_to_the_own_origin_is_a_file() -> None:
     paths = {"/a": {"$ref": "https://api.example.com/x/a.yaml?v=1"}, "/b": {"$ref": "/b.yaml"}}
     document = orjson.dumps({"openapi": "3.0.0", "info": {}, "paths": paths})
@@ -198,7 +214,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@for_each("what", HOSTILE)
 def test_a_hostile_archive_is_rejected_soon(what: str) -> None:
     archive = HOSTILE[what]()
     started = time.process_time()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import sys
@@ -20,17 +21,16 @@ from app.openapi.child import ChildLimits, convert_in_child
 from app.openapi.worker_process import ForkServer, WorkerStarter, start_worker
 from tests.unit.openapi.conftest import document
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 SAMPLES = Path(__file__).parents[3] / "openapi" / "samples"
-LONG = orjson.dumps(
-    document(
-        {
-            f"/{i}/{{id}}": {"get": {"operationId": f"o {i}", "description": f"d{i} " * 100}}
-            for i in range(4_000)
-        }
-    )
-)
+
+
+@functools.cache
+def write_long_document() -> bytes:
+    """Return a document that takes seconds to convert."""
+    operations = ({"get": {"operationId": f"o {i}", "description": f"d{i} " * 100}} for i in range(4_000))
+    return orjson.dumps(document({f"/{i}/{{id}}": item for i, item in enumerate(operations)}))
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_it_returns_what_convert_returns(name: str, start: WorkerStarter) 
 
 
 async def test_large_responses_come_whole(start: WorkerStarter) -> None:
-    assert await convert_in_child(LONG, start=start) == convert(LONG)
+    assert await convert_in_child(write_long_document(), start=start) == convert(write_long_document())
 
 
 async def test_errors_come_as_the_same_errors(start: WorkerStarter) -> None:
@@ -106,10 +106,12 @@ async def test_errors_come_as_the_same_errors(start: WorkerStarter) -> None:
     assert refused.value.errors[0].pointer == "/paths"
     with pytest.raises(TooLarge):
         await convert_in_child(
-            LONG, start=start, options=ConvertOptions(limits=DocumentLimits(operations=10))
+            write_long_document(), start=start, options=ConvertOptions(limits=DocumentLimits(operations=10))
         )
     with pytest.raises(TooLarge):
-        await convert_in_child(LONG, start=start, options=ConvertOptions(limits=DocumentLimits(size=10)))
+        await convert_in_child(
+            write_long_document(), start=start, options=ConvertOptions(limits=DocumentLimits(size=10))
+        )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,9 @@ async def test_errors_come_as_the_same_errors(start: WorkerStarter) -> None:
 async def test_limits_end_the_process(limits: ChildLimits, words: str, start: WorkerStarter) -> None:
     big = orjson.dumps(document({}, x=[["a"] * 10 for _ in range(200_000)]))
     with pytest.raises(TooLarge, match=words):
-        await convert_in_child(big if "memory" in words else LONG, start=start, limits=limits)
+        await convert_in_child(
+            big if "memory" in words else write_long_document(), start=start, limits=limits
+        )
     assert children() == []
 
 
@@ -135,7 +139,7 @@ async def test_cpu_time_is_limited(start: WorkerStarter) -> None:
 
 
 async def test_a_cancelled_conversion_leaves_no_process_behind(start: WorkerStarter) -> None:
-    task = asyncio.create_task(convert_in_child(LONG, start=start))
+    task = asyncio.create_task(convert_in_child(write_long_document(), start=start))
     await started()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -155,7 +159,7 @@ async def test_the_event_loop_keeps_turning(start: WorkerStarter) -> None:
             longest = max(longest, time.thread_time() - before)
 
     beating = asyncio.create_task(heart())
-    await convert_in_child(LONG, start=start)
+    await convert_in_child(write_long_document(), start=start)
     beating.cancel()
     # In the loop itself it takes seconds.
     assert longest < 0.5
@@ -206,7 +210,7 @@ async def test_the_same_bytes_for_every_hash_seed() -> None:
 
 
 async def test_no_secret_of_ours_reaches_the_child(canary: None, start: WorkerStarter) -> None:
-    task = asyncio.create_task(convert_in_child(LONG, start=start))
+    task = asyncio.create_task(convert_in_child(write_long_document(), start=start))
     await started()
     await asyncio.sleep(0.02)
     told = psutil.Process(children()[0]).environ()
@@ -221,7 +225,8 @@ async def test_fork_has_its_own_limits_and_no_descriptor_of_another() -> None:
     await server.start()
     limits = ChildLimits(memory=3 * 2**30, cpu_seconds=77)
     tasks = [
-        asyncio.create_task(convert_in_child(LONG, limits=limits, start=server.process)) for _ in range(2)
+        asyncio.create_task(convert_in_child(write_long_document(), limits=limits, start=server.process))
+        for _ in range(2)
     ]
     await until(lambda: len(children()) == 2)
     await asyncio.sleep(0.05)
@@ -268,7 +273,7 @@ async def test_fork_server_that_was_killed_is_replaced() -> None:
 async def test_conversion_whose_fork_server_is_killed_fails_and_leaves_no_process() -> None:
     server = ForkServer()
     await server.start()
-    task = asyncio.create_task(convert_in_child(LONG, start=server.process))
+    task = asyncio.create_task(convert_in_child(write_long_document(), start=server.process))
     await started()
     assert server.pid is not None
     psutil.Process(server.pid).kill()

@@ -10,6 +10,7 @@ import pytest
 from app.errors import InvalidDocument, TooLarge
 from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
 from app.security.requirements import SlotRequirement
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne, document
 
 SAMPLES = Path(__file__).parents[3] / "openapi" / "samples"
@@ -35,12 +36,12 @@ def test_renamed_operations_count_as_accepted(converted: Convert) -> None:
     assert conversion.report.counts.to_json() == {"operations": 3, "accepted": 3, "renamed": 1, "skipped": 0}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key",
     ["parameters", "requestBody", "responses", "security", "servers", "tags", "summary", "description",
      "operationId", "deprecated", "callbacks", "consumes", "produces", "schemes"],
 )  # fmt: skip
-@pytest.mark.parametrize("openapi", ["2.0", "3.0.0", "3.1.0"])
+@for_each("openapi", ["2.0", "3.0.0", "3.1.0"])
 def test_odd_values_in_an_operation_never_hurt_its_neighbour(
     converted: Convert, openapi: str, key: str
 ) -> None:
@@ -51,11 +52,11 @@ def test_odd_values_in_an_operation_never_hurt_its_neighbour(
         assert len(conversion.report.operations) == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     "key", ["info", "servers", "security", "components", "tags", "definitions", "host", "basePath", "schemes",
             "securityDefinitions", "webhooks", "consumes", "x-anything", "externalDocs", "parameters"],
 )  # fmt: skip
-@pytest.mark.parametrize("openapi", ["2.0", "3.1.0"])
+@for_each("openapi", ["2.0", "3.1.0"])
 def test_odd_values_at_the_root_never_refuse_the_document(converted: Convert, openapi: str, key: str) -> None:
     options = ConvertOptions(url="https://docs.example.com/")
     for odd in ODD:
@@ -65,7 +66,7 @@ def test_odd_values_at_the_root_never_refuse_the_document(converted: Convert, op
         assert len(conversion.report.operations) == 1, odd
 
 
-@pytest.mark.parametrize(
+@for_each(
     "where",
     [("content",), ("content", "application/json"), ("content", "application/json", "schema"),
      ("content", "multipart/form-data", "encoding"), ("content", "multipart/form-data", "schema", "properties"),
@@ -80,9 +81,7 @@ def test_odd_values_in_a_body_never_hurt_a_neighbour(converted: Convert, where: 
         assert converted(paths).tools[-1].name == "good", value
 
 
-@pytest.mark.parametrize(
-    "item", [None, 7, "x", [], {"$ref": "other.yaml"}, {"$ref": "#/gone"}, {"$ref": "#/paths/~1a"}]
-)
+@for_each("item", [None, 7, "x", [], {"$ref": "other.yaml"}, {"$ref": "#/gone"}, {"$ref": "#/paths/~1a"}])
 def test_odd_paths_cost_themselves(converted: Convert, item: Any) -> None:
     conversion = converted({"/a": item, "x-b": "text", "/c": {"get": {}}})
     assert [made.name for made in conversion.tools] == ["get_c"]
@@ -144,7 +143,7 @@ def test_the_number_of_operations_is_limited() -> None:
 # What is said of a tool --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("summary", "description", "became"),
     [
         ("S", "D", "S\n\nD"), ("S", None, "S"), (None, "D", "D"), ("S", "S and more", "S and more"),

@@ -9,6 +9,7 @@ from app.openapi.compare import compare_schemas
 from app.openapi.conversion import ConvertedTool, SecuritySchemeSlot
 from app.openapi.difference import compare_tools, needs_approval
 from app.security.requirements import SlotRequirement
+from tests.harness.cases import for_each
 
 Json = dict[str, Any]
 
@@ -52,7 +53,7 @@ def closed(*required: str, **properties: Any) -> Json:
 TEXT = {"type": "string"}
 
 
-@pytest.mark.parametrize(("old", "new", "effects"), [
+@for_each(("old", "new", "effects"), [
     (closed(a=TEXT), closed(a=TEXT), []),
     (closed(a=TEXT), closed(a={**TEXT, "description": "x", "examples": ["y"], "title": "z"}), []),
     (closed(a=TEXT), closed(a=TEXT, b=TEXT), [("widened", "/b")]),
@@ -122,7 +123,7 @@ def test_inputs_may_widen_and_responses_may_promise_more() -> None:
     assert found(tool(outputs=narrow), tool(outputs=wide)) == [("output", "widened", False)]
 
 
-@pytest.mark.parametrize(("old", "new", "expected"), [
+@for_each(("old", "new", "expected"), [
     ("https://a.example/x", "https://b.example/x", True),
     ("https://a.example/x", "http://a.example/x", True),
     ("https://a.example/x", "https://a.example:8443/x", True),
@@ -139,7 +140,7 @@ def test_another_origin_needs_approval_and_another_path_does_not(old: str, new: 
     assert needs_approval(differences) is expected
 
 
-@pytest.mark.parametrize("security", [
+@for_each("security", [
     (), ((),), ((SlotRequirement("key", ("write",)),),), ((SlotRequirement("other"),),),
     ((SlotRequirement("key"),), ()),
 ])  # fmt: skip
@@ -163,6 +164,26 @@ def test_changed_slot_is_breaking_and_its_description_is_not(change: Json) -> No
 def test_how_inputs_are_sent_and_words_break_nothing() -> None:
     after = tool(description="new", call_template={"http_method": "POST", "url": "https://a.example/x"})
     assert found(tool(), after) == [("placing", "changed", False), ("description", "changed", False)]
+
+
+@for_each(("old", "new", "detail"), [
+    ("https://a.example/x", "https://a.example/y", "Calls would go to https://a.example with the path /y instead of /x."),
+    ("https://a.example/x", "https://a.example/x?key=s3cret", "Calls would go to https://a.example with another query."),
+    ("https://a.example/x?a=1", "https://a.example", "Calls would go to https://a.example with the path / instead of /x and another query."),
+    ("https://a.example/x", "https://A.example/x", "Calls would go to https://a.example with another spelling."),
+])  # fmt: skip
+def test_the_new_path_is_named(old: str, new: str, detail: str) -> None:
+    before, after = (tool(call_template={"url": url}) for url in (old, new))
+    (difference,) = compare_tools(before, after, old_slots={}, new_slots={})
+    assert difference.detail == detail
+
+
+def test_another_method_is_named_and_other_members_without_values() -> None:
+    template = {"http_method": "DELETE", "url": "https://a.example/x", "headers": {"X-Key": "s3cret"}}
+    (difference,) = compare_tools(tool(), tool(call_template=template), old_slots={}, new_slots={})
+    assert difference.detail == (
+        "The same inputs are sent in another way: by http_method, headers. The method is DELETE instead of GET."
+    )
 
 
 def test_the_work_is_bounded_and_what_was_not_looked_at_counts_as_changed() -> None:

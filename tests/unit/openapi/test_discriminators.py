@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from app.openapi import ConvertedTool
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 Accepts = Callable[[ConvertedTool, Any], bool]
@@ -22,7 +21,7 @@ def operation(**discriminator: Any) -> dict[str, Any]:
     return {"requestBody": {"content": {"application/json": {"schema": schema}}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "without", "with_one"),
     [
         ({"kind": "Cat", "name": "Tom"}, False, True),

@@ -8,13 +8,12 @@ import pytest
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.encodings import gunzip, is_gzip, to_utf8, transcoded
+from tests.harness.cases import for_each
 
 TEXT = '{"openapi":"3.0.0","x":"ø"}'
 
 
-@pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"]
-)
+@for_each("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-be"])
 def test_unicode_becomes_utf_8_without_a_byte_order_mark(encoding: str) -> None:
     written = TEXT.encode(encoding)
     if encoding == "utf-32-be":
@@ -23,7 +22,7 @@ def test_unicode_becomes_utf_8_without_a_byte_order_mark(encoding: str) -> None:
     assert to_utf8(written) == (TEXT.encode(), None)
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04\x14\x00", b"\x1f\x8b\x08\x00", b"caf\xe9"])
+@for_each("content", [b"", b"x", b"PK\x03\x04\x14\x00", b"\x1f\x8b\x08\x00", b"caf\xe9"])
 def test_other_bytes_are_not_changed(content: bytes) -> None:
     assert transcoded(content) is content
 

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-import pytest
-
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 OBJECT: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("media", "examples"),
     [
         ({"example": {"a": 1}}, [{"a": 1}]),

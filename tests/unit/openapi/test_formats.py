@@ -8,6 +8,7 @@ import pytest
 from app.errors import InvalidDocument
 from app.openapi import convert
 from app.openapi.archive import pack
+from tests.harness.cases import for_each
 
 VALUES: dict[str, Any] = {
     "AsyncAPI": {"asyncapi": "2.6.0", "channels": {}},
@@ -35,13 +36,13 @@ TEXTS: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
+@for_each("name", VALUES)
 def test_a_known_kind_is_named(name: str) -> None:
     with pytest.raises(InvalidDocument, match=name):
         convert(orjson.dumps(VALUES[name]))
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@for_each("name", TEXTS)
 def test_a_known_kind_of_text_is_named(name: str) -> None:
     with pytest.raises(InvalidDocument, match=name):
         convert(TEXTS[name])

@@ -4,6 +4,7 @@ A slice runs on every test run; `FUZZ_LONG=1` makes it 60,000 documents of each 
 """
 
 import copy
+import functools
 import json
 import random
 import sys
@@ -22,8 +23,8 @@ from tests.harness.examples import LONG
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import CASES as FORTY
 from tests.unit.openapi.test_torture import check_promises
-from tests.unit.openapi.test_torture_cases import CASES
 from tests.unit.openapi.test_torture_cases import given as document_of
+from tests.unit.openapi.test_torture_cases import read_cases
 
 EXAMPLES = 60_000 if LONG else 150
 _ODD: tuple[Any, ...] = (
@@ -51,13 +52,11 @@ def no_socket() -> Iterator[None]:
     assert _calls == []
 
 
-def sources() -> list[Any]:
-    """The documents of all torture cases that are JSON, as values."""
-    written = (orjson.loads(document_of(case)) for case in CASES if "text" not in case)
+@functools.cache
+def list_sources() -> list[Any]:
+    """Return the documents of all torture cases that are JSON, as values."""
+    written = (orjson.loads(document_of(case)) for case in read_cases() if "text" not in case)
     return [*(document(case.paths, **case.rest) for case in FORTY.values()), *written]
-
-
-SOURCES = sources()
 
 
 def places(node: Any) -> list[tuple[Any, Any]]:
@@ -75,7 +74,7 @@ def places(node: Any) -> list[tuple[Any, Any]]:
 
 def damaged(chance: random.Random) -> Any:
     """A document with some parts replaced, removed, moved or added."""
-    made = copy.deepcopy(chance.choice(SOURCES))
+    made = copy.deepcopy(chance.choice(list_sources()))
     for _ in range(chance.randint(1, 6)):
         holder, key = chance.choice(places(made) or [([None], 0)])
         kind = chance.random()
@@ -137,7 +136,7 @@ def test_a_damaged_document_is_converted_or_rejected(seed: int) -> None:
 @given(seed=st.integers(0, 2**64), cut=st.integers(0, 40))
 def test_damaged_bytes_are_converted_or_rejected(seed: int, cut: int) -> None:
     chance = random.Random(seed)
-    content = bytearray(orjson.dumps(chance.choice(SOURCES)))
+    content = bytearray(orjson.dumps(chance.choice(list_sources())))
     for _ in range(chance.randint(1, 8)):
         content[chance.randrange(len(content))] = chance.randrange(256)
     conversion = attempt(bytes(content[: len(content) - cut]))

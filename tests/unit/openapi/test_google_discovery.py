@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from tests.harness.cases import for_each
 
 BOOKS: dict[str, Any] = {
     "kind": "discovery#restDescription",
@@ -188,7 +189,7 @@ def test_a_download_may_be_asked_for(books: Conversion) -> None:
     assert made.call_template["accept"] == "application/json, */*;q=0.9"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changed",
     [
         {"resources": 7}, {"schemas": []}, {"auth": {"oauth2": None}}, {"rootUrl": None}, {"parameters": "x"},

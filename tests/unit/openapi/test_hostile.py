@@ -1,19 +1,21 @@
 """Documents that are meant to hurt: refused, or their operations skipped, within two seconds."""
 
-import resource
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import jsonschema_rs
 import orjson
+import psutil
 import pytest
 
 from app.errors import InvalidDocument, TooLarge
 from app.openapi.child import convert_in_child
+from app.openapi.conversion import Conversion
+from app.openapi.worker_process import ForkServer
 from tests.unit.openapi import hostile_documents as more
 from tests.unit.openapi.conftest import document
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.process
 
 HEAD = b'{"openapi":"3.0.0","paths":{},'
 YAML = b"openapi: 3.0.0\npaths: {}\nx: "
@@ -119,18 +121,29 @@ BOUNDED: dict[str, Callable[[], bytes]] = {
 }  # fmt: skip
 
 
+Convert = Callable[[bytes], Awaitable[Conversion]]
+
+
+@pytest.fixture(scope="module")
+async def fork_server() -> AsyncIterator[ForkServer]:
+    server = ForkServer()
+    await server.start()
+    yield server
+    await server.aclose()
+
+
 @pytest.fixture
-def quick() -> Any:
-    """Ten seconds of the child's own time, where the aim is two: what grows with the square of a
-    document takes minutes, and a slow machine must not fail the test."""
+def convert_quickly(fork_server: ForkServer) -> Iterator[Convert]:
+    """Converts in a fork, in at most ten seconds of its CPU time, where the aim is two: what grows with the square of a document takes
+    minutes, and a slow machine must not fail the test."""
 
-    def spent() -> float:
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return usage.ru_utime + usage.ru_stime
+    def read_seconds() -> float:
+        times = psutil.Process(fork_server.pid).cpu_times()
+        return times.children_user + times.children_system
 
-    before = spent()
-    yield
-    assert spent() - before < 10.0
+    before = read_seconds()
+    yield lambda content: convert_in_child(content, start=fork_server.process)
+    assert read_seconds() - before < 10.0
 
 
 ALL_REFUSED = REFUSED | more.REFUSED
@@ -142,26 +155,23 @@ def test_there_are_more_than_a_hundred_and_twenty() -> None:
     assert len(ALL_REFUSED) + len(ALL_SKIPPED) + len(ALL_ANY_VALUE) >= 120
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ALL_REFUSED)
-async def test_rejected(name: str) -> None:
+async def test_rejected(name: str, convert_quickly: Convert) -> None:
     with pytest.raises((InvalidDocument, TooLarge)) as refused:
-        await convert_in_child(ALL_REFUSED[name]())
+        await convert_quickly(ALL_REFUSED[name]())
     assert len(refused.value.detail) < 300
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ALL_SKIPPED)
-async def test_skipped(name: str) -> None:
-    conversion = await convert_in_child(ALL_SKIPPED[name]())
+async def test_skipped(name: str, convert_quickly: Convert) -> None:
+    conversion = await convert_quickly(ALL_SKIPPED[name]())
     assert conversion.tools == ()
     assert conversion.report.counts.skipped == 1 or conversion.report.warnings
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", ALL_ANY_VALUE)
-async def test_what_cannot_be_followed_is_any_value(name: str) -> None:
-    [made] = (conversion := await convert_in_child(ALL_ANY_VALUE[name]())).tools
+async def test_what_cannot_be_followed_is_any_value(name: str, convert_quickly: Convert) -> None:
+    [made] = (conversion := await convert_quickly(ALL_ANY_VALUE[name]())).tools
     assert made.notes
     assert conversion.report.warnings
     assert jsonschema_rs.validator_for(made.inputs).is_valid(
@@ -169,9 +179,8 @@ async def test_what_cannot_be_followed_is_any_value(name: str) -> None:
     )
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", BOUNDED)
-async def test_bounded(name: str) -> None:
-    conversion = await convert_in_child(BOUNDED[name]())
+async def test_bounded(name: str, convert_quickly: Convert) -> None:
+    conversion = await convert_quickly(BOUNDED[name]())
     assert conversion.tools
     assert len(conversion.to_bytes()) < 64 * 2**20

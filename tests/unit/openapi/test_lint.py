@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from app.openapi.assess import assess, token_cost
+from tests.harness.cases import for_each
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def test_a_good_tool_has_no_findings() -> None:
     assert rules(Tool()) == [[]]
 
 
-@pytest.mark.parametrize(("tool", "rule"), [
+@for_each(("tool", "rule"), [
     (Tool(description=""), "no-description"),
     (Tool(description="GET /findBooks"), "no-description"),
     (Tool(description="Find"), "short-description"),

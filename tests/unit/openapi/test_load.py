@@ -9,6 +9,7 @@ import pytest
 from app.errors import InvalidDocument, TooLarge
 from app.openapi import ConvertOptions, DocumentLimits, convert, is_openapi, sniff
 from app.openapi.load import load
+from tests.harness.cases import for_each
 
 HEAD = b'{"openapi": "3.0.0", "paths": {}'
 
@@ -20,8 +21,8 @@ def read(content: bytes, *, media_type: str | None = None, **limits: int) -> tup
     return raw, warnings
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-@pytest.mark.parametrize("text", ['{"openapi":"3.0.0","x":"ø"}', 'openapi: "3.0.0"\nx: ø\n'])
+@for_each("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@for_each("text", ['{"openapi":"3.0.0","x":"ø"}', 'openapi: "3.0.0"\nx: ø\n'])
 def test_every_unicode_encoding_is_read(encoding: str, text: str) -> None:
     assert read(text.encode(encoding))[0] == {"openapi": "3.0.0", "x": "ø"}
 
@@ -38,7 +39,7 @@ def test_without_duplicate_keys_nothing_is_remarked() -> None:
     assert read(content)[1] == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "became"),
     [(rb'"a\u0000b"', "ab"), (rb'"a\ud800b"', "a?b"), (b"NaN", None), (b"-Infinity", None), (b"1e999", None)],
 )
@@ -63,9 +64,7 @@ def test_json_with_trailing_commas_is_read_as_the_yaml_that_it_is() -> None:
     assert read(b'{"openapi": "3.0.0", "x": [1,],}')[0]["x"] == [1]
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"  \n", b"\x1f\x8b\x08aaaa", b"PK\x03\x04", b"[1]", b'"openapi"', b"7"]
-)
+@for_each("content", [b"", b"  \n", b"\x1f\x8b\x08aaaa", b"PK\x03\x04", b"[1]", b'"openapi"', b"7"])
 def test_what_is_no_document_is_rejected(content: bytes) -> None:
     with pytest.raises(InvalidDocument):
         read(content)
@@ -83,7 +82,7 @@ def test_size_and_number_of_values_are_limited() -> None:
         read(HEAD + b', "x": [1,2,3,4,5]}', nodes=5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "is_one"),
     [
         ({"openapi": "3.1.0"}, True),

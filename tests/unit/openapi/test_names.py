@@ -2,11 +2,11 @@
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.openapi.names import tool_names
+from tests.harness.cases import for_each
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -18,7 +18,7 @@ def test_legal_ids_stay_whatever_stands_around_them() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("key", "given_name", "name"),
     [
         ("GET /pets/{petId}", None, "get_pets_petId"),

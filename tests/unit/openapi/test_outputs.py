@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 
@@ -11,7 +12,7 @@ def answer(schema: Any, media: str = "application/json") -> dict[str, Any]:
     return {"description": "", "content": {media: {"schema": schema}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("responses", "became"),
     [
         ({"200": answer({"const": 1})}, {"const": 1}),
@@ -69,3 +70,17 @@ def test_what_a_bare_reference_names_stands_in_its_place_and_cycles_stay(tool: C
 def test_swagger_2_says_beside_it_what_is_json(tool: ConvertOne, produces: Any, became: Any) -> None:
     rest = {} if produces is None else {"produces": produces}
     assert tool({"responses": {"200": {"schema": {"const": 1}}}}, openapi="2.0", **rest).outputs == became
+
+
+@for_each(
+    ("responses", "response"),
+    [
+        ({"302": {}}, {"redirects": ["302"]}),
+        ({"200": answer({"const": 1}), "307": {}, "301": {}}, {"redirects": ["301", "307"]}),
+        ({"200": answer({"const": 1}), "201": {}, "3xx": {}}, {"status": "200", "redirects": ["3XX"]}),
+        ({"200": answer({"const": 1}), "304": {}, "default": {}}, None),
+        ({"3": {}, "30x": {}, "3000": {}}, None),
+    ],
+)
+def test_declared_redirects_are_results(tool: ConvertOne, responses: Any, response: Any) -> None:
+    assert tool({"responses": responses}).call_template.get("response") == response

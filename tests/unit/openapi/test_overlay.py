@@ -10,6 +10,7 @@ from app.openapi import ConvertOptions, convert
 from app.openapi.child import convert_in_child
 from app.openapi.model import DocumentLimits
 from app.openapi.overlay import apply_overlay, read_overlay
+from tests.harness.cases import for_each
 
 from .conftest import document
 
@@ -83,7 +84,7 @@ def test_an_alias_of_yaml_is_changed_in_one_place_only() -> None:
     assert found == {"a": {"x": {"y": 1}}, "b": {"x": {}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "pointer"),
     [
         ("{", "/overlay"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.openapi import ConvertedTool
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne
 
 
@@ -39,7 +40,7 @@ def test_header_names_are_one_in_any_case(converted: Convert) -> None:
     assert list(plan(made)) == ["x-key"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "given", "style", "explode"),
     [
         ("query", {}, "form", True),
@@ -63,6 +64,53 @@ def test_styles(tool: ConvertOne, where: str, given: Any, style: str, explode: b
     assert (one["style"], one["explode"]) == (style, explode)
 
 
+@for_each(
+    ("version", "beside", "target", "became"),
+    [
+        ("3.1.0", {"description": "mine"}, {"description": "its"}, "mine"),
+        ("3.1.0", {"summary": "short", "description": "mine"}, {}, "mine"),
+        ("3.2.0", {"summary": "short"}, {}, "short"),
+        ("3.1.0", {"summary": "short"}, {"description": "its"}, "its"),
+        ("3.1.0", {"description": 7}, {"description": "its"}, "its"),
+        ("3.1.0", {"description": "mine", "$ref": "#/components/X/again"}, {"description": "its"}, "mine"),
+        ("3.1.0", {"$ref": "#/components/X/again"}, {"description": "its"}, "between"),
+        ("3.0.3", {"description": "mine"}, {"description": "its"}, "its"),
+    ],
+)
+def test_texts_beside_a_reference_replace_those_of_its_target(
+    converted: Convert, version: str, beside: dict[str, Any], target: dict[str, Any], became: str
+) -> None:
+    def referred(kind: str, value: Any) -> tuple[Any, dict[str, Any]]:
+        again = {"$ref": f"#/components/{kind}/plain", "description": "between"}
+        reference = {"$ref": f"#/components/{kind}/plain", **beside}
+        reference["$ref"] = reference["$ref"].replace("X", kind)
+        return reference, {kind: {"plain": {**value, **target}, "again": again}}
+
+    parameter, parameters = referred("parameters", query("q"))
+    body, bodies = referred(
+        "requestBodies", {"content": {"application/json": {"schema": {"type": "string"}}}}
+    )
+    scheme, schemes = referred("securitySchemes", {"type": "http", "scheme": "basic"})
+    schemes["securitySchemes"]["s"] = scheme
+    operation = {"parameters": [parameter], "requestBody": body, "security": [{"s": []}]}
+    made = converted({"/x": {"post": operation}}, openapi=version, components=parameters | bodies | schemes)
+    [slot], inputs = made.slots, made.tools[0].inputs["properties"]
+    assert [inputs["q"]["description"], inputs["body"]["description"], slot.description] == [became] * 3
+    unread = {field.field for field in made.report.unread if field.object == "Reference Object"}
+    # The description of the reference between is not read in 3.0, either.
+    assert unread == ({"description"} if version == "3.0.3" else set())
+
+
+def test_allow_reserved_leaves_a_path_parameter_in_its_segment_and_the_report_says_so(
+    converted: Convert,
+) -> None:
+    parameter = {"name": "a", "in": "path", "required": True, "allowReserved": True}
+    made = converted({"/x/{a}": {"get": {"parameters": [parameter]}}}, openapi="3.2.0")
+    assert plan(made.tools[0])["a"]["allow_reserved"] is True
+    [warning] = made.report.warnings
+    assert warning.pointer == "/paths/~1x~1{a}/get/parameters/0/allowReserved"
+
+
 def test_allow_reserved_and_content(tool: ConvertOne) -> None:
     content = {"text/plain": {}, "application/json": {"schema": {"type": "object"}}}
     made = tool({"parameters": [
@@ -73,7 +121,7 @@ def test_allow_reserved_and_content(tool: ConvertOne) -> None:
     assert made.inputs["properties"]["b"] == {"type": "object"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("collection", "where", "style", "explode"),
     [
         (None, "query", "form", False),
@@ -169,7 +217,7 @@ def test_undeclared_placeholders_become_required_texts(tool: ConvertOne) -> None
     assert plan(made)["b"]["in"] == "path"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "declared", "url", "filled"),
     [
         ("/x/{petID}", "pet_id", "/x/{petID}", ["petID"]),
@@ -208,9 +256,7 @@ def test_the_literal_part_of_a_path_is_percent_encoded(tool: ConvertOne) -> None
     )
 
 
-@pytest.mark.parametrize(
-    "path", ["/../admin", "/a/./b", "/a/%2e%2E/b", "/a/%252e%252e", "/..", "/" + "a" * 9_000]
-)
+@for_each("path", ["/../admin", "/a/./b", "/a/%2e%2E/b", "/a/%252e%252e", "/..", "/" + "a" * 9_000])
 def test_paths_that_would_be_collapsed_or_are_too_long_cost_the_operation(
     reason: Callable[..., tuple[str, str]], path: str
 ) -> None:
@@ -221,7 +267,7 @@ def test_paths_that_would_be_collapsed_or_are_too_long_cost_the_operation(
 # Broken ones -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "broken",
     [None, 7, "x", [], {}, {"name": "a"}, {"name": "a", "in": "nowhere"}, {"name": 7.5, "in": []},
      {"name": "a\r\nb", "in": "header"}, {"name": "a=b; c", "in": "cookie"}, {"in": "query"}, {"name": "", "in": "query"}],

@@ -5,10 +5,10 @@ from typing import Any
 
 import jsonschema_rs
 import orjson
-import pytest
 
 from app.errors import InvalidDocument
 from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert, is_convertible, sniff
+from tests.harness.cases import for_each
 
 SCHEMA = "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"
 VARIABLES = [{"key": "baseUrl", "value": "https://api.example.com/v1"}, {"key": "petId", "value": "7"}]
@@ -67,7 +67,7 @@ def test_requests_of_one_method_and_path_are_all_kept() -> None:
     assert keys == ["POST /rpc", "POST /rpc#Product", "POST /rpc#Sum"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("url", "became"),
     [
         ("{{baseUrl}}/a", "https://api.example.com/v1/a"),
@@ -145,7 +145,7 @@ def test_headers_are_inputs_with_the_value_of_the_collection_as_default() -> Non
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "content_type", "given"),
     [
         ({"mode": "raw", "raw": '{"a": 1, /* x */ "b": {{b}}, "c": "{{c}}"} // end'}, "application/json",
@@ -168,7 +168,7 @@ def test_bodies_of_every_mode(body: Any, content_type: str, given: Any) -> None:
     assert accepts(made, {"body": given})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [None, {}, {"mode": "none"}, {"mode": "raw", "raw": ""}, {"mode": "raw", "disabled": True, "raw": "x"}],
 )
@@ -191,7 +191,7 @@ AUTH: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", AUTH)
+@for_each("kind", AUTH)
 def test_authorisation_is_a_slot_without_the_values_of_the_collection(kind: str) -> None:
     values, expected = AUTH[kind]
     name = kind.partition(" ")[0]

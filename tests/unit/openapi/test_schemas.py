@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from app.openapi import ConvertedTool
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne
 
 Body = Callable[..., Any]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "became"),
     [
         # nullable
@@ -50,6 +49,8 @@ Body = Callable[..., Any]
         ({"minLength": "3", "maxLength": 4.0, "minItems": -1}, {"minLength": 3, "maxLength": 4}),
         ({"multipleOf": 0, "minimum": "x"}, {}),
         ({"enum": []}, {}),
+        ({"enum": [1, 1.0, "a", "a", True]}, {"enum": [1, "a", True]}),
+        ({"items": {"enum": [[1], [1.0], {"a": None}, {"a": None}]}}, {"items": {"enum": [[1], {"a": None}]}}),
         ({"allOf": []}, {}),
         ({"anyOf": {"type": "string"}}, {"anyOf": [{"type": "string"}]}),
         ({"properties": {"a": True, "b": False, "c": 7}}, {"properties": {"a": {}, "b": {"not": {}}}}),
@@ -130,7 +131,7 @@ def test_cycles_stay_references(tool: ConvertOne, accepts: Callable[..., bool]) 
     assert not accepts(made, {"body": {"next": {"next": {"other": 1}}}})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reference", "component"),
     [
         ("#/components/schemas/a~1b~0c", "a/b~c"),
@@ -172,7 +173,7 @@ def test_siblings_of_references_count_in_3_1_and_not_before(tool: ConvertOne) ->
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schemas", "why"),
     [
         ({"A": {"$ref": "#/components/schemas/A"}}, "refers to itself"),

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from app.openapi import Conversion, ConvertOptions
-from app.security.requirements import SecurityRequirements, SlotRequirement
+from app.openapi.conversion import SecuritySchemeSlot
+from app.security.requirements import SecurityRequirements, SlotRequirement, compile_security, security_json
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne
 
 SCHEMES: dict[str, Any] = {
@@ -26,7 +28,7 @@ def needs(*alternatives: dict[str, list[str]]) -> SecurityRequirements:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("root", "own", "became"),
     [
         (None, None, ()),
@@ -79,12 +81,12 @@ def test_only_slots_in_use_are_listed_with_all_their_scopes(converted: Convert) 
     assert slot.scopes == ("a", "b")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "kind_of_scheme"),
     [
-        ({"type": "openIdConnect", "openIdConnectUrl": "https://l.example"}, "openIdConnect"),
-        ({"type": "mutualTLS"}, "mutualTLS"),
-        ({"type": "http", "scheme": "hoba"}, "http hoba"),
+        ({"type": "http", "scheme": "a b"}, "http a b"),
+        ({"type": "http", "scheme": ""}, "http"),
+        ({"type": "http"}, "http"),
         ({"type": "apiKey", "in": "body", "name": "k"}, "apiKey"),
         ({"type": "apiKey", "in": "header", "name": "a\r\nb"}, "apiKey"),
         ({"type": "apiKey", "in": "header"}, "apiKey"),
@@ -103,12 +105,41 @@ def test_what_is_not_supported_stays_a_slot_so_that_no_call_goes_out_without(
     assert conversion.tools[0].security == needs({"odd": []})
 
 
+@for_each(
+    ("scheme", "expected"),
+    [
+        ({"type": "openIdConnect", "openIdConnectUrl": "https://l.example/o"}, ("oauth2", None, None, "https://l.example/o")),
+        ({"type": "openIdConnect", "openIdConnectUrl": "/o"}, ("oauth2", None, None, "https://docs.example.com/o")),
+        ({"type": "openIdConnect"}, ("oauth2", None, None, None)),
+        ({"type": "oauth2", "oauth2MetadataUrl": "https://l.example/m", "flows": {"implicit": {}}}, ("oauth2", None, None, "https://l.example/m")),
+        (
+            {"type": "oauth2", "oauth2MetadataUrl": "https://l.example/m", "flows": {"clientCredentials": {"tokenUrl": "https://l.example/t"}}},
+            ("oauth2", None, "https://l.example/t", None),
+        ),
+        ({"type": "http", "scheme": "hoba"}, ("bearer", "hoba", None, None)),
+        ({"type": "http", "scheme": " DPoP "}, ("bearer", "DPoP", None, None)),
+        ({"type": "http", "scheme": "BEARER"}, ("bearer", None, None, None)),
+        ({"type": "mutualTLS"}, ("mutual_tls", None, None, None)),
+    ],
+)  # fmt: skip
+def test_what_else_a_credential_may_be(converted: Convert, scheme: Any, expected: tuple[Any, ...]) -> None:
+    options = ConvertOptions(url="https://docs.example.com/api.json")
+    conversion = convert_all(converted, {"s": scheme}, options=options)
+    [slot] = conversion.slots
+    assert (slot.kind, slot.http_scheme, slot.token_url, slot.metadata_url) == expected
+    assert SecuritySchemeSlot.from_json(slot.to_json()) == slot
+    [[need]] = conversion.tools[0].security
+    assert need == ("s", (), slot.kind == "mutual_tls")
+    assert compile_security(security_json(conversion.tools[0].security)) == conversion.tools[0].security
+    assert not conversion.report.warnings
+
+
 def test_schemes_may_be_references(converted: Convert) -> None:
     schemes = {"a": {"$ref": "#/components/securitySchemes/b"}, "b": {"type": "http", "scheme": "basic"}}
     assert [slot.kind for slot in convert_all(converted, schemes).slots] == ["basic", "basic"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "became"),
     [
         ("https://l.example/t", "https://l.example/t"),
@@ -146,7 +177,7 @@ def test_swagger_2_schemes(converted: Convert) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["a b", "ø", "..", "x" * 80, "a/b", ""])
+@for_each("name", ["a b", "ø", "..", "x" * 80, "a/b", ""])
 def test_slots_have_names_that_fit_into_a_path(converted: Convert, name: str) -> None:
     [slot] = convert_all(converted, {name: {"type": "http", "scheme": "basic"}}).slots
     assert slot.name.strip(".")

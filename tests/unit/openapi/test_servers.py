@@ -8,6 +8,7 @@ import pytest
 from app.errors import InvalidDocument
 from app.openapi import Conversion, ConvertOptions
 from app.openapi.servers import origin
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne
 
 DOCUMENT = "https://docs.example.com/specs/api.json"
@@ -19,7 +20,7 @@ def url(tool: ConvertOne, servers: Any, *, path: str = "/x", **options: Any) -> 
     return address
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("server", "became"),
     [
         ("https://api.example.com", "https://api.example.com/x"),
@@ -69,6 +70,18 @@ def test_a_relative_server_of_a_document_from_nowhere_costs_the_operation(
     assert "give `base_url`" in reason({}, servers=servers)[0]
 
 
+@for_each("empty", ["", " "])
+def test_an_empty_server_url_warns(converted: Convert, empty: str) -> None:
+    for options in (
+        ConvertOptions(url=DOCUMENT),
+        ConvertOptions(base_url="https://here.example.com/api"),
+        None,
+    ):
+        own = {"get": {"operationId": "b"}, "servers": [{"url": "https://api.example.com"}, {"url": empty}]}
+        made = converted({"/a": {"get": {}}, "/b": own}, servers=[{"url": empty}], options=options)
+        assert [warning.pointer for warning in made.report.warnings] == ["/servers/0/url"]
+
+
 def test_variables_take_their_default_or_first_choice(tool: ConvertOne) -> None:
     server = {
         "url": "https://{host}.example.com:{port}/{base}",
@@ -88,7 +101,7 @@ def test_the_first_server_that_can_be_called_is_taken(tool: ConvertOne) -> None:
     assert url(tool, servers) == "https://b.example/x"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("servers", "why"),
     [
         ([{"url": "wss://a.example"}], "`wss`"),
@@ -134,7 +147,7 @@ def test_the_nearest_level_counts(converted: Convert) -> None:
     assert conversion.origins == ("https://root.example", "https://path.example", "https://operation.example")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rest", "became"),
     [
         ({}, "https://api.example.com/v1/x"),
@@ -205,7 +218,7 @@ def test_server_variables_have_the_values_of_the_registrar(tool: ConvertOne) -> 
     assert url(tool, [whole], server_variables=given) == "https://api.example.com/v1/x"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("options", "pointer", "why", "expected"),
     [
         (
@@ -232,7 +245,7 @@ def test_options_that_fit_no_server_are_rejected_with_what_is_known(
     assert error.expected == expected
 
 
-@pytest.mark.parametrize("choice", ["Staging", "staging", "https://staging.example.com/", 1, "1"])
+@for_each("choice", ["Staging", "staging", "https://staging.example.com/", 1, "1"])
 def test_a_server_is_chosen_by_description_url_or_index(tool: ConvertOne, choice: Any) -> None:
     assert url(tool, [TENANT, STAGING], server=choice) == "https://staging.example.com/x"
 

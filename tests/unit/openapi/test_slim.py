@@ -4,12 +4,12 @@ from typing import Any
 
 import jsonschema_rs
 import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.openapi import convert
 from app.openapi.slim import MAX_SLIMMED_BYTES, SlimmedTool, Slimmer
+from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
 from .conftest import document
@@ -114,7 +114,7 @@ def test_a_long_description_of_the_tool_is_shortened() -> None:
     assert len(found.description) <= 2_001
 
 
-@pytest.mark.parametrize("inputs", [
+@for_each("inputs", [
     {**closed(), "$defs": {f"name_{n}_" * 8: {} for n in range(3_000)}},
     closed(**{f"p{n}": {"$ref": f"#/$defs/{n:0100}"} for n in range(300)})
     | {"$defs": {f"{n:0100}": filler(10) for n in range(300)}},

@@ -12,6 +12,7 @@ import pytest
 
 from app.errors import InvalidDocument
 from app.openapi import Conversion, convert
+from tests.harness.cases import for_each
 from tests.unit.openapi.specification_fields import (
     OBJECTS_2,
     OBJECTS_3,
@@ -112,7 +113,7 @@ def both(one: SpecificationObject, version: str, field: str) -> tuple[Json, Json
     return pair[0], pair[1], f"{at}/{escaped}"
 
 
-@pytest.mark.parametrize(("version", "name", "field"), CASES, ids=lambda value: value)
+@for_each(("version", "name", "field"), CASES, ids=lambda value: value)
 def test_a_field_has_an_effect_or_is_reported(version: str, name: str, field: str) -> None:
     one = (OBJECTS_2 if version == "2.0" else OBJECTS_3)[name]
     absent, present, pointer = both(one, version, field)

@@ -10,11 +10,11 @@ from typing import Any
 
 import jsonschema_rs
 import orjson
-import pytest
 
 from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
 from benchmarks.corpus.inputs import Inputs
 from benchmarks.corpus.records import Record
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import document
 
 PET: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -262,7 +262,7 @@ def test_there_are_forty_of_them() -> None:
     assert len(CASES) == 40
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_case(name: str) -> None:
     case = CASES[name]
     options = ConvertOptions(url=case.url)

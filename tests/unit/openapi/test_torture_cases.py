@@ -1,5 +1,6 @@
 """Defects and corner cases as data: each file of `torture/` lists documents and what exactly becomes of them."""
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,23 @@ from app.errors import InvalidDocument
 from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
 from app.openapi.conversion import SecuritySchemeSlot
 from app.openapi.files import is_file
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import check_promises
 
-CASES: list[dict[str, Any]] = [
-    case
-    for file in sorted((Path(__file__).parent / "torture").glob("*.yaml"))
-    for case in yaml.safe_load(file.read_text(encoding="utf-8"))
-]
 #: What a case may say of its document, and what of the result.
 _GIVEN = {"name", "version", "paths", "rest", "schemas", "posts", "as", "operation", "from", "text", "coded"}
 _LISTED = {"tools", "skipped", "warnings", "refused"}
+
+
+@functools.cache
+def read_cases() -> list[dict[str, Any]]:
+    """Return the cases of all files."""
+    return [
+        case
+        for file in sorted((Path(__file__).parent / "torture").glob("*.yaml"))
+        for case in yaml.safe_load(file.read_text(encoding="utf-8"))
+    ]
 
 
 def given(case: dict[str, Any]) -> bytes:
@@ -108,7 +115,7 @@ def facts(conversion: Conversion, made: ConvertedTool) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@for_each("case", read_cases, ids=lambda case: case["name"])
 def test_torture(case: dict[str, Any]) -> None:
     options = ConvertOptions(url=case.get("from"))
     if "refused" in case:
@@ -136,6 +143,6 @@ def test_torture(case: dict[str, Any]) -> None:
 
 
 def test_there_are_more_than_a_hundred_with_the_forty_of_the_field() -> None:
-    names = [case["name"] for case in CASES]
+    names = [case["name"] for case in read_cases()]
     assert len(set(names)) == len(names) >= 100
-    assert all((case.keys() - _GIVEN) for case in CASES)
+    assert all((case.keys() - _GIVEN) for case in read_cases())

@@ -8,6 +8,7 @@ import pytest
 from app.errors import InvalidArguments
 from app.http_requests.plan_compiler import compile_plan
 from app.openapi import ConvertedTool
+from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 
 NUMBER = {"type": "integer"}
@@ -71,7 +72,7 @@ def test_a_string_in_place_of_the_object_is_sent_as_it_is(tool: ConvertOne) -> N
 
 
 # The examples of the XML Object in OAS 3.0.4, section 4.7.26.
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "expected"),
     [
         ({"type": "array", "items": TEXT}, [("animals", {}, "a"), ("animals", {}, "b")]),
@@ -246,7 +247,7 @@ def test_null_empty_values_and_lists(tool: ConvertOne) -> None:
     assert parsed(made, value) == ("E", {"numbers": "1 2"}, elements)
 
 
-@pytest.mark.parametrize("text", ["\r\n\t x ", "]]>", "&amp;<!--", "é日😀", "\x85\u2028"])
+@for_each("text", ["\r\n\t x ", "]]>", "&amp;<!--", "é日😀", "\x85\u2028"])
 def test_texts_are_read_back_exactly(tool: ConvertOne, text: str) -> None:
     made = posting(tool, ref("T"), T=thing({"t": TEXT, "a": {**TEXT, "xml": {"attribute": True}}}))
     assert parsed(made, {"t": text, "a": text}) == ("T", {"a": text}, [("t", {}, text)])
@@ -306,9 +307,7 @@ def test_node_types_of_3_2(tool: ConvertOne) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "xml", [7, {"name": 7}, {"name": "a b"}, {"attribute": "yes"}, {"prefix": "a:b"}, {"wrapped": 1}]
-)
+@for_each("xml", [7, {"name": 7}, {"name": "a b"}, {"attribute": "yes"}, {"prefix": "a:b"}, {"wrapped": 1}])
 def test_broken_xml_objects_say_nothing(tool: ConvertOne, xml: Any) -> None:
     made = posting(tool, ref("T"), T=thing({"t": {**TEXT, "xml": xml}}))
     assert parsed(made, {"t": "x"}) == ("T", {}, [("t", {}, "x")])

@@ -7,13 +7,14 @@ import pytest
 from app.errors import InvalidDocument, TooLarge
 from app.openapi import ConvertOptions, DocumentLimits, convert
 from app.openapi.yaml_load import load_yaml
+from tests.harness.cases import for_each
 
 
 def read(text: str, **limits: int) -> Any:
     return load_yaml(text.encode(), limits=DocumentLimits(**limits), warn=lambda _at, _detail: None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "value"),
     [
         ("NO", "NO"), ("no", "no"), ("yes", "yes"), ("on", "on"), ("y", "y"),
@@ -45,7 +46,60 @@ def test_aliases_and_merge_keys_are_followed_and_own_keys_win() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
+    ("text", "value", "pointers"),
+    [
+        ("a: !mine {b: 1}\nc: 2", {"a": None, "c": 2}, ["/a"]),
+        ("a: [1, !!binary aGk=, {b/c: !include x.yaml}]", {"a": [1, None, {"b/c": None}]}, ["/a/1", "/a/2/b~1c"]),
+        ("a: !mine {b: !other {c: 1}, d: [1]}\ne: [!mine [2], 3]", {"a": None, "e": [None, 3]}, ["/a", "/a/b", "/e/0"]),
+        ("a: &a !mine {b: 1}\nc: *a\nd: {<<: *a, e: 1}", {"a": None, "c": None, "d": {"e": 1}}, ["/a"]),
+        ("d: {<<: [!mine {a: 1}, {b: 2}], e: 1}", {"d": {"e": 1, "b": 2}}, ["/d/<</0"]),
+        ("a: {!mine b: 1, c: 2}", {"a": {"c": 2}}, ["/a"]),
+        ("a: !mine &a {b: &b {c: 1}}\nd: *b", {"a": None, "d": {"c": 1}}, ["/a"]),
+        ("a: !!int '5'\nb: !!map {c: !!bool true}\nd: !!seq [!!float 1, !!null '']", {"a": 5, "b": {"c": True}, "d": [1, None]}, []),
+        ("a: !!int x\nb: !!bool 1\nc: !!map []", {"a": None, "b": None, "c": None}, ["/a", "/b", "/c"]),
+        ("a: ! 12\n!!str b: ! [1]", {"a": "12", "b": [1]}, []),
+    ],
+)  # fmt: skip
+def test_a_tag_that_is_not_known_costs_its_node(text: str, value: Any, pointers: list[str]) -> None:
+    warnings: list[str] = []
+    found = load_yaml(
+        text.encode(), limits=DocumentLimits(), warn=lambda at, _detail: warnings.append(at), drops_tags=True
+    )
+    assert found == value
+    assert warnings == pointers
+
+
+def test_a_tag_costs_no_operation_beside_it_and_the_report_has_its_pointer() -> None:
+    text = (
+        "openapi: 3.0.0\ninfo: {title: T, version: '1'}\nservers: [{url: https://api.example.com}]\n\t\npaths:\n"
+        "  /a: {get: {operationId: a, parameters: [{name: q, in: query, schema: !mine {type: string}}]}}\n"
+        "  /b: {get: !include b.yaml}\n \t \n  /c: {get: {operationId: c}}\n"
+    )
+    conversion = convert(text.encode(), options=ConvertOptions())
+    assert [tool.name for tool in conversion.tools] == ["a", "c"]
+    pointers = {warning.pointer for warning in conversion.report.warnings}
+    assert {"/paths/~1a/get/parameters/0/schema", "/paths/~1b/get"} <= pointers
+
+
+@for_each(
+    ("text", "value"),
+    [
+        ("a: 1\n\t\nb: 2", {"a": 1, "b": 2}),
+        ("a:\n  b: 1\n \t \n\t\t\r\n  c: 2\n\t", {"a": {"b": 1, "c": 2}}),
+        ("\t\na: 1\n\t# about b\nb:\n  \t# an item\n- 1\n\t\n- 2\n", {"a": 1, "b": [1, 2]}),
+        ("a: |\n  x\n  \t\n  y\n\t\nb: 1\n", {"a": "x\n\t\ny\n", "b": 1}),
+        ("a: |\n  x\n\t\n  y\n", {"a": "x\n\ny\n"}),
+        ("a: >-\n  x\n\n  y\n\t\nb: 1\n", {"a": "x\ny", "b": 1}),
+        ("a: 'x\n\t\n  y'\n\t\nb: \"c\n \t# d\n  e\"\n", {"a": "x\ny", "b": "c # d e"}),
+        ("a: x\n\t\n  y\nb: {\n\t\n\tc: 1\n\t\n}\n", {"a": "x\ny", "b": {"c": 1}}),
+    ],
+)
+def test_lines_of_tabs_are_blank(text: str, value: Any) -> None:
+    assert read(text) == value
+
+
+@for_each(
     "text",
     [
         "a: 1\na: 2",
@@ -63,6 +117,8 @@ def test_aliases_and_merge_keys_are_followed_and_own_keys_win() -> None:
         "a: [1, 2",
         "a: b: c",
         "\tb: 1",
+        "a:\n\t\n\tb: 1",
+        "a: !!int x",
         "a: '\x01'",
     ],
 )

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from urllib.parse import unquote_plus
 from uuid import uuid4
 
 import pytest
@@ -138,7 +139,8 @@ class IdentityProvider:
             return self.failure
         given = (form.get("client_id"), form.get("client_secret"))
         if basic:
-            given = tuple(base64.b64decode(basic.removeprefix("Basic ")).decode().split(":", 1))
+            pair = base64.b64decode(basic.removeprefix("Basic ")).decode()
+            given = tuple(unquote_plus(part, errors="strict") for part in pair.split(":", 1))
         if way not in self.accepts or given != self.client:
             body = {"error": "invalid_client", "error_description": f"unknown: {self.client[1]}"}
             return web.json_response(body, status=401)

@@ -9,13 +9,16 @@ import pytest
 from app.errors import CredentialMissing, CredentialNotAllowed, UnsetVariable
 from app.outbound.attach import attach
 from app.outbound.credentials import CredentialResolver, WireCredential, compile_security
+from app.outbound.egress import EgressSettings
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
 from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.masking import Masker
+from app.security.requirements import slot_names
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
+from tests.harness.cases import for_each
 
 ORIGIN = "https://api.example"
 TENANT, PROVIDER = uuid4(), uuid4()
@@ -148,7 +151,7 @@ class TestKinds:
 
 
 class TestChoice:
-    @pytest.mark.parametrize(
+    @for_each(
         ("wanted", "stored", "sent"),
         [
             ([["a"]], "a", "a"),
@@ -171,6 +174,47 @@ class TestChoice:
         wired = await resolver.resolve(needs(*wanted), held, origin=ORIGIN)
         assert "".join(wire.slot for wire in wired) == sent
         assert "".join(wire.slot for wire in resolver.preview(needs(*wanted), held, origin=ORIGIN)) == sent
+
+    @for_each(
+        ("wanted", "stored", "origin", "certificate", "sent"),
+        [
+            ([["tls"]], "", ORIGIN, True, ""),
+            ([["tls"]], "", ORIGIN, False, None),
+            ([["tls"]], "", "http://api.example", True, None),
+            ([["tls", "a"]], "a", ORIGIN, True, "a"),
+            ([["tls", "a"]], "a", ORIGIN, False, None),
+            ([["tls", "a"]], "", ORIGIN, True, None),
+            ([["tls"], ["a"]], "a", ORIGIN, False, "a"),
+            ([["a"], ["tls"]], "", ORIGIN, True, ""),
+        ],
+    )
+    async def test_a_client_certificate_meets_a_requirement(
+        self, resolver, store, wanted, stored: str, origin: str, certificate: bool, sent: str | None
+    ) -> None:
+        security = [[{"slot": slot, "certificate": slot == "tls"} for slot in slots] for slots in wanted]
+        held = by_slot(*(store(slot, "api_key", {"value": "v" * 8}, {"name": slot}) for slot in stored))
+        egress = EgressSettings(client_certificate="PEM" if certificate else None, client_key=Secret("k"))
+        required = compile_security(security)
+        assert slot_names(required) == {slot for slots in wanted for slot in slots} - {"tls"}
+        if sent is None:
+            with pytest.raises(CredentialMissing) as missing:
+                await resolver.resolve(required, held, origin=origin, egress=egress)
+            assert "tls" not in missing.value.extra["slots"]
+            assert ("no client certificate" in str(missing.value.errors)) is (
+                not certificate or origin != ORIGIN
+            )
+            return
+        wired = await resolver.resolve(required, held, origin=origin, egress=egress)
+        assert "".join(wire.slot for wire in wired) == sent
+        assert [wire.slot for wire in resolver.preview(required, held, origin=origin, egress=egress)] == list(
+            sent
+        )
+
+    async def test_a_token_is_sent_after_the_name_of_its_scheme(self, resolver, store) -> None:
+        for public, expected in (({}, "Bearer t0ken"), ({"scheme": "DPoP"}, "DPoP t0ken")):
+            held = by_slot(store("a", "bearer", {"token": "t0ken"}, public))
+            [wire] = await resolver.resolve(needs(["a"]), held, origin=ORIGIN)
+            assert (wire.name, wire.value.reveal()) == ("Authorization", expected)
 
     async def test_error_without_stored_credentials_names_the_slots(self, resolver) -> None:
         with pytest.raises(CredentialMissing) as missing:
@@ -258,8 +302,8 @@ class TestVariables:
 
 
 class TestWhatCannotBeSent:
-    @pytest.mark.parametrize("value", ["a\r\nEvil: 1", "a\n", "\0", "a\x7f"])
-    @pytest.mark.parametrize("location", ["header", "cookie"])
+    @for_each("value", ["a\r\nEvil: 1", "a\n", "\0", "a\x7f"])
+    @for_each("location", ["header", "cookie"])
     async def test_value_cannot_end_its_header(self, resolver, store, value: str, location: str) -> None:
         stored = store("k", "api_key", {"value": value}, {"location": location, "name": "k"})
         with pytest.raises(CredentialMissing) as refused:
@@ -318,7 +362,7 @@ def wire(location, name: str, value: str) -> WireCredential:
 
 
 class TestAttaching:
-    @pytest.mark.parametrize(
+    @for_each(
         "url",
         [
             "https://h/p?key=evil",
@@ -371,18 +415,21 @@ class TestRemembering:
         renewed = by_slot(store("k", "bearer", {"token": "t0ken-two"}))
         assert shown(await resolver.resolve(wanted, renewed, origin=ORIGIN))[0][2] == "Bearer t0ken-two"
 
-    async def test_cached_resolutions_expire_and_are_bounded(
-        self, resolver, store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("app.outbound.credentials._MAX_CACHED", 3)
+    async def test_cached_resolutions_are_bounded(self, vault: Vault, engine: Engine, store) -> None:
+        tokens = TokenCache(vault, TokenEndpoint(engine))
+        resolver = CredentialResolver(vault, tokens, Masker(), capacity=3)
         plans = [(needs(["k"]), by_slot(store("k", "bearer", {"token": f"t0ken-{n}"}))) for n in range(9)]
         opened = [await resolver.resolve(*plan, origin=ORIGIN) for plan in plans]
         assert len(resolver._cache) == 3
         assert await resolver.resolve(*plans[8], origin=ORIGIN) is opened[8]
         assert await resolver.resolve(*plans[0], origin=ORIGIN) is not opened[0]
-        monkeypatch.setattr("app.outbound.credentials._CACHE_SECONDS", 0.0)
-        first = await resolver.resolve(*plans[1], origin=ORIGIN)
-        assert await resolver.resolve(*plans[1], origin=ORIGIN) is not first
+
+    async def test_cached_resolutions_expire(self, vault: Vault, engine: Engine, store) -> None:
+        tokens = TokenCache(vault, TokenEndpoint(engine))
+        resolver = CredentialResolver(vault, tokens, Masker(), cache_seconds=1e-6)
+        stored, wanted = by_slot(store("k", "bearer", {"token": "t0ken-of-the-plan"})), needs(["k"])
+        first = await resolver.resolve(wanted, stored, origin=ORIGIN)
+        assert await resolver.resolve(wanted, stored, origin=ORIGIN) is not first
 
     async def test_masker_gets_the_values_at_each_use(self, vault: Vault, engine: Engine, store) -> None:
         masker = Masker(capacity=1)

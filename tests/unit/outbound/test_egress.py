@@ -9,12 +9,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from app.errors import InvalidInput, UpstreamUnreachable
-from app.outbound import http
-from app.outbound.egress import EgressSettings
+from app.outbound.egress import EgressSettings, tls_context
+from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.transport import EngineTransport
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 
 
@@ -94,7 +95,7 @@ class TestTls:
         with pytest.raises(UpstreamUnreachable):
             await get(engine, url, EgressSettings(ca_bundle=authority[0]))
 
-    @pytest.mark.parametrize("url", ["rubbish", "ftp://h:1", "http://", "http://h:1/path", "http://a@b@c"])
+    @for_each("url", ["rubbish", "ftp://h:1", "http://", "http://h:1/path", "http://a@b@c"])
     async def test_an_unusable_proxy_is_rejected(self, engine: Engine, url: str) -> None:
         with pytest.raises(InvalidInput, match="proxy"):
             await get(engine, "https://127.0.0.1:1/", EgressSettings(proxy_url=Secret(url)))
@@ -107,21 +108,22 @@ class TestTls:
             await get(engine, "https://127.0.0.1:1/", EgressSettings(ca_bundle=bundle))
 
     async def test_an_unusable_key_is_rejected_and_no_file_stays(
-        self, engine: Engine, authority, tmp_path: Path, monkeypatch
+        self, engine: Engine, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         mine, others = certificate("192.0.2.9"), certificate("192.0.2.9")
         key = serialization.BestAvailableEncryption(b"password")
         locked = (
             mine[3].private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, key).decode()
         )
         for secret in (others[1], "rubbish", "", locked):
+            egress = EgressSettings(client_certificate=mine[0], client_key=Secret(secret))
             with pytest.raises(InvalidInput):
-                await get(
-                    engine,
-                    "https://127.0.0.1:1/",
-                    EgressSettings(client_certificate=mine[0], client_key=Secret(secret)),
-                )
+                await get(engine, "https://127.0.0.1:1/", egress)
+            with pytest.raises(InvalidInput):
+                tls_context(egress, temporary=tmp_path)
+        assert tls_context(
+            EgressSettings(client_certificate=mine[0], client_key=Secret(mine[1])), temporary=tmp_path
+        )
         assert os.listdir(tmp_path) == []  # noqa: PTH208
 
 
@@ -222,10 +224,8 @@ class TestSessions:
         assert len({setting.key for setting in settings}) == len(settings)
         assert EgressSettings(ca_bundle="a").key == EgressSettings(ca_bundle="a").key
 
-    async def test_many_settings_are_bounded_and_one_in_use_is_not_closed(
-        self, raw, engine: Engine, authority, monkeypatch
-    ) -> None:
-        monkeypatch.setattr(http, "_MAX_ROUTES", 3)
+    async def test_many_settings_are_bounded_and_one_in_use_is_not_closed(self, raw, authority) -> None:
+        engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), max_routes=3)
         go = asyncio.Event()
 
         async def slow(_reader, writer) -> None:
@@ -246,6 +246,7 @@ class TestSessions:
         go.set()
         assert await answer.read(10) == b"ok"
         assert len(engine._routes) <= 3
+        await engine.aclose()
 
 
 async def test_httpx2_clients_share_the_engine_and_closing_one_closes_nothing(serve, engine: Engine) -> None:

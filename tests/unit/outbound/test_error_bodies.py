@@ -7,6 +7,7 @@ import pytest
 
 from app.outbound.error_bodies import sanitize_error_body
 from app.security.masking import Masker
+from tests.harness.cases import for_each
 from tests.harness.scaling import assert_linear
 
 SECRET = "ca/na+ry-\u00fc-\U0001f511-s3cr3t"
@@ -32,7 +33,7 @@ def escaped(text: str) -> str:
     return "".join(f"\\u{unit:04X}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "spelt",
     [
         SECRET.replace("/", r"\/"),
@@ -61,10 +62,8 @@ def test_a_secret_that_is_a_number(masker: Masker) -> None:
     assert shown(b'{"pin": 12345678}', masker) == '{"pin": ***}'
 
 
-@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])
-@pytest.mark.parametrize(
-    "said", ["", "; charset={}", "; charset=iso-8859-1", "; charset=utf-8", "; charset=punycode"]
-)
+@for_each("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-8-sig"])
+@for_each("said", ["", "; charset={}", "; charset=iso-8859-1", "; charset=utf-8", "; charset=punycode"])
 def test_other_charsets_hide_no_secret(masker: Masker, charset: str, said: str) -> None:
     media_type = "application/json" + said.format(charset)
     assert "***" in str(shown(json.dumps({"sent": "12345678"}).encode(charset), masker, media_type))

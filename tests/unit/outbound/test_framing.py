@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.errors import ResponseTooLarge
 from app.outbound.framing import LineParser, SequenceParser, SseParser, StreamEvent, parse_events
+from tests.harness.cases import for_each
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\x00"), max_size=12)
 
@@ -58,7 +59,7 @@ def test_an_event_stream_is_read_the_same_wherever_it_is_cut(events, end, space,
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "expected"),
     [
         (b"data\n\n", [StreamEvent(b"")]),
@@ -87,8 +88,8 @@ def test_an_empty_piece_between_the_two_ends_of_a_line_changes_nothing():
     assert read == [StreamEvent(b"1\n2")]
 
 
-@pytest.mark.parametrize("line", [b"data: ", b"", b": "])
-@pytest.mark.parametrize("size", [1, 7, 64])
+@for_each("line", [b"data: ", b"", b": "])
+@for_each("size", [1, 7, 64])
 def test_an_event_or_line_without_end_is_rejected_before_it_fills_the_memory(line, size):
     parser = SseParser(1000)
     with pytest.raises(ResponseTooLarge):

@@ -14,25 +14,24 @@ from app.outbound.guard import AddressDenied, Guard, GuardedResolver, literal_ad
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 
 CORPUS = Path(__file__).parents[2] / "corpus"
 ADDRESSES = orjson.loads((CORPUS / "addresses.json").read_bytes())
 
 
 class TestAddresses:
-    @pytest.mark.parametrize("address", ADDRESSES["denied"])
+    @for_each("address", ADDRESSES["denied"])
     def test_non_public_addresses_are_denied(self, address: str) -> None:
         with pytest.raises(BlockedAddress) as blocked:
             Guard().check(address, 443)
         assert address not in str(blocked.value.detail)
 
-    @pytest.mark.parametrize("address", ADDRESSES["public"])
+    @for_each("address", ADDRESSES["public"])
     def test_public_addresses_are_allowed(self, address: str) -> None:
         Guard().check(address, 443)
 
-    @pytest.mark.parametrize(
-        "text", ["", "localhost", "example.com", "127.1", "0x7f.1", "2130706433", "127.0.0.1:80"]
-    )
+    @for_each("text", ["", "localhost", "example.com", "127.1", "0x7f.1", "2130706433", "127.0.0.1:80"])
     def test_text_that_is_no_address_is_denied(self, text: str) -> None:
         with pytest.raises(BlockedAddress):
             Guard().check(text, 80)
@@ -44,8 +43,8 @@ class TestAddresses:
 
 
 class TestDeniedAddress:
-    @pytest.mark.parametrize("address", ADDRESSES["denied"])
-    @pytest.mark.parametrize("ports", [None, (443,)])
+    @for_each("address", ADDRESSES["denied"])
+    @for_each("ports", [None, (443,)])
     def test_its_entry_allows_exactly_it(self, address: str, ports: tuple[int, ...] | None) -> None:
         denied = Guard(allow_ports=ports).denied(address, 8080)
         assert denied is not None
@@ -65,7 +64,7 @@ class TestDeniedAddress:
 
 
 class TestAllowList:
-    @pytest.mark.parametrize(
+    @for_each(
         ("entry", "address", "port", "allowed"),
         [
             ("10.0.0.0/8", "10.1.2.3", 443, True),
@@ -90,7 +89,7 @@ class TestAllowList:
     def test_allowed_network_entries(self, entry: str, address: str, port: int, allowed: bool) -> None:
         assert Guard(allow_networks=[entry]).allows(address, port) is allowed
 
-    @pytest.mark.parametrize(
+    @for_each(
         "entry",
         [
             "",
@@ -123,7 +122,7 @@ class TestOwnAddress:
         assert not guard.allows("::ffff:127.0.0.1", 8000)
         assert guard.allows("127.0.0.1", 8001)
 
-    @pytest.mark.parametrize("wildcard", ["0.0.0.0:8000", "[::]:8000", ":8000", "*:8000", "localhost:8000"])
+    @for_each("wildcard", ["0.0.0.0:8000", "[::]:8000", ":8000", "*:8000", "localhost:8000"])
     def test_a_wildcard_means_every_address_of_this_machine(self, wildcard: str) -> None:
         guard = Guard(allow_networks=["127.0.0.0/8", "::1", "192.0.2.0/24"], own_addresses=[wildcard])
         assert not guard.allows("127.0.0.1", 8000)
@@ -174,7 +173,7 @@ class TestNames:
                 await resolver.resolve(name, 80)
         resolver.shutdown()
 
-    @pytest.mark.parametrize("bad", ["127.0.0.1", "10.0.0.1", "::1", "fd00:ec2::254", "64:ff9b::a00:1"])
+    @for_each("bad", ["127.0.0.1", "10.0.0.1", "::1", "fd00:ec2::254", "64:ff9b::a00:1"])
     async def test_one_denied_record_denies_the_whole_name(self, bad: str) -> None:
         for records in ([bad], ["8.8.8.8", bad], [bad, "8.8.8.8"], ["8.8.8.8"] * 200 + [bad]):
             resolver = GuardedResolver(Guard(), look_up=name_server(*records))
@@ -237,9 +236,7 @@ class TestUrls:
         assert seen
         seen.clear()
 
-    @pytest.mark.parametrize(
-        "host", ["127.0.0.1", "localhost", "127.1", "0x7f.1", "[::1]", "[::ffff:7f00:1]"]
-    )
+    @for_each("host", ["127.0.0.1", "localhost", "127.1", "0x7f.1", "[::1]", "[::ffff:7f00:1]"])
     async def test_plain_addresses_are_called_blocked_or_unusable(
         self, host: str, strict_engine: Engine
     ) -> None:

@@ -25,6 +25,7 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.http1.decoding import zstd
 from app.outbound.limits import Limits
+from tests.harness.cases import for_each
 from tests.unit.outbound.conftest import RawUpstream
 
 PACK = {
@@ -67,7 +68,7 @@ async def get(engine: Engine, url: str, **fields) -> bytes:
 
 
 class TestWhatIsSent:
-    @pytest.mark.parametrize(
+    @for_each(
         "target",
         [
             "/a/../b",
@@ -102,8 +103,8 @@ class TestWhatIsSent:
         assert "content-type" not in head.lower()
         assert "User-Agent: utcp-gateway/" in head
 
-    @pytest.mark.parametrize("body", [None, b"{}"])
-    @pytest.mark.parametrize("method", ["GET", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "REPORT"])
+    @for_each("body", [None, b"{}"])
+    @for_each("method", ["GET", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "REPORT"])
     async def test_no_method_makes_up_a_content_type(self, raw, engine: Engine, method: str, body) -> None:
         upstream = await raw(answer(OK))
         await engine.request(OutboundRequest(method, upstream.url, body=body))
@@ -117,7 +118,7 @@ class TestWhatIsSent:
         response = await engine.request(OutboundRequest("POST", url, body=b"x" * (5 * 2**20)))
         assert await response.read(100) == b'{"length": 5242880}'
 
-    @pytest.mark.parametrize(
+    @for_each(
         "name",
         ["Host", "content-length", "Transfer-Encoding", "Connection", "TE", "Upgrade", "Proxy-Authorization"],
     )
@@ -125,9 +126,7 @@ class TestWhatIsSent:
         with pytest.raises(InvalidInput):
             await engine.request(OutboundRequest("GET", "http://127.0.0.1:9/", headers=[(name, "x")]))
 
-    @pytest.mark.parametrize(
-        "pair", [("X", "a\r\nEvil: 1"), ("X", "a\nb"), ("X", "a\0b"), ("X\r\nEvil", "1"), ("X Y", "1")]
-    )
+    @for_each("pair", [("X", "a\r\nEvil: 1"), ("X", "a\nb"), ("X", "a\0b"), ("X\r\nEvil", "1"), ("X Y", "1")])
     async def test_no_header_breaks_out_of_its_line(self, raw, engine: Engine, pair: tuple[str, str]) -> None:
         upstream = await raw(answer(OK))
         with pytest.raises(InvalidInput):
@@ -141,7 +140,7 @@ class TestWhatIsSent:
             await engine.request(OutboundRequest(method, upstream.url))
         assert not upstream.heads
 
-    @pytest.mark.parametrize(
+    @for_each(
         "url",
         [
             "",
@@ -161,7 +160,7 @@ class TestWhatIsSent:
 
 
 class TestWhatIsNotKept:
-    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    @for_each("status", [301, 302, 303, 307, 308])
     async def test_redirects_are_not_followed(self, raw, engine: Engine, status: int) -> None:
         there = await raw(answer(OK))
         here = await raw(
@@ -223,7 +222,8 @@ class TestTime:
 
         upstream = await raw(listen_only)
         await self.times_out(get(engine, upstream.url, limits=QUICK))
-        await asyncio.wait_for(upstream.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await upstream.closed.wait()
 
     async def test_headers_sent_byte_by_byte_time_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"a", every=0.02))
@@ -232,7 +232,8 @@ class TestTime:
     async def test_body_sent_byte_by_byte_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n", b"a", every=0.02))
         await self.times_out(get(engine, upstream.url, limits=QUICK))
-        await asyncio.wait_for(upstream.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await upstream.closed.wait()
 
     async def test_stalled_body_times_out(self, raw, engine: Engine) -> None:
         upstream = await raw(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc", pause=600))
@@ -297,7 +298,8 @@ class TestCancellation:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await asyncio.wait_for(upstream.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await upstream.closed.wait()
 
     async def test_cancellation_while_streaming_closes_the_connection(self, raw, engine: Engine) -> None:
         head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -314,7 +316,8 @@ class TestCancellation:
         consumer.cancel()
         with pytest.raises(asyncio.CancelledError):
             await consumer
-        await asyncio.wait_for(upstream.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await upstream.closed.wait()
 
     async def test_a_hundred_cancelled_calls_leave_the_pool_usable(self, serve, raw) -> None:
         engine = Engine(Guard(allow_networks=["127.0.0.0/8"]), connections_per_origin=4)
@@ -346,7 +349,8 @@ class TestSize:
         response = await engine.request(OutboundRequest("GET", upstream.url))
         with pytest.raises(ResponseTooLarge):
             await response.read(1_000_000)
-        await asyncio.wait_for(upstream.closed.wait(), 1)
+        async with asyncio.timeout(1):
+            await upstream.closed.wait()
 
     async def test_a_limit_is_reached_but_not_passed(self, serve, engine: Engine) -> None:
         async def handler(_: web.Request) -> web.Response:
@@ -397,7 +401,7 @@ class TestSize:
         assert 2**24 - 2**18 < size <= 2**24
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 48 * 1024
 
-    @pytest.mark.parametrize("coding", ["gzip", "x-gzip", "X-GZIP", "deflate", "br", "BR", "zstd"])
+    @for_each("coding", ["gzip", "x-gzip", "X-GZIP", "deflate", "br", "BR", "zstd"])
     async def test_every_coding_that_is_requested_is_decoded(self, raw, engine: Engine, coding: str) -> None:
         text = bytes(range(256)) * 2000
         packed = PACK[coding.lower()](text)
@@ -416,10 +420,8 @@ class TestSize:
         upstream = await raw(answer(head.encode() + packed))
         assert await get(engine, upstream.url) == b"".join(members) + b"end"
 
-    @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
-    @pytest.mark.parametrize(
-        "spoil", [lambda packed: packed[:-4], lambda _: b"plain text", lambda packed: packed[4:]]
-    )
+    @for_each("coding", ["gzip", "br", "zstd"])
+    @for_each("spoil", [lambda packed: packed[:-4], lambda _: b"plain text", lambda packed: packed[4:]])
     async def test_a_body_that_is_not_what_its_coding_says_is_malformed(
         self, raw, engine: Engine, coding: str, spoil
     ) -> None:
@@ -429,7 +431,7 @@ class TestSize:
         with pytest.raises(UpstreamMalformed):
             await get(engine, upstream.url)
 
-    @pytest.mark.parametrize("coding", ["gzip, gzip", "compress", "x-compress", "x-deflate", "dcb", "x"])
+    @for_each("coding", ["gzip, gzip", "compress", "x-compress", "x-deflate", "dcb", "x"])
     async def test_a_coding_that_was_not_requested_is_malformed(
         self, raw, engine: Engine, coding: str
     ) -> None:
@@ -617,7 +619,7 @@ class TestBrokenUpstreams:
         with pytest.raises((UpstreamUnreachable, UpstreamMalformed)):
             await get(engine, upstream.url)
 
-    @pytest.mark.parametrize(
+    @for_each(
         "payload",
         [
             b"SSH-2.0-OpenSSH_9.6\r\n",

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import h2.config
@@ -17,9 +18,24 @@ from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
+from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 
 BIG = bytes(range(256)) * 1200
+FIELDS = {
+    "/many": [(f"x-{index}", "1") for index in range(301)],
+    "/long": [("x", "1" * 66_000)],
+    "/large": [(f"x-{index}", "1" * 60_000) for index in range(5)],
+    "/bomb": [("x", "1" * 3_900)] * 100,
+    "/most": [(f"x-{index}", "1") for index in range(297)]
+    + [(f"y-{index}", "1" * 65_000) for index in range(3)],
+    **{
+        f"/length={lengths}": [
+            ("content-length", length) for length in lengths.replace("%20", " ").split(";")
+        ]
+        for lengths in ("5;5", "5,%205", "5,5;5", "5;6", "5,%206", "5,")
+    },
+}
 
 
 class Upstream:
@@ -59,6 +75,8 @@ class Upstream:
         connection = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         )
+        # Its Huffman coding of a long value takes the square of its length.
+        connection.encoder.encode = partial(connection.encoder.encode, huffman=False)
         connection.initiate_connection()
         writer.write(connection.data_to_send())
         heads: dict[int, dict[str, str]] = {}
@@ -108,9 +126,9 @@ class Upstream:
                 return b"bye"
             case "/silent":
                 pass
-            case "/many":
-                fields = [(f"x-{index}", "1") for index in range(200)]
-                connection.send_headers(stream, [(":status", "200"), *fields], end_stream=True)
+            case path if path in FIELDS:
+                connection.send_headers(stream, [(":status", "200"), *FIELDS[path]])
+                return b"hello"
             case "/status":
                 connection.send_headers(stream, [(":status", "9" * 5000)], end_stream=True)
             case "/interim":
@@ -312,9 +330,26 @@ async def test_a_reset_stream_is_an_error(engine: Engine, start: Start) -> None:
         await response.read(10)
 
 
-async def test_too_many_headers_are_rejected(engine: Engine, start: Start) -> None:
-    with pytest.raises(UpstreamMalformed):
-        await send(engine, await start(None), "/many")
+@for_each("path", ["/many", "/long", "/large", "/bomb"])
+async def test_heads_are_bounded(engine: Engine, start: Start, path: str) -> None:
+    url = await start(None)
+    with pytest.raises(UpstreamMalformed, match="300 fields, 64 KiB in each and 256 KiB in all"):
+        await send(engine, url, path)
+    assert (await send(engine, url, "/most")).headers["X-296"] == "1"
+
+
+@for_each(
+    ("lengths", "is_read"),
+    [("5;5", True), ("5,%205", True), ("5,5;5", True), ("5;6", False), ("5,%206", False), ("5,", False)],
+)
+async def test_a_repeated_length_is_one(engine: Engine, start: Start, lengths: str, is_read: bool) -> None:
+    url = await start(None)
+    if not is_read:
+        with pytest.raises(UpstreamMalformed):
+            await send(engine, url, f"/length={lengths}")
+        return
+    response = await send(engine, url, f"/length={lengths}")
+    assert (response.headers.getall("Content-Length"), await response.read(10)) == (["5"], b"hello")
 
 
 async def test_a_status_of_more_digits_is_rejected(engine: Engine, start: Start) -> None:
@@ -332,7 +367,7 @@ async def test_a_deadline_ends_the_exchange(engine: Engine, start: Start) -> Non
     assert await response.read(10) == b"hello"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",

@@ -1,5 +1,6 @@
 """Grants and client authentication of token requests, verified by an endpoint with joserfc."""
 
+import functools
 import time
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,7 @@ from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.security.secret import Secret
 from app.utcp.auth import credential_from_auth
 from app.utcp.oauth2_grant import default_algorithm, google_draft
+from tests.harness.cases import for_each
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 CLIENT_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -32,14 +34,24 @@ def pem(key: Any) -> str:
     return coded.decode()
 
 
-KEYS = {
-    "RS256": pem(rsa.generate_private_key(65537, 2048)),
-    "ES256": pem(ec.generate_private_key(ec.SECP256R1())),
-    "ES384": pem(ec.generate_private_key(ec.SECP384R1())),
-    "ES512": pem(ec.generate_private_key(ec.SECP521R1())),
-    "EdDSA": pem(ed25519.Ed25519PrivateKey.generate()),
-}
-KEYS["PS512"] = KEYS["RS256"]
+ALGORITHMS = ("RS256", "ES256", "ES384", "ES512", "EdDSA", "PS512")
+
+
+@functools.cache
+def key_for(algorithm: str) -> str:
+    """Return the key that all tests sign with by the algorithm."""
+    match algorithm:
+        case "ES256":
+            return pem(ec.generate_private_key(ec.SECP256R1()))
+        case "ES384":
+            return pem(ec.generate_private_key(ec.SECP384R1()))
+        case "ES512":
+            return pem(ec.generate_private_key(ec.SECP521R1()))
+        case "EdDSA":
+            return pem(ed25519.Ed25519PrivateKey.generate())
+        case "PS512":
+            return key_for("RS256")
+    return pem(rsa.generate_private_key(65537, 2048))
 
 
 class AssertingEndpoint:
@@ -47,7 +59,7 @@ class AssertingEndpoint:
 
     def __init__(self) -> None:
         self.url = ""
-        self.pem = KEYS["RS256"]
+        self.pem = key_for("RS256")
         self.forms: list[dict[str, str]] = []
         self.claims: list[dict[str, Any]] = []
         self.headers: list[dict[str, Any]] = []
@@ -79,7 +91,7 @@ class AssertingEndpoint:
     def _verify(self, assertion: str) -> bool:
         key = {"RS256": RSAKey, "EdDSA": OKPKey}.get(default_algorithm(self.pem), ECKey).import_key(self.pem)
         try:
-            token = jwt.decode(assertion, key, algorithms=list(KEYS))
+            token = jwt.decode(assertion, key, algorithms=list(ALGORITHMS))
         except JoseError:
             return False
         self.claims.append(token.claims)
@@ -116,13 +128,13 @@ def request_of(asserting: AssertingEndpoint):
 
 
 def signing(key: str = "RS256", **members: Any) -> AssertionSettings:
-    return AssertionSettings(private_key=Secret(KEYS[key]), **members)
+    return AssertionSettings(private_key=Secret(key_for(key)), **members)
 
 
 @pytest.mark.filterwarnings("ignore:EdDSA is deprecated")
-@pytest.mark.parametrize("algorithm", list(KEYS))
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 async def test_jwt_bearer_grant(engine: Engine, asserting, request_of, algorithm: str) -> None:
-    asserting.pem = KEYS[algorithm]
+    asserting.pem = key_for(algorithm)
     settings = signing(algorithm, key_id="key-7", subject="user@example.com", algorithm=algorithm)
     token = await TokenEndpoint(engine).fetch(request_of(grant_type="jwt_bearer", assertion=settings))
     assert token.access_token.reveal() == "token-1"
@@ -245,9 +257,9 @@ def test_requests_that_differ_in_a_member_have_different_parts(request_of) -> No
 OAUTH2 = {"auth_type": "oauth2", "token_url": "https://auth.example/token", "client_id": "c"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("members", "pointer"),
-    [
+    lambda: [
         ({}, "/client_secret"),
         ({"grant_type": "refresh_token"}, "/refresh_token"),
         ({"grant_type": "jwt_bearer"}, "/private_key"),
@@ -255,7 +267,7 @@ OAUTH2 = {"auth_type": "oauth2", "token_url": "https://auth.example/token", "cli
         ({"client_secret": "s", "token_endpoint_auth_method": "none"}, "/token_endpoint_auth_method"),
         ({"private_key": "no key"}, "/private_key"),
         ({"private_key": pem(rsa.generate_private_key(65537, 1024))}, "/private_key"),
-        ({"private_key": KEYS["ES256"], "signing_algorithm": "RS256"}, "/private_key"),
+        ({"private_key": key_for("ES256"), "signing_algorithm": "RS256"}, "/private_key"),
         ({"client_secret": "s", "client_id": ""}, "/client_id"),
     ],
 )  # fmt: skip
@@ -274,16 +286,14 @@ def test_members_that_utcp_does_not_define_are_no_error() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "key", ["", "{}", "[1]", '{"client_email": "a@b"}', '{"client_email": "a", "private_key": "x"}']
-)
+@for_each("key", ["", "{}", "[1]", '{"client_email": "a@b"}', '{"client_email": "a", "private_key": "x"}'])
 def test_a_key_file_that_cannot_be_read_is_rejected(key: str) -> None:
     with pytest.raises(InvalidInput):
         google_draft(key, scope=None, subject=None)
 
 
 def test_the_token_url_of_a_key_file_is_part_of_the_credential() -> None:
-    key = {"client_email": "a@b", "private_key": KEYS["RS256"], "token_uri": "https://token.example/t"}
+    key = {"client_email": "a@b", "private_key": key_for("RS256"), "token_uri": "https://token.example/t"}
     draft = google_draft(key, scope="s", subject=None)
     assert draft.public["token_url"] == "https://token.example/t"
     assert (
@@ -295,7 +305,7 @@ def test_the_token_url_of_a_key_file_is_part_of_the_credential() -> None:
 
 async def test_a_key_that_takes_too_long_to_read_is_rejected(engine: Engine, asserting, request_of) -> None:
     # As long as a key with 8192 bits, which takes a minute to make.
-    long_key = KEYS["RS256"] + "\n" * 5_000
+    long_key = key_for("RS256") + "\n" * 5_000
     with pytest.raises(ValueError, match="2048 to 4096 bits"):
         default_algorithm(long_key)
     for algorithm in ("", "RS256"):

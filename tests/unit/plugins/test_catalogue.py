@@ -6,6 +6,7 @@ import pytest
 
 from app.errors import InvalidDocument, NotFound
 from app.plugins.loader import CATALOGUE, PluginCatalogue, parse_entry
+from tests.harness.cases import for_each
 
 NAMES = PluginCatalogue().names()
 MINIMAL = """
@@ -23,21 +24,21 @@ manual:
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_each_entry_is_valid(name: str) -> None:
     entry = PluginCatalogue().read(name)
     assert entry.name == name
     assert entry.tool_names
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_each_entry_says_where_to_get_its_credentials(name: str) -> None:
     for credential in PluginCatalogue().read(name).credentials.values():
         assert credential.help.endswith(".")
         assert credential.url.startswith("https://") or credential.kind == "connection_string"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each("name", NAMES)
 def test_each_document_is_at_a_secure_url(name: str) -> None:
     document = PluginCatalogue().read(name).document
     assert document is None or document.url.startswith("https://")
@@ -77,13 +78,13 @@ def test_an_unknown_name_has_a_suggestion() -> None:
     assert raised.value.extra["suggestions"] == ["github"]
 
 
-@pytest.mark.parametrize("name", ["../entry", "", "a/b", "A", ".."])
+@for_each("name", ["../entry", "", "a/b", "A", ".."])
 def test_a_name_is_no_path(name: str) -> None:
     with pytest.raises(NotFound):
         PluginCatalogue(CATALOGUE / "..").read(name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "problem"),
     [
         (("version: 1", "version: 0"), "/version"),

@@ -1,21 +1,19 @@
 """Entries that are made from a vendor's document are recorded with its SDK, wholly; tests/interop compares the requests."""
 
+import functools
 from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-import pytest
-
 from app.plugins.entry import PluginDocument, PluginEntry
 from app.plugins.loader import PluginCatalogue
+from tests.harness.cases import for_each
 from tests.plugins.record import RECORDED, stored
 from tests.plugins.requests import SentRequest, unexplained
 from tests.plugins.sdks import SDKS
 from tests.plugins.table import PAGE, with_block
 
 CATALOGUE = PluginCatalogue()
-ENTRIES = [entry for entry in map(CATALOGUE.read, CATALOGUE.names()) if entry.document is not None]
-PLUGINS = [pytest.param(entry, id=entry.name) for entry in ENTRIES]
 SENT = SentRequest(
     method="POST",
     origin="https://api.example.com",
@@ -27,24 +25,30 @@ SENT = SentRequest(
 )
 
 
+@functools.cache
+def read_entries() -> list[PluginEntry]:
+    """Return the entries that are made from a document."""
+    return [entry for entry in map(CATALOGUE.read, CATALOGUE.names()) if entry.document is not None]
+
+
 def document(entry: PluginEntry) -> PluginDocument:
     assert entry.document is not None
     return entry.document
 
 
 def test_each_entry_has_an_sdk_and_a_recording() -> None:
-    names = sorted(entry.name for entry in ENTRIES)
+    names = sorted(entry.name for entry in read_entries())
     assert sorted(SDKS) == names
     assert sorted(file.stem for file in RECORDED.glob("*.json")) == names
 
 
-@pytest.mark.parametrize("entry", PLUGINS)
+@for_each("entry", read_entries, ids=lambda entry: entry.name)
 def test_each_operation_is_recorded_once(entry: PluginEntry) -> None:
     recorded = [one["tool"] for one in stored(entry.name)["operations"]]
     assert Counter(recorded) == Counter(entry.tool_names)
 
 
-@pytest.mark.parametrize("entry", PLUGINS)
+@for_each("entry", read_entries, ids=lambda entry: entry.name)
 def test_an_entry_has_5_to_20_operations_with_descriptions_of_its_own(entry: PluginEntry) -> None:
     operations = document(entry).operations
     assert 5 <= len(operations) <= 20
@@ -53,12 +57,12 @@ def test_an_entry_has_5_to_20_operations_with_descriptions_of_its_own(entry: Plu
         assert one.description.endswith((".", '".')), one.name
 
 
-@pytest.mark.parametrize("entry", PLUGINS)
+@for_each("entry", read_entries, ids=lambda entry: entry.name)
 def test_an_entry_names_a_package_with_its_document(entry: PluginEntry) -> None:
     assert document(entry).mirrors
 
 
-@pytest.mark.parametrize("entry", PLUGINS)
+@for_each("entry", read_entries, ids=lambda entry: entry.name)
 def test_the_recording_is_of_the_pinned_sdk(entry: PluginEntry) -> None:
     sdk = SDKS[entry.name]
     assert stored(entry.name)["sdk"] == {**asdict(sdk), "version": sdk.version}
@@ -74,7 +78,7 @@ def test_the_table_in_the_documentation_is_up_to_date() -> None:
     assert with_block(page) == page, "make plugin-requests"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "at"),
     [
         ({"method": "PUT"}, "/method"),

@@ -5,6 +5,7 @@ import pytest
 from app.errors import InvalidInput
 from app.protocols.call_templates import read_template, with_protocol
 from app.protocols.registry import PROTOCOLS
+from tests.harness.cases import for_each
 
 OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id": "i", "client_secret": "s"}
 README = [
@@ -28,7 +29,7 @@ README = [
 
 
 class TestTemplates:
-    @pytest.mark.parametrize(("raw", "protocol"), README)
+    @for_each(("raw", "protocol"), README)
     def test_every_protocol_is_read_in_either_spelling(self, raw, protocol):
         template = read_template(raw)
         stored = template.model.stored()
@@ -47,7 +48,7 @@ class TestTemplates:
             1, 1, 0,
         ]  # fmt: skip
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("raw", "at"),
         [
             ({"call_template_type": "tcp", "host": "h", "port": 0}, "/t/port"),
@@ -128,7 +129,7 @@ class TestTemplates:
         (plan,) = stored["parameters"]
         assert plan.items() >= parameters[0].items()
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("raw", "at"),
         [
             ("x", "/t"),
@@ -158,7 +159,7 @@ class TestTemplates:
         assert "hunter2" not in repr(template)
 
 
-@pytest.mark.parametrize("name", [{}, [], 0, False, None])
+@for_each("name", [{}, [], 0, False, None])
 def test_a_protocol_whose_name_is_no_text_is_rejected_at_its_place(name):
     with pytest.raises(InvalidInput) as rejected:
         read_template(with_protocol({"call_template_type": name, "url": "https://a.example/x"}), at="/t")

@@ -2,10 +2,9 @@
 
 from typing import get_args
 
-import pytest
-
 from app.catalog.annotations import Annotations
 from app.protocols.registry import PROTOCOLS
+from tests.harness.cases import for_each
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -20,7 +19,7 @@ def choices(record):
                 yield {name: value}
 
 
-@pytest.mark.parametrize("name", sorted(PROTOCOLS))
+@for_each("name", sorted(PROTOCOLS))
 def test_destructive_values_are_those_of_destructive_methods(name):
     record = PROTOCOLS[name]
     for template in choices(record):

@@ -6,6 +6,7 @@ import pytest
 
 from app.protocols.http.direct import native
 from app.protocols.record import NotDirect
+from tests.harness.cases import for_each
 
 PARAMETER = {"input": "a", "name": "a", "in": "query"}
 
@@ -15,20 +16,20 @@ def template(method: str = "GET", **parameter: Any) -> dict[str, Any]:
     return {"http_method": method, "url": "https://a.example/", "parameters": parameters}
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH"])
+@for_each("method", ["GET", "POST", "PUT", "DELETE", "PATCH"])
 def test_the_methods_of_utcp_are_passed_on(method: str) -> None:
     assert native(template(method))["http_method"] == method
     assert native({"http_method": method, "url": "https://a.example/"})["http_method"] == method
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "QUERY", "PROPFIND", "get"])
+@for_each("method", ["HEAD", "OPTIONS", "QUERY", "PROPFIND", "get"])
 def test_other_methods_are_not_direct(method: str) -> None:
     for given in (template(method), {"http_method": method, "url": "https://a.example/"}):
         with pytest.raises(NotDirect, match=f"UTCP has no http_method {method}"):
             native(given)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "parameter",
     [
         {"in": "cookie"},

@@ -4,6 +4,7 @@ import pytest
 
 from app.errors import InvalidDocument
 from app.protocols.manuals import detect_kind, read_manual
+from tests.harness.cases import for_each
 
 V0 = {"provider_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}
 V1 = {"call_template_type": "http", "url": "https://example.com/api/weather", "http_method": "GET"}
@@ -21,7 +22,7 @@ README = {
 }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "kind"),
     [
         (README, "manual_v0"),
@@ -164,7 +165,7 @@ def test_what_says_nothing_at_the_top_is_warned_of():
     assert [warning.pointer for warning in manual.warnings] == ["/auth", "/variables"]
 
 
-@pytest.mark.parametrize("raw", [None, [], {}, {"tools": {}}, {"tools": [{}] * 3}])
+@for_each("raw", [None, [], {}, {"tools": {}}, {"tools": [{}] * 3}])
 def test_no_manual_at_all(raw):
     with pytest.raises(InvalidDocument):
         read_manual(raw, max_tools=2)

@@ -7,6 +7,7 @@ import pytest
 from app.errors import InvalidInput
 from app.protocols.call_templates import for_tool, read_template
 from app.protocols.manuals import read_manual
+from tests.harness.cases import for_each
 
 SERVERS = {"search": {"url": "https://a.example/mcp"}, "search.old": {"url": "https://b.example/mcp"},
            "files": {"command": "/usr/bin/files"}}  # fmt: skip
@@ -17,7 +18,7 @@ def mcp(*names: str, **fields: Any) -> dict[str, Any]:
     return {"call_template_type": "mcp", "config": {"mcpServers": servers}, **fields}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("template", "name", "server", "tool"),
     [
         (mcp("search", "files"), "search.find", "search", "find"),
@@ -58,7 +59,7 @@ def test_a_tool_of_mcp_without_one_server_is_rejected(fields: dict[str, Any]) ->
     assert error.expected == ["files", "search"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "name", "operation"),
     [
         ({}, "user", "user"),

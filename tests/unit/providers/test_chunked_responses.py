@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from uuid import uuid4
 
-import pytest
 from pydantic import BaseModel
 
 from app.openapi.lint import LintFinding
@@ -11,6 +10,7 @@ from app.openapi.report import OperationOutcome, SourceReport
 from app.providers.responses import _CHUNK_ITEMS, json_of
 from app.providers.schemas import ImportView, Preview
 from app.providers.views import report_of
+from tests.harness.cases import for_each
 
 
 def operation(number: int) -> OperationOutcome:
@@ -34,7 +34,7 @@ def preview(count: int) -> Preview:
     return Preview.model_validate(form)
 
 
-@pytest.mark.parametrize("count", [0, 1, _CHUNK_ITEMS, _CHUNK_ITEMS + 1, 3 * _CHUNK_ITEMS])
+@for_each("count", [0, 1, _CHUNK_ITEMS, _CHUNK_ITEMS + 1, 3 * _CHUNK_ITEMS])
 def test_model_in_pieces_is_what_pydantic_writes(count: int) -> None:
     model = preview(count)
     assert json_of(model) == model.model_dump_json().encode()

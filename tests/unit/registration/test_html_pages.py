@@ -1,7 +1,5 @@
 """HTML pages in place of a document: they are recognised, and the URLs of documents in them are found."""
 
-import pytest
-
 from app.registration.html_pages import (
     MAX_URLS,
     configuration_script,
@@ -10,6 +8,7 @@ from app.registration.html_pages import (
     is_html,
     urls_of_script,
 )
+from tests.harness.cases import for_each
 
 PAGE = "https://api.example.com/docs/"
 FASTAPI = b"""<!DOCTYPE html><html><head><title>Swagger UI</title></head><body><div id="swagger-ui"></div>
@@ -27,7 +26,7 @@ LINKED = b"""<html><head><link rel="service-desc alternate" href="/description">
 <a href="/about">About</a><a class='x' href="../swagger.json?v=1&amp;w=2">The document</a></body></html>"""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("page", "urls"),
     [
         (FASTAPI, ["https://api.example.com/openapi.json"]),
@@ -59,7 +58,7 @@ def test_configuration_of_swagger_ui_stands_in_a_script_of_its_own_origin() -> N
     assert configuration_script(other, url=PAGE) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "media_type", "expected"),
     [
         (b"\xef\xbb\xbf\n <!DOCTYPE HTML PUBLIC>", "", True),
@@ -81,9 +80,7 @@ def test_number_and_length_of_the_urls_are_bounded() -> None:
     assert document_urls(long, url=PAGE) == ()
 
 
-@pytest.mark.parametrize(
-    "part", [b"<", b"<a ", b"<a href=", b"<!--", b'url: "', b"<script ", b"url ", b'a="']
-)
+@for_each("part", [b"<", b"<a ", b"<a href=", b"<!--", b'url: "', b"<script ", b"url ", b'a="'])
 def test_hostile_page_is_read_in_bounded_time(part: bytes) -> None:
     """Unbounded repetitions would take hours for a megabyte of any of these."""
     page = b"<html>swagger" + part * (1_000_000 // len(part))

@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from app.credentials.model import CredentialDraft
 from app.models import Credential, Override, Revision, SourceRow, Tool
-from app.registration.model import RegistrationRequest, RegistrationSource, ToolDraft
+from app.registration.model import DocumentOptions, RegistrationRequest, RegistrationSource, ToolDraft
 from app.registration.persist import (
     definition_of,
     open_source_body,
@@ -25,7 +25,8 @@ KEY = CredentialDraft("api_key", {}, {"value": "v"})
 
 
 def request(**fields):
-    return RegistrationRequest("pets", RegistrationSource("document", b"x"), **fields)
+    source = fields.pop("source", RegistrationSource("document", b"x"))
+    return RegistrationRequest("pets", source, **fields)
 
 
 @pytest.fixture
@@ -136,6 +137,19 @@ async def test_a_registration_without_a_language_has_the_definition_of_earlier_r
     assert b"language" not in plain
     spoken = bytes.fromhex(await definition_of(request(language="de"), vault=DigestedText()))
     assert b'"language":"de"' in spoken
+
+
+async def test_a_registration_that_does_not_say_whether_to_follow_has_the_definition_of_earlier_releases():
+    definitions = {}
+    for follows in (None, False, True):
+        options = DocumentOptions(follow_references=follows)
+        source = RegistrationSource("template", value={"url": "https://a.example"}, options=options)
+        definitions[follows] = bytes.fromhex(
+            await definition_of(request(source=source), vault=DigestedText())
+        )
+    assert b'"follow_references":false' in definitions[None]
+    assert b"final_url" not in definitions[None]
+    assert len(set(definitions.values())) == 3
 
 
 def test_a_definition_of_an_earlier_release_has_no_keywords():

@@ -17,6 +17,7 @@ from scripts.contract_difference import (
     required_version,
 )
 from scripts.names import current_names, removed_names
+from tests.harness.cases import for_each
 
 Json = dict[str, Any]
 
@@ -188,14 +189,12 @@ COMPATIBLE: list[tuple[str, Callable[[Json], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "line"), [case[1:] for case in BREAKING], ids=[case[0] for case in BREAKING]
-)
+@for_each(("change", "line"), [case[1:] for case in BREAKING], ids=[case[0] for case in BREAKING])
 def test_a_breaking_change_is_found_and_named(change: Callable[[Json], Any], line: str) -> None:
     assert any(line in text and is_breaking for text, is_breaking in found(change)), found(change)
 
 
-@pytest.mark.parametrize("change", [case[1] for case in COMPATIBLE], ids=[case[0] for case in COMPATIBLE])
+@for_each("change", [case[1] for case in COMPATIBLE], ids=[case[0] for case in COMPATIBLE])
 def test_a_compatible_change_is_not_breaking(change: Callable[[Json], Any]) -> None:
     assert not any(is_breaking for _, is_breaking in found(change)), found(change)
 
@@ -243,7 +242,7 @@ def test_nothing_is_broken_that_the_newest_release_promised() -> None:
     assert allowed, "\n".join(lines)
 
 
-@pytest.mark.parametrize(("kind", "name", "sentence"), [
+@for_each(("kind", "name", "sentence"), [
     ("problem_types", "not-found with status 404", "The problem type not-found with status 404 was removed."),
     ("scopes", "tools:call", "The scope tools:call was removed."),
     ("settings", "CALL_LOG_MODE", "The setting CALL_LOG_MODE was removed."),

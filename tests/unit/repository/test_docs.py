@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.protocols.call_templates import read_template
 from app.protocols.registry import PROTOCOLS
+from tests.harness.cases import for_each
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocols.md"
 BLOCKS = re.findall(r"^```json\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
@@ -37,7 +36,7 @@ def templates(value: Any) -> Iterator[dict[str, Any]]:
         yield from templates(member)
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
+@for_each("number", range(len(BLOCKS)))
 def test_every_example_is_json_and_every_template_is_valid(number: int) -> None:
     for document in documents(BLOCKS[number]):
         for template in templates(document):

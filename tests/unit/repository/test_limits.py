@@ -3,13 +3,11 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 from app.cli.root import COMMANDS
+from tests.harness.cases import for_each
 from tests.harness.sizes import MAX_FILE_LINES, MAX_FUNCTION_LINES, oversized
 
 ROOT = Path(__file__).parents[3]
-FILES = sorted((ROOT / "app").rglob("*.py"))
 _VAGUE = {"utils", "helpers", "helper", "manager", "common", "misc", "info"}
 
 _ROOT_COMMANDS = {entry.attribute for entry in COMMANDS.values()} - {"commands"}
@@ -31,7 +29,7 @@ def _is_command(function: _Function) -> bool:
     )
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each("path", lambda: sorted((ROOT / "app").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_and_parameters_keep_within_the_limits(path):
     assert path.stem not in _VAGUE
     for function in _functions(path):

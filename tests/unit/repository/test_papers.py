@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-import pytest
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -52,13 +52,13 @@ def is_module(name):
     return file.is_file() and re.search(rf"\b{last}\b", file.read_text()) is not None
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_relative_links_lead_to_files(page):
     missing = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert missing == []
 
 
-@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+@for_each("page", DECISIONS, ids=lambda page: page.stem)
 def test_decision_record_has_status_date_context_and_decision(page):
     match = _DECISION.fullmatch(page.read_text())
     assert match is not None
@@ -73,7 +73,7 @@ def test_readme_has_at_most_200_lines():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 200
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_paths_and_modules_named_in_the_documentation_exist(page):
     text = page.read_text()
     assert [name for name in _PATH.findall(text) if not is_path(name)] == []
@@ -95,7 +95,7 @@ def test_architecture_has_the_layers_of_the_import_contract():
     assert [re.findall(r"\w+", line) for line in lines] == layers
 
 
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each("page", GUIDES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_named_in_the_documentation_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = set(re.findall(r"(?:`|^|\n)make ([a-z][a-z-]*)", page.read_text()))

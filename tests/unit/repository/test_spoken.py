@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 from typing import get_args
 
-import pytest
-
 from app.security.credentials import CREDENTIAL_KINDS
 from app.utcp.oauth2_grant import GrantType
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 SECTION = (
@@ -25,7 +24,7 @@ def test_there_are_rows() -> None:
     assert all(len(row) == 2 for row in ROWS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:60])
+@for_each("row", ROWS, ids=lambda row: row[0][:60])
 def test_each_row_names_a_test_that_exists(row: list[str]) -> None:
     found = re.fullmatch(r"`(tests/[\w/]+\.py)::(test_\w+)`", row[1])
     assert found is not None
@@ -33,6 +32,6 @@ def test_each_row_names_a_test_that_exists(row: list[str]) -> None:
     assert re.search(rf"^ *(?:async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
 
 
-@pytest.mark.parametrize("kind", sorted({*CREDENTIAL_KINDS, *get_args(GrantType)}))
+@for_each("kind", sorted({*CREDENTIAL_KINDS, *get_args(GrantType)}))
 def test_each_kind_and_grant_has_a_row(kind: str) -> None:
     assert any(f"`{kind}`" in row[0] for row in ROWS)

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import pytest
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 SECTION = (ROOT / "examples" / "README.md").read_text().partition("\n## What is tested\n")[2]
@@ -19,7 +19,7 @@ def test_each_text_has_rows() -> None:
     assert len({row[0] for row in ROWS}) == 6
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1][:60])
+@for_each("row", ROWS, ids=lambda row: row[1][:60])
 def test_each_statement_names_a_test_that_exists(row: list[str]) -> None:
     found = re.fullmatch(r"`((?:packages/python/)?tests/[\w/]+\.py)::(test_\w+)`", row[2])
     assert found is not None

@@ -1,6 +1,5 @@
 """The budget holds from the first call on, and nothing is hoarded."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from app.errors import (
     UpstreamUnreachable,
 )
 from app.resilience import AttemptOutcome, RetryBudget, classify_error
+from tests.harness.cases import for_each
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=200), st.sampled_from([0.0, 0.05, 0.1, 0.5]))
@@ -47,7 +47,7 @@ def rejected(status):
     return UpstreamRejected(response=UpstreamErrorResponse(status))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "outcome"),
     [
         (UpstreamTimeout(), AttemptOutcome.FAILURE),

@@ -62,7 +62,7 @@ async def test_a_full_queue_rejects_at_once():
     waiter = asyncio.create_task(entered(one))
     await asyncio.sleep(0)
     with pytest.raises(OriginBusy) as refused:
-        await asyncio.wait_for(entered(one), 5)
+        await entered(one)
     assert refused.value.headers["Retry-After"] == "1"
     waiter.cancel()
     await asyncio.wait([waiter])
@@ -74,7 +74,7 @@ async def test_those_who_wait_are_rejected_when_the_breaker_opens():
     waiting = [asyncio.create_task(entered(one)) for _ in range(3)]
     await asyncio.sleep(0)
     one.record_failure(permit, AttemptOutcome.FAILURE)
-    done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 5)
+    done = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(error) for error in done] == [CircuitOpen] * 3
     one.release(permit)
     assert (one.bulkhead.running, one.rejected_open) == (0, 3)
@@ -88,11 +88,11 @@ async def test_nobody_waits_for_a_place_to_probe():
     one.record_failure(hanging, AttemptOutcome.FAILURE)
     await asyncio.sleep(0.05)
     with pytest.raises(CircuitOpen):
-        await asyncio.wait_for(entered(one), 5)
+        await entered(one)
     one.release(hanging)
     probe = await entered(one)
     with pytest.raises(CircuitOpen):
-        await asyncio.wait_for(entered(one), 5)
+        await entered(one)
     one.record_success(probe)
     one.release(probe)
     assert one.try_acquire()

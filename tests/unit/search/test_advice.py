@@ -7,6 +7,7 @@ from app.models import TENANT
 from app.search import Filters, SearchIndex
 from app.search.advice import is_weak
 from app.security.principal import Principal
+from tests.harness.cases import for_each
 from tests.stored import store_provider, store_tool
 
 
@@ -47,7 +48,7 @@ async def advice(index, *texts, who=EVERYBODY, **options):
     return await index.advise(result, principal=who, **options)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("coverage", "cosine", "is_named", "words", "weak"),
     [
         (1.0, None, False, 3, False), (0.5, None, False, 3, False), (0.49, None, False, 3, True),
@@ -62,7 +63,7 @@ def test_a_match_is_weak_where_it_has_few_of_the_words_and_not_their_meaning(
     assert is_weak(coverage=coverage, cosine=cosine, is_named=is_named, words=words) is weak
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text", ["create a coupon", "orders of a customer", "listOrders", "shop.createCoupon", "forcast", ""]
 )
 async def test_a_good_match_has_no_advice(index, text):

@@ -10,6 +10,7 @@ from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, 
 from app.search.signals import SearchScope, Signals, tool_key
 from app.security.principal import Principal
 from app.uuid7 import uuid7
+from tests.harness.cases import for_each
 
 PROVIDER = uuid4()
 SCOPE = SearchScope(TENANT, "k1")
@@ -81,7 +82,7 @@ class Vectors:
         return sorted(vector, key=vector.get, reverse=True)[:limit]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "best"),
     [
         ("invoices", "listInvoices"),

@@ -11,6 +11,7 @@ from app.models import TENANT, Override, Provider, Revision, Tool
 from app.search import Filters, SearchIndex, hits_json
 from app.security.principal import Principal
 from app.tool_conditions import ToolCondition
+from tests.harness.cases import for_each
 from tests.stored import store_provider, store_tool
 
 
@@ -69,7 +70,7 @@ async def names(index, text, *, principal=EVERYBODY, limit=10, **filters):
     return [hit.name for hit in hits]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("query", "best"),
     [
         ("searchBooks", "library.searchBooks"),
@@ -101,7 +102,7 @@ async def test_an_exact_name_comes_before_everything_that_merely_speaks_of_it(re
     assert (await names(index, "getBook"))[0] == "library.getBook"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "query",
     [
         '"', "(", "a AND", "name:x", "*", '+-&&||!(){}[]^"~*?:/', "\\", "a:b:c", "[1 TO 2]", "IN [", "\x00",

@@ -1,11 +1,10 @@
 """Names are taken apart where people see their words."""
 
-import pytest
-
 from app.search.text_analysis import exact_forms, has_several_clauses, split_identifier
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "words"),
     [
         ("getHTTPServer2", "get HTTP Server 2"),
@@ -27,7 +26,7 @@ def test_a_tool_is_meant_by_its_names_and_by_its_words():
     assert exact_forms("p", "p.plain", "p_plain") == ["p.plain", "p plain", "plain"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "several"),
     [
         ("refund the last payment", False),

@@ -24,6 +24,7 @@ from app.search_vectors.status import VectorStatus, read_status
 from app.search_vectors.store import store_vectors
 from app.search_vectors.tool_digests import ToolDigests
 from app.search_vectors.vector_file import VectorFile
+from tests.harness.cancelling import end_by_one_cancellation
 from tests.harness.semantic_models import write_model
 from tests.stored import store_provider, store_tool
 from tests.unit.search_vectors.waiting import until
@@ -48,7 +49,14 @@ class CountingEncoder(TextEncoder):
 class Running:
     """A running encoding with its files."""
 
-    def __init__(self, encoding: Encoding, encoder: CountingEncoder, reported: list[int]) -> None:
+    def __init__(
+        self,
+        encoding: Encoding,
+        encoder: CountingEncoder,
+        reported: list[int],
+        task: "asyncio.Task[None]",
+    ) -> None:
+        self.task = task
         self.encoding = encoding
         self.encoder = encoder
         self.reported = reported
@@ -110,7 +118,7 @@ def start(registry, database_url, model, tmp_path):
         )  # fmt: skip
         task = asyncio.create_task(encoding.run())
         try:
-            yield Running(encoding, encoder, reported)
+            yield Running(encoding, encoder, reported, task)
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -252,6 +260,26 @@ async def test_of_two_processes_one_encodes_and_both_have_the_vectors(start, sho
     async with start("two") as two:
         await store_tool(registry, shop[0], "deleteLoan", description="delete an order")
         await two.ready(4)
+
+
+async def test_the_encoding_ends_by_one_cancellation_at_any_moment(start, shop) -> None:
+    async with start() as running:
+        await running.ready(2)
+        await end_by_one_cancellation(running.task, 2)
+        encoding = running.encoding
+
+        async def wait_for_work() -> None:
+            # All of a round but what threads do, which go on with their files after a cancellation.
+            while True:
+                await encoding.leadership.acquire()
+                await encoding._wait(60)
+
+        seconds = [
+            await end_by_one_cancellation(asyncio.create_task(wait_for_work()), number)
+            for number in range(200)
+        ]
+    # On a busy machine some of them may be late.
+    assert sorted(seconds)[-10] < 1
 
 
 async def test_vectors_that_only_the_file_has_are_stored_again(start, shop, registry) -> None:

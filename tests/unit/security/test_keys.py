@@ -14,6 +14,7 @@ from app.security.keys import ALPHABET, KEY_ID_PATTERN, KEY_LENGTH, SECRET_LENGT
 from app.security.principal import Grant, Principal
 from app.security.scopes import SCOPES, missing_scopes
 from app.security.vault import KeyRing, Vault
+from tests.harness.cases import for_each
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +64,7 @@ def test_two_characters_in_the_wrong_order_are_noticed():
         assert swapped == text or parse(swapped) is None
 
 
-@pytest.mark.parametrize("change", [lambda t: t + "\n", lambda t: " " + t, lambda t: t.upper(), lambda t: t[:-1], lambda t: t + t])  # fmt: skip
+@for_each("change", [lambda t: t + "\n", lambda t: " " + t, lambda t: t.upper(), lambda t: t[:-1], lambda t: t + t])  # fmt: skip
 def test_other_spellings_are_rejected(change):
     assert parse(change(mint().text.reveal())) is None
 
@@ -111,7 +112,7 @@ def test_limits_must_all_hold_and_bind_admins():
 A, B = frozenset({"a"}), frozenset({"b"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("own", "wanted", "covered"),
     [
         ({}, {}, True),

@@ -7,6 +7,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from app.security.masking import MASK, Masker, mask_values
+from tests.harness.cases import for_each
 
 CANARY = 'cañary+/ "quoted"\\ & more~'
 
@@ -31,7 +32,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@for_each("form", FORMS.values(), ids=list(FORMS))
 def test_each_form_is_masked(masker: Masker, form: str) -> None:
     masked = masker.mask(f"before {form} after")
     assert form.strip('"').rstrip("=") not in masked
@@ -40,7 +41,7 @@ def test_each_form_is_masked(masker: Masker, form: str) -> None:
     assert MASK in masked
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@for_each("form", FORMS.values(), ids=list(FORMS))
 def test_masking_without_a_registry_covers_the_same_forms(form: str) -> None:
     assert form.strip('"').rstrip("=") not in mask_values(f"x{form}x", [CANARY])
 

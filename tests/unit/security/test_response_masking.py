@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from app.errors import FieldError, UpstreamErrorResponse, UpstreamRejected
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
+from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
 SECRET = 'cañary+/ "quoted"\\ & <more>~4711'
@@ -61,8 +62,8 @@ def leaks(secret: str, body: bytes) -> bool:
     return any(form[at : at + 12] in body for form in forms for at in range(len(form) - 11))
 
 
-@pytest.mark.parametrize("form", ENCODERS)
-@pytest.mark.parametrize("secret", [SECRET, TOKEN])
+@for_each("form", ENCODERS)
+@for_each("secret", [SECRET, TOKEN])
 def test_each_form_is_masked(secret: str, form: str) -> None:
     coded = ENCODERS[form](secret)
     body = ResponseMasker([secret]).mask(f"before {coded} after".encode())
@@ -140,7 +141,7 @@ def test_a_longer_secret_that_begins_like_a_shorter_one_leaves_no_rest() -> None
     assert stream.feed(b"is password-1234") + stream.feed(b"567890.") + stream.flush() == b"is ***."
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "masked"),
     [
         (b'{"pw": "pw1234"}', b'{"pw": "***"}'),
@@ -175,7 +176,7 @@ def test_json_with_odd_escapes_that_is_cut_off_is_masked() -> None:
     assert masker.mask_json(b'{"a": "' + escaped + b"\\") == b'{"a": "***\\'
 
 
-@pytest.mark.parametrize("piece", [b'\\"', b"\\\\", b"\\u0041", b'"', b'"\\', b'\\u0041"', b"\\"])
+@for_each("piece", [b'\\"', b"\\\\", b"\\u0041", b'"', b'"\\', b'\\u0041"', b"\\"])
 @pytest.mark.parametrize("secrets", [[TOKEN], ["éèéèéèéèéèéèéè"]], ids=["with a pre-check", "without"])
 def test_json_of_nothing_but_escapes_takes_linear_time(piece: bytes, secrets: list[str]) -> None:
     """Quadratic, each of these took hours: then the suite's time limit ends it."""
@@ -253,7 +254,7 @@ def test_what_go_and_dotnet_escape_needs_no_look_into_each_string() -> None:
     assert looked_into == [hidden]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("secret", "body", "masked"),
     [
         ("1234", b"1234", b'"***"'),
@@ -267,7 +268,7 @@ def test_json_that_is_a_short_secret_stays_json(secret: str, body: bytes, masked
     assert ResponseMasker([secret]).mask_json(body) == masked
 
 
-@pytest.mark.parametrize("declared", ["utf-16", "utf-32-le", "latin-1", "iso-8859-12", "cp037"])
+@for_each("declared", ["utf-16", "utf-32-le", "latin-1", "iso-8859-12", "cp037"])
 def test_a_declared_charset_that_the_body_does_not_have(declared: str) -> None:
     masker = ResponseMasker([SECRET]).in_charset(declared)
     assert masker.mask(f'{{"a": "{SECRET}"}}'.encode()) == b'{"a": "***"}'
@@ -287,7 +288,7 @@ def test_maskers_that_are_made_of_others_are_made_once() -> None:
     assert again.values == joined.values
 
 
-@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+@for_each("charset", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
 def test_other_charsets(charset: str) -> None:
     masker = ResponseMasker([SECRET]).in_charset(charset)
     body = f'{{"a": "{SECRET}"}}'.encode(charset)

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 
 CANARY = "s3cr3t-canary"
 
@@ -29,9 +30,7 @@ def test_no_way_of_printing_shows_it() -> None:
     assert f"{secret:>40}" == "***"
 
 
-@pytest.mark.parametrize(
-    "leak", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, orjson.dumps, vars, iter, hash]
-)
+@for_each("leak", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, orjson.dumps, vars, iter, hash])
 def test_it_is_not_pickled_copied_serialised_or_hashed(leak) -> None:
     with pytest.raises(TypeError) as refused:
         leak(Secret(CANARY))

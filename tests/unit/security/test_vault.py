@@ -10,6 +10,7 @@ import pytest
 
 from app.errors import GatewayError
 from app.security.vault import DataKey, KeyRing, SealBroken, Vault
+from tests.harness.cases import for_each
 
 CONTEXT = ("credential", "tenant", "provider", "id", "slot", "1", "api_key", "", "https://api.example")
 
@@ -47,14 +48,14 @@ class TestSealing:
     def test_the_same_text_is_sealed_differently_each_time(self, vault: Vault) -> None:
         assert vault.seal(b"secret", context=CONTEXT) != vault.seal(b"secret", context=CONTEXT)
 
-    @pytest.mark.parametrize("part", range(len(CONTEXT)))
+    @for_each("part", range(len(CONTEXT)))
     def test_any_other_part_of_the_context_does_not_open(self, vault: Vault, part: int) -> None:
         blob = vault.seal(b"secret", context=CONTEXT)
         other = (*CONTEXT[:part], CONTEXT[part] + "x", *CONTEXT[part + 1 :])
         with pytest.raises(SealBroken):
             vault.open(blob, context=other)
 
-    @pytest.mark.parametrize("moved", [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ()])
+    @for_each("moved", [("ab", "c"), ("a", "bc"), ("abc",), ("abc", ""), ("", "abc"), ()])
     def test_parts_do_not_flow_into_each_other(self, vault: Vault, moved: tuple[str, ...]) -> None:
         blob = vault.seal(b"secret", context=("a", "b", "c"))
         with pytest.raises(SealBroken):
@@ -68,7 +69,7 @@ class TestSealing:
             with pytest.raises(SealBroken):
                 vault.open(bytes(damaged), context=CONTEXT)
 
-    @pytest.mark.parametrize("length", [0, 1, 16, 17, 28, 29, 30, 44])
+    @for_each("length", [0, 1, 16, 17, 28, 29, 30, 44])
     def test_truncated_blobs_are_rejected(self, vault: Vault, length: int) -> None:
         with pytest.raises(SealBroken):
             vault.open(vault.seal(b"secret", context=CONTEXT)[:length], context=CONTEXT)
@@ -162,7 +163,7 @@ class TestKeyRing:
     def test_a_generated_entry_is_accepted(self) -> None:
         assert KeyRing.parse(KeyRing.generate("new")).first == "new"
 
-    @pytest.mark.parametrize(
+    @for_each(
         "key",
         [
             b"",
@@ -185,9 +186,7 @@ class TestKeyRing:
         assert not encoded or encoded not in str(refused.value)
         assert "openssl rand" in str(refused.value)
 
-    @pytest.mark.parametrize(
-        "text", ["", "abc", "id:", ":abc", "a b:xyz", "id:not base64!", "x" * 33 + ":AAAA", ","]
-    )
+    @for_each("text", ["", "abc", "id:", ":abc", "a b:xyz", "id:not base64!", "x" * 33 + ":AAAA", ","])
     def test_what_is_no_ring_is_rejected_without_being_shown(self, text: str) -> None:
         with pytest.raises(ValueError, match="key") as refused:
             KeyRing.parse(text)

@@ -16,6 +16,7 @@ from app.main import EDGES, create_app
 from app.server import deprecation_headers
 from app.server.call_route import GatewayApp
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 GUIDE = "https://gateway.example/guide"
 DEPRECATION = Deprecation(
@@ -71,7 +72,7 @@ async def client(application: FastAPI) -> AsyncIterator[httpx2.AsyncClient]:
         yield made
 
 
-@pytest.mark.parametrize(("path", "status"), [
+@for_each(("path", "status"), [
     ("/shelves/a", 200), ("/shelves/none", 404), ("/shelves/a?unknown=1", 422), ("/admin-shelves", 401), ("/plain-shelf", 200),
 ])  # fmt: skip
 async def test_each_response_of_a_deprecated_operation_has_the_headers(

@@ -9,6 +9,7 @@ from app.main import create_app
 from app.server.docs_page.page import prose, render
 from app.server.docs_page.schemas import schema_view
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_prose_has_paragraphs_and_code():
     assert prose("One `a<b`.\n\nTwo.") == "<p>One <code>a&lt;b</code>.</p>\n<p>Two.</p>"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("schema", "shown"),
     [
         ({"type": "string"}, "string"),

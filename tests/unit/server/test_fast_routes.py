@@ -10,6 +10,7 @@ from starlette.routing import Route
 from app.server.call_route import FastRoute, FastRoutes
 from app.streaming.http_messages import BytesResponse
 from app.telemetry.metrics import Metrics
+from tests.harness.cases import for_each
 
 
 async def _endpoint(request: Request) -> BytesResponse:
@@ -40,7 +41,7 @@ ROUTES = _routes(
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path", "template", "parameters"),
     [
         ("POST", "/tools/a.b/call", "/tools/{name}/call", {"name": "a.b"}),
@@ -65,7 +66,7 @@ def test_a_request_is_matched_with_its_parameters(
     assert scope["path_params"] == parameters
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path"),
     [
         ("GET", "/tools/a/call"),

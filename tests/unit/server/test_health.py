@@ -38,14 +38,15 @@ async def test_many_who_ask_at_once_cost_one_statement(database: Database, serve
     await redis.aclose()
 
 
-async def test_pools_without_a_free_connection_are_no_absence(database: Database, servers: Pair) -> None:
+async def test_pools_without_a_free_connection_are_no_absence(database_url: str, servers: Pair) -> None:
+    database = Database(database_url, pool_size=1, pool_timeout=0.3)
     redis = connect(servers.redis_url, max_connections=1)
     held = await redis.connection_pool.get_connection()
-    database.engine.sync_engine.pool._timeout = 0.3
     async with database.read_session():
         assert await HealthProbes(database, redis).states() == ("ok", "ok")
     await redis.connection_pool.release(held)
     await redis.aclose()
+    await database.aclose()
 
 
 async def test_a_cut_link_is_unavailable(database_url: str) -> None:

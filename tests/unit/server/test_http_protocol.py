@@ -17,8 +17,10 @@ import uvicorn
 from app.cli.server import server_config
 from app.server.connections import MAX_ENDED_AT_ONCE, ConnectionTable, ServerLimits
 from app.settings import Settings
+from tests.harness.cases import for_each
 
-pytestmark = pytest.mark.slow
+# Its cases wait for limits of the server, one after the other.
+pytestmark = pytest.mark.time_limit(60)
 
 HOST = b"Host: x\r\n"
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -135,6 +137,7 @@ def is_last_problem(response: bytes, expected: int) -> bool:
     assert status(response) == expected, response[:300]
     assert b"content-type: application/problem+json" in lines
     assert b"connection: close" in lines
+    assert lines.count(b"x-content-type-options: nosniff") == 1
     assert b"content-length: %d" % len(body) in lines
     assert json.loads(body)["status"] == expected
     return True
@@ -144,7 +147,7 @@ def fields(number: int, size: int = 1) -> bytes:
     return b"".join(b"a%d: %s\r\n" % (index, b"v" * size) for index in range(number))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_bytes", "expected"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", 400),
@@ -290,7 +293,7 @@ async def test_a_large_body_after_an_upgrade_comes_whole(step: int) -> None:
         assert [one["body"] for one in site.seen] == [body]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rest", "expected"),
     [
         (b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),

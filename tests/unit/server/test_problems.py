@@ -31,6 +31,7 @@ from app.errors import (
 )
 from app.server import problems
 from app.telemetry.logs import configure_logging
+from tests.harness.cases import for_each
 
 CANARY = "canary-3d9b"
 
@@ -176,7 +177,7 @@ async def test_extra_cannot_change_what_kind_of_problem_it_is(client):
     assert CANARY not in json.dumps(body)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "reason"),
     [
         ({"error": "q is empty"}, "q is empty"),
@@ -195,7 +196,7 @@ def test_the_detail_includes_what_the_upstream_states(body: Any, reason: str) ->
     assert str(error) == "It failed."
 
 
-@pytest.mark.parametrize("body", [None, "", {}, [], "  \n", "<!doctype html><title>No</title>"])
+@for_each("body", [None, "", {}, [], "  \n", "<!doctype html><title>No</title>"])
 def test_an_upstream_that_states_nothing_adds_nothing_to_the_detail(body: Any) -> None:
     error = UpstreamRejected("It failed.", response=UpstreamErrorResponse(502, body))
     assert error.as_problem()["detail"] == "It failed."
@@ -243,7 +244,7 @@ async def test_the_call_id_is_shown_where_there_is_one(client):
 # --- validation ---
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "pointers"),
     [
         ({"pets": [{"kind": "cat", "lives": 0}]}, ["/pets/0/lives"]),
@@ -276,7 +277,7 @@ async def test_an_enumeration_says_what_was_expected(client):
     assert problem["errors"][0]["expected"] == "'small' or 'large'"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "body",
     [
         {"size": CANARY},
@@ -306,7 +307,7 @@ async def test_ten_thousand_faults_give_a_bounded_response(client):
     assert len(response.content) < 20_000
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
     [b"{", b'{"a": }', b"\xff\xfe", b"[" * 200_000, b"1" * 10_000, b"{'a': 1}", CANARY.encode()],
 )
@@ -410,7 +411,7 @@ def database_error(kind, state, *, of=DBAPIError, invalidated=False):
     return of(f"SELECT '{CANARY}'", {"x": CANARY}, original, connection_invalidated=invalidated)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("error", "status", "slug"),
     [
         (database_error(pg.UniqueViolationError, "23505", of=IntegrityError), 409, "conflict"),

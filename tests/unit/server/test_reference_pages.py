@@ -17,6 +17,7 @@ from app.server.reference_pages import CONTENT_SECURITY_POLICY
 from app.server.reference_pages.negotiation import preferred
 from app.settings import Settings
 from scripts.reference import ACCESS_PAGE, ERRORS_PAGE, render_access, render_errors
+from tests.harness.cases import for_each
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def test_every_slug_of_the_error_tree_is_in_the_catalogue():
     assert found == set(TEXTS), "write the texts in app/server/problems/catalogue_texts.py"
 
 
-@pytest.mark.parametrize("kind", classes(), ids=lambda kind: kind.__qualname__)
+@for_each("kind", classes, ids=lambda kind: kind.__qualname__)
 def test_every_error_class_has_a_hint_of_one_sentence_and_says_whether_to_retry(kind):
     assert re.fullmatch(r"[A-Z].{15,200}\.", kind.hint), kind.hint
     assert isinstance(kind.retryable, bool)
@@ -52,7 +53,7 @@ def test_only_these_types_are_always_retryable():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("found", problem_types(), ids=lambda found: found.slug)
+@for_each("found", problem_types, ids=lambda found: found.slug)
 def test_every_problem_type_has_remedies_and_a_complete_example(found):
     assert found.explanation.endswith(".")
     assert found.remedies
@@ -81,7 +82,7 @@ def test_access_page_is_up_to_date():
     assert ACCESS_PAGE.read_text() == render_access(), "run `make reference`"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accept", "expected"),
     [
         ("*/*", "a/json"),
@@ -119,8 +120,8 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize("path", PATHS)
-async def test_pages_are_html_without_script_json_and_markdown(client, path):
+@for_each("path", PATHS)
+async def test_pages_are_html_without_script(client, path):
     html = await client.get(path, headers={"Accept": "text/html,*/*;q=0.8"})
     assert html.status_code == 200
     assert html.headers["content-type"] == "text/html; charset=utf-8"
@@ -130,11 +131,17 @@ async def test_pages_are_html_without_script_json_and_markdown(client, path):
     assert not [name for _, attrs in page.elements for name in attrs if name.startswith("on")]
     assert all(link.startswith("/") for link in page.links)
 
+
+@for_each("path", PATHS)
+async def test_pages_are_json_unless_something_else_is_accepted(client, path):
     data = await client.get(path)
     assert data.headers["content-type"] == "application/json"
     assert data.headers["vary"] == "Accept"
     assert data.json()
 
+
+@for_each("path", PATHS)
+async def test_pages_are_markdown(client, path):
     text = await client.get(path, headers={"Accept": "text/markdown"})
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
     assert text.text.startswith(("# ", "| "))

@@ -12,6 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from app.server.websocket_protocol import WebSocketProtocol
+from tests.harness.cases import for_each
 
 HEAD = (
     b"GET /ubp HTTP/1.1\r\nHost: gateway\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -69,7 +70,7 @@ class Peer:
 
     async def read(self, size):
         while len(self._buffer) < size:
-            piece = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.socket, 65536), 20)
+            piece = await asyncio.get_running_loop().sock_recv(self.socket, 65536)
             if not piece:
                 raise EOFError
             self._buffer += piece
@@ -141,7 +142,7 @@ async def connected(*, ping_seconds=20.0, pong_seconds=20.0, max_size=1024):
     finally:
         ours.close()
         transport.abort()
-        await asyncio.wait_for(peer.released.wait(), 20)
+        await peer.released.wait()
         await asyncio.gather(*state.tasks)
 
 
@@ -172,7 +173,7 @@ async def test_a_peer_that_does_not_read_is_disconnected():
         await peer.handshake()
         peer.reply = bytes(1 << 20)
         await peer.send(frame(TEXT, b"a") + frame(TEXT, b"b"))
-        await asyncio.wait_for(peer.released.wait(), 20)
+        await peer.released.wait()
 
 
 async def test_a_half_open_connection_is_noticed_by_its_pings():
@@ -180,7 +181,7 @@ async def test_a_half_open_connection_is_noticed_by_its_pings():
         await peer.handshake()
         # The peer reads, and does not respond to the ping.
         assert (await peer.frame())[0] == PING
-        await asyncio.wait_for(peer.released.wait(), 20)
+        await peer.released.wait()
 
 
 async def test_a_peer_that_responds_to_pings_stays():
@@ -207,7 +208,7 @@ async def test_a_closed_connection_whose_peer_does_not_read_ends(closes):
             await peer.send(frame(CLOSE, struct.pack("!H", 1000)))
         else:
             peer.stop.set()
-        await asyncio.wait_for(peer.released.wait(), 20)
+        await peer.released.wait()
 
 
 async def test_a_message_of_very_many_empty_frames_is_too_large():
@@ -250,10 +251,11 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("is_early", [False, True], ids=["open", "in the handshake"])
-@pytest.mark.parametrize(("data", "code"), BROKEN.values(), ids=BROKEN)
+@for_each("is_early", [False, True], ids=["open", "in the handshake"])
+@for_each(("data", "code"), BROKEN.values(), ids=list(BROKEN))
 async def test_a_frame_that_is_not_valid_ends_the_connection_and_is_no_error(data, code, is_early, caplog):
     caplog.set_level(logging.DEBUG)
+    caplog.clear()
     async with connected() as peer:
         if is_early:
             await peer.early(data)

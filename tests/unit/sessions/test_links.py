@@ -80,6 +80,44 @@ async def test_the_text_of_a_session_is_no_link_and_a_link_is_no_session(rig, ke
     assert await rig.sessions.redeem("ugl_" + session[4:]) is None
 
 
+async def test_a_link_of_its_key_confirms_a_session(rig, key, link):
+    session = await rig.session(key)
+    for base in ("", "https://gateway.example/console/sign-in#"):
+        rig.clock.forward(seconds=400)
+        assert not await rig.sessions.is_recent(session)
+        proof = base + await link()
+
+        await rig.sessions.confirm(session, proof, host="192.0.2.1")
+
+        assert await rig.sessions.is_recent(session)
+        with pytest.raises(Unauthenticated, match="was used"):
+            await rig.sessions.confirm(session, proof, host="192.0.2.1")
+
+
+async def test_a_link_of_another_key_confirms_no_session(rig, link):
+    session = await rig.session(await rig.gateway.key("tools:read"))
+    rig.clock.forward(seconds=400)
+
+    with pytest.raises(Unauthenticated, match="not a link of the key"):
+        await rig.sessions.confirm(session, await link(), host="192.0.2.1")
+
+    assert not await rig.sessions.is_recent(session)
+
+
+async def test_an_opened_link_confirms_the_session_of_its_key_and_replaces_any_other(rig, key, link):
+    session, other = await rig.session(key), await rig.session(await rig.gateway.key("tools:read"))
+    rig.clock.forward(seconds=400)
+
+    made = [
+        await rig.sessions.confirm_or_sign_in_by_link(one, await link(), host="192.0.2.1")
+        for one in (session, other, "nonsense")
+    ]
+
+    assert [one is None for one in made] == [True, False, False]
+    assert await rig.sessions.is_recent(session)
+    assert not await rig.sessions.is_recent(other)
+
+
 async def test_invalid_links_count_as_invalid_keys(rig):
     gateway = rig.gateway
     keys = KeyVerifier(gateway.database, gateway.vault, failure_limit=RateLimit(1, 60, 2))

@@ -12,6 +12,7 @@ from app.access.repository import find_key, revoke_key
 from app.catalog.feed import ChangeNotice
 from app.errors import Forbidden, RateLimited, Unauthenticated, Unavailable
 from app.security.principal import TokenIdentity
+from tests.harness.cases import for_each
 from tests.harness.keys import key_id_of
 
 
@@ -78,7 +79,7 @@ async def test_a_found_session_needs_no_sql(rig):
     assert statements.number == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [lambda t: t[:-1], lambda t: t + "A", lambda t: t[:-1] + "é", lambda t: t[:-4] + "AAAA", str.lower],
 )

@@ -10,6 +10,7 @@ from app.sessions import NewSession
 from app.sessions.cookie import delete_cookies, read_cookie, set_cookie
 from app.sessions.site import SECURE_COOKIE, check_same_origin, site_of, site_url
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -60,7 +61,7 @@ def test_plain_http_on_loopback_has_a_cookie_for_its_port(host, client, name):
     assert site.origins == {f"http://{host}"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "request_",
     [
         scope(scheme="http"),
@@ -110,7 +111,7 @@ def test_loopback_remains_possible_beside_a_public_url():
 OWN = {"origin": "https://tools.example.com", "sec_fetch_site": "same-origin"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         OWN,
@@ -120,12 +121,12 @@ OWN = {"origin": "https://tools.example.com", "sec_fetch_site": "same-origin"}
         {"sec_fetch_site": "same-origin"},
     ],
 )
-@pytest.mark.parametrize("configured", [PLAIN, PUBLIC])
+@for_each("configured", [PLAIN, PUBLIC])
 def test_requests_of_our_pages_are_admitted(headers, configured):
     check_same_origin(scope(**headers), configured)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "headers",
     [
         {},
@@ -150,7 +151,7 @@ def test_requests_of_our_pages_are_admitted(headers, configured):
         {"referer": "https://tools.example.com/console"},
     ],
 )
-@pytest.mark.parametrize("configured", [PLAIN, PUBLIC])
+@for_each("configured", [PLAIN, PUBLIC])
 def test_requests_of_other_pages_are_rejected(headers, configured):
     with pytest.raises(CrossSiteRequest):
         check_same_origin(scope(**headers), configured)
@@ -197,7 +198,7 @@ def test_the_cookie_of_loopback_has_all_but_secure():
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "found"),
     [
         (scope(cookie="a=b; __Host-utcp-session=text; c=d"), "text"),
@@ -226,7 +227,7 @@ def test_the_cookies_that_there_are_are_deleted():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("request_", "configured", "url"),
     [
         (local("localhost:9000"), PLAIN, "http://localhost:9000"),

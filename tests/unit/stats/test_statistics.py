@@ -17,7 +17,7 @@ from app.call_log.retention import maintain_partitions
 from app.call_log.strict import StrictCallLog
 from app.calls.idempotency_table import IdempotencyTable, LeaseCompletion, LeaseRequest, RowKey
 from app.models import TENANT
-from app.stats.histogram import BIN_SQL, RELATIVE_ERROR, bin_middle_ms
+from app.stats.histogram import BIN_SQL, BINS_PER_DOUBLING, FIRST_BIN_MS, RELATIVE_ERROR
 from app.stats.queries import NOT_ERRORS, StatFilters, bucket_range, call_statistics
 from app.stats.retention import maintain_stats
 from tests.unit.call_log.test_calls import entry
@@ -91,9 +91,10 @@ def assert_counts(counts, rows):
     assert counts.mean_ms == pytest.approx(sum(timed) / len(timed), abs=0.001)
     assert counts.max_ms == pytest.approx(max(timed), abs=0.001)
     for name, share in (("p50_ms", 0.5), ("p95_ms", 0.95), ("p99_ms", 0.99)):
-        # Rounding to three digits adds up to 0.5 %; below 0.1 ms all durations are one bin.
+        # Below 0.1 ms all durations are one bin.
         value = max(exact(timed, share), 0.1)
-        assert max(getattr(counts, name), 0.1) == pytest.approx(value, rel=RELATIVE_ERROR + 0.005)
+        error = RELATIVE_ERROR if len(timed) > 2 else 0
+        assert max(getattr(counts, name), 0.1) == pytest.approx(value, rel=error, abs=0.001)
 
 
 async def assert_agrees(database):
@@ -280,14 +281,35 @@ async def test_filters_by_interface_and_toolset_count_the_records_that_match(dat
         )
 
 
+FEW = (
+    ((86.804,), (86.804, 86.804, 86.804)),
+    ((0.9, 77.31, 86.804), (77.31, 86.804, 86.804)),
+    ((80.0,) * 5, (80.0, 80.0, 80.0)),
+    ((10.0, 20.0, 40.0, 1_234.567), (20.0, 1_234.567, 1_234.567)),
+    ((0.02, 0.05), (0.02, 0.05, 0.05)),
+)
+
+
+async def test_percentiles_of_few_calls_are_exact(database):
+    writer = BatchCallLog(database)
+    for number, (durations, _) in enumerate(FEW):
+        for duration in durations:
+            writer.record(entry(at=NOON, provider="few", tool=f"few.{number}", duration_ms=duration))
+    assert await writer.flush()
+    series = (await read(database, "tool")).series
+    for number, (_, percentiles) in enumerate(FEW):
+        counts = series[f"few.{number}"].totals
+        assert (counts.p50_ms, counts.p95_ms, counts.p99_ms) == percentiles
+
+
 async def test_bins_of_the_database_contain_their_durations(database):
     chance = random.Random(17)
     values = [10 ** chance.uniform(-3, 7.9) for _ in range(500)]
     statement = text(f"SELECT ms, {BIN_SQL.format(ms='ms')} FROM unnest(cast(:values AS float8[])) AS v(ms)")
     async with database.read_session() as session:
         for value, number in (await session.execute(statement, {"values": values})).all():
-            middle = bin_middle_ms(int(number))
-            assert middle == pytest.approx(max(value, 0.1), rel=RELATIVE_ERROR + 0.005) or value <= 0.1
+            end = FIRST_BIN_MS * 2 ** (int(number) / BINS_PER_DOUBLING)
+            assert end / (1 + RELATIVE_ERROR) * 0.999999 < max(value, FIRST_BIN_MS) <= end * 1.000001
 
 
 @pytest.mark.parametrize(

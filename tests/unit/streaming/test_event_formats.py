@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.outbound.framing import StreamEvent
 from app.streaming.event_formats import event_format
+from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
 SSE = event_format("text/event-stream")
@@ -55,15 +56,13 @@ def test_no_event_of_an_upstream_can_say_what_only_the_gateway_says(events):
     assert last == {"$gateway": {"end": {"ok": 1}}}
 
 
-@pytest.mark.parametrize(
-    "name", ["gateway-end", "\0gateway-end", "g\ra\nteway-end", " gateway-error", "\0\t gateway-x"]
-)
+@for_each("name", ["gateway-end", "\0gateway-end", "g\ra\nteway-end", " gateway-error", "\0\t gateway-x"])
 def test_no_name_becomes_one_of_the_gateways_by_what_is_taken_out_of_it(name):
     [event] = heard(SSE.event(StreamEvent(b"{}", name=name), ""))
     assert event.event.startswith("upstream-")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("event", "sse", "line"),
     [
         (StreamEvent(b"a\nb"), b"data: a\ndata: b\n\n", b'{"event":"message","data":"a\\nb"}\n'),

@@ -4,12 +4,12 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 from app.settings import Settings
 from app.telemetry.exposition import expose
 from app.telemetry.families import families
+from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy/grafana/utcp-gateway.json").read_text())
@@ -40,7 +40,7 @@ def _expressions() -> list[str]:
     return panels + [rule["expr"] for group in ALERTS["groups"] for rule in group["rules"]]
 
 
-@pytest.mark.parametrize("expression", _expressions())
+@for_each("expression", _expressions())
 def test_an_expression_is_of_metrics_and_labels_that_exist(expression):
     names = list(_NAME.findall(expression))
     assert names

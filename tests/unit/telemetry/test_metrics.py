@@ -15,6 +15,7 @@ from app.telemetry import families as of
 from app.telemetry.families import SECONDS, families
 from app.telemetry.metrics import Metrics
 from app.telemetry.worker_metrics import MergedSamples, MetricsFolder
+from tests.harness.cases import for_each
 
 
 async def _text(metrics: Metrics) -> str:
@@ -42,7 +43,7 @@ async def test_requests_are_counted_by_route_method_and_status():
     assert 'le="+Inf",method="GET",route="/tools/{name}"} 3.0' in text
 
 
-@pytest.mark.parametrize("bound", SECONDS)
+@for_each("bound", SECONDS)
 async def test_a_bucket_holds_what_is_no_longer_than_its_bound(bound):
     metrics = Metrics()
     metrics.observe_call("p", "ok", bound)

@@ -11,6 +11,7 @@ from app.settings import Settings
 from app.telemetry.context import CALL_ID, TRACE
 from app.telemetry.logs import configure_logging
 from app.telemetry.tracing import open_tracer
+from tests.harness.cases import for_each
 from tests.harness.collector import collector
 
 ROUTE = "/tools/{name}/call"
@@ -109,7 +110,7 @@ async def test_a_clients_trace_is_continued_and_passed_on(site):
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     "value",
     [
         "",
@@ -147,7 +148,7 @@ async def test_what_the_client_does_not_sample_is_passed_on_and_not_sent(site):
     assert traceparent.endswith("-00")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sampler", "ratio", "flags", "sent"),
     [
         ("parentbased_traceidratio", 0.0, None, False),
@@ -161,6 +162,7 @@ async def test_what_the_client_does_not_sample_is_passed_on_and_not_sent(site):
     ],
 )
 async def test_the_samplers_of_the_specification(site, sampler, ratio, flags, sent):
+    site.bodies.clear()
     tracer = _tracer(site, otel_traces_sampler=sampler, otel_traces_sampler_arg=ratio)
     call = tracer.start_trace(_parent(flags) if flags else {}, route=ROUTE, call_id="c")
     call.end(provider="p", tool="t", outcome="ok", status=200)
@@ -227,7 +229,6 @@ async def test_what_the_collector_rejects_is_counted(site):
     assert _counted(tracer) == {"ended": 3, "exported": 0, "failed": 3}
 
 
-@pytest.mark.slow
 async def test_the_queue_is_bounded_and_never_waited_for(monkeypatch):
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "10")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "10")
@@ -241,7 +242,6 @@ async def test_the_queue_is_bounded_and_never_waited_for(monkeypatch):
     assert _counted(tracer)["ended"] == 1_000
 
 
-@pytest.mark.slow
 async def test_the_end_does_not_wait_for_a_collector_that_is_stuck(monkeypatch):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600")
     with socket.create_server(("127.0.0.1", 0)) as deaf:
@@ -279,7 +279,6 @@ open_tracer(Settings(_env_file=None, otel_exporter_otlp_endpoint="http://127.0.0
 """
 
 
-@pytest.mark.slow
 def test_without_the_extra_an_endpoint_is_rejected_with_a_message_that_says_what_to_install():
     found = subprocess.run([sys.executable, "-c", _WITHOUT], capture_output=True, text=True, check=False)
     assert found.returncode == 1
@@ -294,6 +293,5 @@ assert "opentelemetry.exporter" not in sys.modules
 """
 
 
-@pytest.mark.slow
 def test_the_exporter_is_not_loaded_while_tracing_is_off():
     subprocess.run([sys.executable, "-c", _IMPORTS], check=True)

@@ -171,7 +171,7 @@ async def test_the_health_of_a_tool_is_read(registry, conditions):
     await conditions.refresh()
     found = conditions.of("library.searchBooks", provider="library", slots=())
     assert found.as_json() == {
-        "health": {"error_rate": 0.2, "p95_ms": 11.7, "calls_at_least": 5},
+        "health": {"error_rate": 0.2, "p95_ms": 12.5, "calls_at_least": 5},
         "missing_credential": False,
     }
     assert conditions.of("library.other", provider="library", slots=()).health is None

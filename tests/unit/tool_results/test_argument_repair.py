@@ -6,10 +6,11 @@ from app.calls import describe
 from app.calls.request import CallRequest
 from app.errors import InvalidArguments
 from app.tool_results import read_result
+from tests.harness.cases import for_each
 from tests.unit.tool_results.conftest import principal
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "is_repaired"),
     [
         pytest.param({"interface": "mcp"}, True, id="mcp"),
@@ -30,6 +31,7 @@ from tests.unit.tool_results.conftest import principal
 async def test_the_mode_is_that_of_the_client_the_key_the_toolset_or_the_interface(
     call, upstream, fields, is_repaired
 ) -> None:
+    upstream.requests.clear()
     outcome = await call(arguments={"n": "42"}, **fields)
     assert upstream.requests == (["/read?n=42"] if is_repaired else [])
     assert isinstance(outcome.error, InvalidArguments) is not is_repaired

@@ -12,6 +12,7 @@ from app.errors import InvalidInput
 from app.tool_results import ModelResult, ResultBudget, check_fields
 from app.tool_results.budget import apply_budget
 from app.tool_results.projection import project
+from tests.harness.cases import for_each
 
 BOOKS = {
     "total": 3,
@@ -39,7 +40,7 @@ def test_a_result_within_the_budget_is_unchanged() -> None:
     assert (read.text, read.body, notes, rest) == ('{"b":  1.10}', b'{"b":  1.10}', [], None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fields", "expected"),
     [
         pytest.param(("/total",), {"total": 3}, id="pointer"),
@@ -70,7 +71,7 @@ def test_fields_that_name_nothing_are_said() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "field",
     [
         pytest.param("total", id="name"),
@@ -128,14 +129,14 @@ def test_toon_quotes_what_it_would_read_otherwise() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, [], [1, 2], [{}], {"a": [{"x": 1}], "b": [1]}, "text"], ids=str)
+@for_each("value", [{"a": 1}, [], [1, 2], [{}], {"a": [{"x": 1}], "b": [1]}, "text"], ids=str)
 def test_what_is_no_table_stays_json(value) -> None:
     read, notes, _ = applied(value, format="csv")
     assert json.loads(read.text) == value == json.loads(read.body)
     assert notes == ["The response is no table, so it is JSON in place of csv."]
 
 
-@pytest.mark.parametrize("form", [None, "json", "csv", "markdown", "toon"], ids=str)
+@for_each("form", [None, "json", "csv", "markdown", "toon"], ids=str)
 def test_a_list_is_cut_by_items(form) -> None:
     items = [{"id": number, "text": "x" * 50} for number in range(200)]
     read, notes, rest = applied({"meta": {"total": 200}, "data": {"items": items}} if form is None else items,

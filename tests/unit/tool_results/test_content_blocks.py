@@ -29,10 +29,11 @@ BLOB = {
 PICTURE = {"type": "resource", "resource": {"uri": "a:d", "mimeType": "image/png", "blob": encoded(PNG)}}
 
 
-def content(
-    result: ModelResult, *, url: str | None = "https://gateway.example/calls/1"
-) -> list[dict[str, object]]:
-    raw = call_result(result, None, is_modern=True, structured_max=1000, resource_url=url)
+def content(result: ModelResult, *, embedded_max: int = 1000) -> list[dict[str, object]]:
+    url = "https://gateway.example/calls/1"
+    raw = call_result(
+        result, None, is_modern=True, structured_max=1000, embedded_max=embedded_max, resource_url=url
+    )
     found: list[dict[str, object]] = orjson.loads(raw)["content"]
     return found
 
@@ -58,8 +59,9 @@ def test_one_block_is_the_value() -> None:
 
 
 def test_binary_resources_that_are_not_embedded_are_described() -> None:
-    [text, image] = content(read_blocks(orjson.dumps([BLOB, IMAGE])), url=None)
+    [text, image] = content(read_blocks(orjson.dumps([BLOB, IMAGE])), embedded_max=4)
     assert str(text["text"]).startswith("(application/pdf, 5 bytes, SHA-256 ")
+    assert str(text["text"]).endswith("It is not included: results over MCP have files of at most 4 bytes.")
     assert image == IMAGE
 
 
@@ -94,6 +96,6 @@ def test_text_beyond_the_budget_is_cut_and_images_stay() -> None:
     result = read_blocks(orjson.dumps(["x" * 10_000, IMAGE]))
     _, rest = apply_budget(result, ResultBudget(max_bytes=1_000))
     assert rest is not None
-    [text, image] = content(result)
+    [image, text] = content(result)
     assert len(str(text["text"])) <= 1_000
     assert image == IMAGE

@@ -16,6 +16,7 @@ from app.security.vault import Vault
 from app.tool_results import ContinuationStore, ResultBudget, read_continuation, read_result
 from app.tool_results.budget import Rest
 from app.tool_results.continuations import MAX_BYTES, MAX_KEY_BYTES
+from tests.harness.cases import for_each
 from tests.unit.tool_results.conftest import principal
 
 CANARY = "sk-canary-5f2a"
@@ -134,7 +135,7 @@ async def test_the_rest_of_a_tool_that_does_not_exist_is_not_found(store, tools)
         await store.load(handle, principal=principal())
 
 
-@pytest.mark.parametrize("handle", ["", "c_", "c_" + "A" * 22, "x" * 500, "c_" + "A" * 22 + ".i1", "\x00"])
+@for_each("handle", ["", "c_", "c_" + "A" * 22, "x" * 500, "c_" + "A" * 22 + ".i1", "\x00"])
 async def test_an_unknown_handle_is_not_found(store, handle) -> None:
     with pytest.raises(NotFound):
         await read_continuation(handle, principal=principal(), continuations=store)

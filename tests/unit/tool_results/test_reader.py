@@ -9,11 +9,13 @@ from aiohttp import web
 
 from app.tool_results import Media, error_result, read_result
 from app.tool_results.bodies import MAX_MEDIA_BYTES, read_body
+from app.tool_results.problems import approval_result
+from tests.harness.cases import for_each
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("media_type", "body", "text", "structured"),
     [
         pytest.param("application/json", b'{"b": 1.10}', '{"b": 1.10}', b'{"b": 1.10}', id="json"),
@@ -44,7 +46,7 @@ async def test_no_content_is_said(call, upstream) -> None:
     assert result.body is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("media_type", "body", "kind"),
     [
         pytest.param("image/png", PNG, "image/png", id="png"),
@@ -77,7 +79,7 @@ def test_a_body_in_a_content_coding_is_no_text() -> None:
     assert (result.body, result.media) == (None, ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("media_type", "body", "text", "structured"),
     [
         pytest.param(
@@ -90,7 +92,7 @@ def test_a_body_in_a_content_coding_is_no_text() -> None:
         pytest.param("text/event-stream", b"", "(no events, HTTP 200)", None, id="none"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("accepts_events", [False, True], ids=["whole", "events"])
+@for_each("accepts_events", [False, True], ids=["whole", "events"])
 async def test_events_are_collected(
     call, upstream, services, media_type, body, text, structured, accepts_events
 ) -> None:
@@ -185,6 +187,15 @@ async def test_a_call_that_waits_for_approval_has_its_url(call, upstream) -> Non
     assert f"https://gateway.example/approvals/{outcome.approval['id']}" in result.text
     assert result.is_error
     assert upstream.requests == []
+
+
+def test_what_is_hidden_of_a_call_that_waits_is_listed() -> None:
+    hidden = [{"pointer": f"/arguments/{n}", "reason": "declared-secret", "bytes": 6} for n in range(22)]
+    waiting = {"id": "x", "state": "pending"}
+    text = approval_result(waiting | {"hidden": hidden[:1]}).text
+    assert text.endswith("does not see these values: /arguments/0 (declared-secret, 6 bytes).")
+    assert approval_result(waiting | {"hidden": hidden}).text.endswith(" and 2 more.")
+    assert "does not see" not in approval_result(waiting | {"hidden": []}).text
 
 
 async def test_an_unexpected_error_shows_no_internals() -> None:

@@ -2,9 +2,8 @@
 
 import copy
 
-import pytest
-
 from app.tool_schemas.header_inputs import header_input_error, invalid_header_inputs, with_header_inputs
+from tests.harness.cases import for_each
 
 SCHEMA = {
     "type": "object",
@@ -23,12 +22,12 @@ SCHEMA = {
 }
 
 
-@pytest.mark.parametrize("name", ["tenant", "/tenant", "/page/n", "/page/a~1b", "/~1slash"])
+@for_each("name", ["tenant", "/tenant", "/page/n", "/page/a~1b", "/~1slash"])
 def test_properties_of_a_single_type_can_be_repeated(name):
     assert header_input_error(SCHEMA, name) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "reason"),
     [
         ("missing", "no input of this name"),

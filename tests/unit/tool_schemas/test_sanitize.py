@@ -12,13 +12,14 @@ from app.tool_schemas.sanitize import (
     sanitize_inputs,
     sanitize_outputs,
 )
+from tests.harness.cases import for_each
 from tests.harness.examples import examples
 
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 A = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "expected"),
     [
         ({}, {"type": "object"}),
@@ -46,10 +47,12 @@ A = {"type": "object", "properties": {"a": {"type": "string"}}}
          {"type": "object", "properties": {"a": {"type": "string"}}}),
         ({"$schema": "http://json-schema.org/draft-04/schema#", **A, "dependencies": {"a": ["b"], "b": A}},
          {**A, "dependentRequired": {"a": ["b"]}, "dependentSchemas": {"b": A}}),
+        ({"type": "object", "properties": {"a": {"items": {"enum": [1, 1.0, "b", "b"]}}}},
+         {"type": "object", "properties": {"a": {"items": {"enum": [1, "b"]}}}}),
     ],
     ids=["empty", "true", "no-properties", "closed", "nullable-root", "array", "root-any-of", "root-ref",
          "definitions", "boolean-subschemas", "required-flags", "draft-4-bounds", "openapi-keywords",
-         "extensions", "remote-reference", "older-keywords"],
+         "extensions", "remote-reference", "older-keywords", "repeated-values"],
 )  # fmt: skip
 def test_inputs_are_repaired(raw, expected):
     assert sanitize_inputs(raw).schema == expected
@@ -90,15 +93,23 @@ def test_arguments_of_a_wrapped_schema_are_unwrapped_again():
     assert tree.wrap([[]]) == {"result": [[]]}
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [None, 5, [], False, {"not": {}}, {"type": "object", "properties": {"a": {"$dynamicAnchor": "a", "$anchor": "1 2"}}}],
+@for_each(
+    ("raw", "reason"),
+    [
+        (None, "A schema must be an object."),
+        (5, "A schema must be an object."),
+        ([], "A schema must be an object."),
+        (False, "The schema accepts no value."),
+        ({"not": {}}, "The schema accepts no value."),
+        ({"type": "object", "properties": {"a": {"$dynamicAnchor": "a", "$anchor": "1 2"}}},
+         "The schema is not valid JSON Schema."),
+    ],
     ids=["null", "number", "list", "false", "nothing", "invalid-anchor"],
 )  # fmt: skip
-def test_what_cannot_be_repaired_is_told(raw):
+def test_what_cannot_be_repaired_is_told(raw, reason):
     with pytest.raises(UnusableSchema) as error:
         sanitize_inputs(raw)
-    assert error.value.reason.endswith(".")
+    assert error.value.reason == reason
 
 
 def test_changes_name_their_places():
@@ -110,7 +121,7 @@ def test_changes_name_their_places():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "portable"),
     [
         ("^[a-z]{1,3}$", True), (r"\d+(?:\.\d+)?", True), (r"[\w\-]+", True), (r"a\-b", False),
@@ -124,7 +135,7 @@ def test_patterns_of_outputs_are_those_of_ecmascript(pattern, portable):
     assert ("pattern" in schema["properties"]["a"]) is portable
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("arguments", "expected"),
     [
         ({"description": "  Finds. "}, "Finds."),

@@ -3,6 +3,7 @@
 import pytest
 
 from app.tool_schemas.signature import MAX_SIGNATURE, signature
+from tests.harness.cases import for_each
 
 TEXT = {"type": "string"}
 
@@ -11,7 +12,7 @@ def of(properties, required=(), **members):
     return signature("t", {"type": "object", "properties": properties, "required": list(required), **members})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("properties", "expected"),
     [
         ({}, "t()"),

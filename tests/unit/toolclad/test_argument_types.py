@@ -7,6 +7,7 @@ from app.json_schema.normalize import normalize_inputs
 from app.json_schema.validator import ArgumentValidator
 from app.toolclad.formats import CHECKERS
 from app.toolclad.manifest import read_manifest, read_project
+from tests.harness.cases import for_each
 
 MANIFEST = """
 [tool]
@@ -105,21 +106,17 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"), [(one, value) for one, (valid, _) in CASES.items() for value in valid]
-)
+@for_each(("argument", "value"), [(one, value) for one, (valid, _) in CASES.items() for value in valid])
 def test_a_value_of_the_type_is_accepted(argument, value) -> None:
     assert accepts(argument, value)
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"), [(one, value) for one, (_, invalid) in CASES.items() for value in invalid]
-)
+@for_each(("argument", "value"), [(one, value) for one, (_, invalid) in CASES.items() for value in invalid])
 def test_any_other_value_is_rejected(argument, value) -> None:
     assert not accepts(argument, value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "keywords"),
     [
         ('type = "integer"\nmin = 1\nmax = 5', {"type": "integer", "minimum": 1, "maximum": 5}),
@@ -149,7 +146,7 @@ def test_arguments_stand_in_the_order_of_their_positions() -> None:
     assert inputs["additionalProperties"] is False
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("argument", "at"),
     [
         ('type = "colour"', "/args/a/type"),

@@ -8,6 +8,7 @@ from app.toolclad.conditions import holds, parse_condition
 from app.toolclad.manifest import MAX_MANIFEST_BYTES, read_manifest
 from app.toolclad.placeholders import Reference, SecretReference, fill, parse_pieces, text_of
 from app.toolclad.sources import is_manifest, is_manifest_source, read_source
+from tests.harness.cases import for_each
 
 TOOL = '[tool]\nname = "t"\ndescription = "d"\n'
 HTTP = '[http]\nurl = "https://api.example.com/"\n'
@@ -36,7 +37,7 @@ def test_policy_and_evidence_are_read() -> None:
     assert contract.evidence.output_dir == "{evidence_dir}/x"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "at", "reason"),
     [
         (TOOL + OUTPUT, "", "backend"),
@@ -83,7 +84,7 @@ def test_what_a_call_could_not_honour_is_rejected(text, at, reason) -> None:
     assert reason in found[at]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "reason"),
     [
         ("[tool]\nname = 'x", "end of document"),
@@ -101,7 +102,7 @@ def test_hostile_toml_is_rejected_without_its_text(text, reason) -> None:
     assert "xxxx" not in str(caught.value.errors)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "is_one"),
     [
         (TOOL, True),
@@ -148,7 +149,7 @@ def test_a_hostile_archive_is_rejected(files) -> None:
         read_source(pack(files))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "values", "expected"),
     [
         ("a == 'x'", {"a": "x"}, True),
@@ -164,7 +165,7 @@ def test_a_condition_compares_texts(text, values, expected) -> None:
     assert holds(parse_condition(text), values) is expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "a", "a = 'x'", "a === 'x'", "a == ", "a == 'x' or b == 'y'", "(a == 'x')", "a == 'x", "a == 'x' and",
      "a == 'x' b == 'y'", "a.b == 'x'", "a == 'x';import os", "not a == 'x'", "a == x y", "a < 3", "a == 'x'and b == 'y' or"],
@@ -180,7 +181,7 @@ def test_values_are_inserted_in_one_pass() -> None:
     assert fill(pieces, {"x": "{_secret:y}{x}"}, {"y": "{x}"}) == "a{_secret:y}{x}b{x}{{_secret:y}{x}}{ x }"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("value", "text"), [(True, "true"), (5.0, "5"), (0.5, "0.5"), (-3, "-3"), ("x", "x"), (1e300, "1e+300")]
 )
 def test_a_value_has_one_text(value, text) -> None:

@@ -11,7 +11,7 @@ from app.errors import NotFound
 from app.models import TENANT, Override
 from app.search import Filters, SearchIndex
 from app.security.principal import Principal
-from app.toolsets import ToolCollections
+from app.toolsets import ToolCollections, ToolSearch
 from tests.stored import store_provider, store_tool
 
 EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({"tools:read", "tools:call"}))
@@ -91,7 +91,7 @@ async def change(registry, feed, name, **columns):
 
 
 async def test_list_is_sorted_by_name_and_read_once(collections, statements):
-    registry = collections.registry(EVERYBODY)
+    registry = await collections.open_view(EVERYBODY)
     assert names(await registry.tools()) == [
         "library_books", "library_loans", "library_shelves", "weather_forecast",
     ]  # fmt: skip
@@ -103,10 +103,10 @@ async def test_list_is_sorted_by_name_and_read_once(collections, statements):
 
 
 async def test_only_the_tool_that_changed_is_read_again(collections, registry, feed):
-    before = await collections.registry(EVERYBODY).listing()
+    before = await (await collections.open_view(EVERYBODY)).listing()
     read = collections.directory.tools_read
     await change(registry, feed, "library.loans", description="Who has what.")
-    after = await collections.registry(EVERYBODY).listing()
+    after = await (await collections.open_view(EVERYBODY)).listing()
     assert collections.directory.tools_read == read + 1
     assert after.stamp != before.stamp
     assert [tool.description for tool in after.tools][1] == "Who has what."
@@ -114,7 +114,7 @@ async def test_only_the_tool_that_changed_is_read_again(collections, registry, f
 
 
 async def test_new_disabled_and_deleted_tools(collections, registry, feed, library):
-    view = collections.registry(EVERYBODY)
+    view = await collections.open_view(EVERYBODY)
     await view.tools()
     added = await store_tool(registry, library, "members")
     await feed.catch_up()
@@ -135,45 +135,48 @@ async def test_new_disabled_and_deleted_tools(collections, registry, feed, libra
 async def test_another_principal_sees_only_what_it_may_call(collections):
     limited = replace(EVERYBODY, providers=frozenset({"weather"}))
     tagged = replace(EVERYBODY, tags=frozenset({"public"}))
-    assert names(await collections.registry(limited).tools()) == ["weather_forecast"]
-    assert len(await collections.registry(tagged).tools()) == 3
+    assert names(await (await collections.open_view(limited)).tools()) == ["weather_forecast"]
+    assert len(await (await collections.open_view(tagged)).tools()) == 3
     with pytest.raises(NotFound):
-        await collections.registry(limited).get("library.books")
+        await (await collections.open_view(limited)).get("library.books")
     nothing = EVERYBODY.limited_to_toolsets(["support"])
-    assert await collections.registry(nothing).tools() == ()
+    assert await (await collections.open_view(nothing)).tools() == ()
 
 
 async def test_two_workers_have_equal_lists(collections, open_worker, registry, feed):
-    first = await collections.registry(EVERYBODY).listing()
+    first = await (await collections.open_view(EVERYBODY)).listing()
     await change(registry, feed, "library.loans", description="Who has what.")
-    first = await collections.registry(EVERYBODY).listing()
-    second = await (await open_worker()).registry(EVERYBODY).listing()
+    first = await (await collections.open_view(EVERYBODY)).listing()
+    second = await (await (await open_worker()).open_view(EVERYBODY)).listing()
     assert first == second
     assert first.stamp == second.stamp
 
 
 @pytest.mark.parametrize("name", ["library.books", "library_books"])
 async def test_tool_is_found_by_each_of_its_names(collections, name):
-    assert (await collections.registry(EVERYBODY).get(name)).tool == "library.books"
+    assert (await (await collections.open_view(EVERYBODY)).get(name)).tool == "library.books"
 
 
 async def test_unknown_name_suggests_the_nearest(collections):
     with pytest.raises(NotFound) as raised:
-        await collections.registry(EVERYBODY).get("library.bookz")
+        await (await collections.open_view(EVERYBODY)).get("library.bookz")
     assert "library.books" in raised.value.extra["suggestions"]
 
 
 async def test_search_takes_hits_of_its_texts_in_turn(collections):
-    view = collections.registry(EVERYBODY)
-    assert names(await view.search(["forecast", "books"], limit=2)) == ["weather_forecast", "library_books"]
-    assert names(await view.search([""], filters=Filters(provider="library"), limit=2)) == [
+    view = await collections.open_view(EVERYBODY)
+    assert names((await view.find(ToolSearch(["forecast", "books"], limit=2))).tools) == [
+        "weather_forecast",
+        "library_books",
+    ]
+    assert names((await view.find(ToolSearch([""], Filters(provider="library"), 2))).tools) == [
         "library_books",
         "library_loans",
     ]
 
 
 async def test_annotations_are_those_of_the_method(collections):
-    found = {tool.tool: tool for tool in await collections.registry(EVERYBODY).tools()}
+    found = {tool.tool: tool for tool in await (await collections.open_view(EVERYBODY)).tools()}
     hints = {name: (one.read_only, one.destructive, one.idempotent) for name, one in found.items()}
     assert hints["library.books"] == (True, None, None)
     assert hints["library.loans"] == (False, None, False)
@@ -186,7 +189,7 @@ async def test_operator_overrides_annotations(collections, registry, feed, libra
     template = {"call_template_type": "http", "http_method": "POST", "url": "https://a.example/find"}
     await store_tool(registry, library, "find", override=override, call_template=template)
     await feed.catch_up()
-    found = await collections.registry(EVERYBODY).get("library.find")
+    found = await (await collections.open_view(EVERYBODY)).get("library.find")
     assert (found.read_only, found.destructive, found.open_world) == (True, None, False)
     assert found.publishes_outputs
 
@@ -197,7 +200,8 @@ async def test_requests_at_the_same_time_all_get_what_is_stored(registry, librar
         if change is not None:
             await store_tool(registry, library, change)
             await feed.catch_up()
-        listings = await asyncio.gather(*(collections.registry(EVERYBODY).listing() for _ in range(8)))
-        stored = len(await collections.registry(EVERYBODY).tools())
+        view = await collections.open_view(EVERYBODY)
+        listings = await asyncio.gather(*(view.listing() for _ in range(8)))
+        stored = len(await (await collections.open_view(EVERYBODY)).tools())
         assert [len(listing.tools) for listing in listings] == [stored] * 8
     assert stored == 5

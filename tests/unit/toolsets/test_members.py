@@ -11,6 +11,7 @@ from app.toolsets.definition import StoredDefinition, ToolsetDefinition, with_fo
 from app.toolsets.directory import Snapshot
 from app.toolsets.hidden_inputs import without_inputs
 from app.toolsets.members import resolve_members
+from tests.harness.cases import for_each
 
 
 class Viewer:
@@ -61,7 +62,7 @@ def names(found):
     return [one.name for one in found.view(EVERYBODY).listing.tools]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("definition", "expected"),
     [
         ({"tools": ["library.loan", "weather_now"]}, ["library_loan", "weather_now"]),
@@ -218,7 +219,7 @@ def test_presets_need_no_arguments():
     assert with_presets([1], {"/a": 1}) == [1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "changes",
     [
         {"a.b": {"presets": {"x": "${TOKEN}"}}},

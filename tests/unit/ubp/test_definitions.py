@@ -6,6 +6,7 @@ from app.errors import InvalidInput
 from app.ubp.definitions import defined_tools, flat_definition, registration_payload, registration_wire
 from app.ubp.model import REGISTER_TOOLS, JsonPayload, WirePayload
 from app.ubp.v1 import tools_pb2
+from tests.harness.cases import for_each
 
 ORDER = {
     "name": "get_order_status",
@@ -51,7 +52,7 @@ def test_a_struct_with_the_same_members_is_read():
     assert defined_tools(JsonPayload({"tools": [ORDER]})) == defined_tools(registered(ORDER))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "expected"),
     [
         ("int", "integer"),
@@ -118,7 +119,7 @@ def test_a_definition_goes_out_flat_and_comes_back_whole():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("tools", "at"),
     [
         ([{}], "/tools/0/name"),

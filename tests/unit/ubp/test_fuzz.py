@@ -42,7 +42,7 @@ def test_any_text_is_a_message_or_is_rejected(text):
     try:
         message = json_form.decode_message(text.encode())
     except InvalidInput:
-        json_form.identified_command(text.encode())
+        json_form.identify_message(text.encode())
     except BadRequest:
         return
     else:
@@ -55,5 +55,6 @@ def test_any_bytes_are_a_message_or_are_rejected(data):
     try:
         message = wire.decode_message(data)
     except BadRequest:
+        wire.identify_message(data)
         return
     forward(message)

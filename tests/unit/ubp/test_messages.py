@@ -22,6 +22,7 @@ from app.ubp.values import (
     value_payload,
 )
 from scripts.ubp_messages import PACKAGES, generated
+from tests.harness.cases import for_each
 
 ORDER = {"order_id": 123, "note": "é", "tags": ["a", None, True], "price": {"amount": 9.5}}
 
@@ -47,7 +48,7 @@ def test_the_seeds_own_python_makes_the_same_command():
     assert core_pb2.CommandResponse.Status.SUCCESS == Status.SUCCESS
 
 
-@pytest.mark.parametrize(
+@for_each(
     "payload",
     [
         Command("c1", "get_order_status", struct_payload(ORDER).payload, {"role": "executor"}),
@@ -128,7 +129,7 @@ def test_bytes_arrive_as_bytes_in_both_forms():
     assert value_of(to_wire(payload)) == "AP8="
 
 
-@pytest.mark.parametrize("value", [None, True, "text", 0, -1, 1.5, [], {}, [{"a": [1]}]])
+@for_each("value", [None, True, "text", 0, -1, 1.5, [], {}, [{"a": [1]}]])
 def test_every_json_value_survives(value):
     payload = value_payload(value).payload
     assert value_of(payload) == value
@@ -156,7 +157,7 @@ def test_nan_is_rejected():
         value_of(WirePayload(STRUCT, bad.SerializeToString()))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "at"),
     [
         (b'{"messageId": 1}', "/messageId"),
@@ -224,3 +225,66 @@ def test_a_time_that_is_none_is_rejected_in_json(text):
     with pytest.raises(InvalidInput) as rejected:
         json_form.message_of({"sentAt": text})
     assert rejected.value.errors[0].pointer == "/sentAt"
+
+
+def _with_bad_text(**fields):
+    """A serialised message, one text of which is no UTF-8."""
+    return core_pb2.UbpMessage(**fields).SerializeToString().replace(b"BAD", b"B\xffD")
+
+
+@for_each(
+    ("form", "content", "expected"),
+    [
+        (
+            json_form,
+            b'{"messageId": "m", "commandRequest": {"commandId": "c", "commandName": 5}}',
+            Message("m", Command("c", "")),
+        ),
+        (
+            json_form,
+            b'{"metadata": {"reply_to": "r"}, "command_response": {"command_id": "c", "status": []}}',
+            Message("", CommandResult("c", Status.ERROR), {"reply_to": "r"}),
+        ),
+        (
+            json_form,
+            b'{"metadata": 7, "commandResponse": {"commandId": "c", "nothing": 1}}',
+            Message("", CommandResult("c", Status.ERROR)),
+        ),
+        (
+            json_form,
+            b'{"event": {"eventName": 5, "metadata": {"command_id": "c"}}}',
+            Message("", Event("", metadata={"command_id": "c"})),
+        ),
+        (json_form, b'{"commandResponse": {"commandId": 5}}', None),
+        (json_form, b'{"commandResponse": {"commandId": "c"', None),
+        (json_form, b"[]", None),
+        (
+            wire,
+            _with_bad_text(
+                message_id="m",
+                metadata={"reply_to": "r", "x": "y"},
+                command_response=core_pb2.CommandResponse(command_id="c", error="BAD", status=2),
+            ),
+            Message("m", CommandResult("c", Status.ERROR), {"reply_to": "r"}),
+        ),
+        (
+            wire,
+            _with_bad_text(command_request=core_pb2.CommandRequest(command_id="c", command_name="BAD")),
+            Message("", Command("c", "")),
+        ),
+        (
+            wire,
+            _with_bad_text(event=core_pb2.Event(event_name="BAD", metadata={"command_id": "c"})),
+            Message("", Event("", metadata={"command_id": "c"})),
+        ),
+        (wire, _with_bad_text(command_response=core_pb2.CommandResponse(command_id="BAD")), None),
+        (wire, b"\x22\x05\x0a\xff\xff\xff\xff", None),
+        (wire, b"\xff\xff\xff", None),
+        (wire, b"", None),
+    ],
+)
+def test_the_ids_of_a_malformed_message(form, content, expected):
+    if content:
+        with pytest.raises(BadRequest):
+            form.decode_message(content)
+    assert form.identify_message(content) == expected

@@ -4,6 +4,7 @@ import pytest
 
 from app.errors import InvalidInput
 from app.utcp.auth import credential_from_auth
+from tests.harness.cases import for_each
 
 OAUTH = {"auth_type": "oauth2", "token_url": "https://a.example/t", "client_id": "i", "client_secret": "s"}
 
@@ -25,6 +26,20 @@ class TestAuth:
         )
         assert draft.public == {"location": "header", "name": "Authorization"}
         assert draft.secrets == {"value": "Bearer ${T}"}
+
+    def test_a_bearer_token_may_be_of_a_type_of_its_own(self):
+        for auth in (
+            {"auth_type": "bearer", "token": "${T}"},
+            {"auth_type": "HTTP-Bearer", "token": "${T}"},
+            {"token": "${T}"},
+        ):
+            draft = credential_from_auth(auth)
+            assert (draft.kind, draft.public, draft.secrets) == ("bearer", {}, {"token": "${T}"})
+        draft = credential_from_auth({"auth_type": "bearer", "token": "t", "scheme": "DPoP"})
+        assert draft.public == {"scheme": "DPoP"}
+        for wrong in ({"token": ""}, {"token": "a\nb"}, {"token": "t", "scheme": "a b"}, {}):
+            with pytest.raises(InvalidInput):
+                credential_from_auth({"auth_type": "bearer", **wrong})
 
     def test_basic_and_oauth2(self):
         basic = credential_from_auth({"auth_type": "basic", "username": "u", "password": "p:x"})
@@ -58,7 +73,7 @@ class TestAuth:
         draft = credential_from_auth(auth)
         assert (draft.public["scope"] if draft.kind == "oauth2" else draft.public) == public
 
-    @pytest.mark.parametrize(
+    @for_each(
         ("auth", "at"),
         [
             ({"auth_type": "oauth2_user", "access_token": "secret"}, "/auth/auth_type"),

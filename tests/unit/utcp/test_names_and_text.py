@@ -10,9 +10,10 @@ from app.errors import InvalidDocument
 from app.meta_tools import META_TOOL_NAMES
 from app.text import clean_text, pointer, reject_unstorable
 from app.utcp.names import LEGAL_NAME, RESERVED_NAMES, agent_name_for, alias_for, legal_name
+from tests.harness.cases import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("raw", "expected"),
     [
         ("get_pet", "get_pet"),
@@ -60,7 +61,7 @@ def test_aliases_are_always_legal(provider, tool):
     assert LEGAL_NAME.fullmatch(alias_for(provider, tool))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "expected"),
     [
         ("plain\n\ttext", "plain\n\ttext"),

@@ -4,6 +4,7 @@ import pytest
 
 from app.errors import InvalidInput, UnsetVariable
 from app.utcp.variables import candidates, find_variables, parse_dotenv, substitute
+from tests.harness.cases import for_each
 
 TEMPLATE = {
     "url": "https://${HOST}/x?k=$KEY.json",
@@ -40,7 +41,7 @@ def test_all_unset_variables_are_named_with_their_places():
     assert "KEY, b, reference" in caught.value.detail
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "provider", "expected"),
     [
         ("KEY", "my_gw", ("my__gw_KEY", "KEY")),
@@ -77,7 +78,7 @@ def test_a_dotenv_file():
     }
 
 
-@pytest.mark.parametrize("text", ["A", "A='open", "a.b=1", "=x", "A=1\x00", "A B=secret"])
+@for_each("text", ["A", "A='open", "a.b=1", "=x", "A=1\x00", "A B=secret"])
 def test_a_dotenv_file_that_cannot_be_read_names_the_line_and_not_the_value(text):
     with pytest.raises(InvalidInput) as caught:
         parse_dotenv(text)

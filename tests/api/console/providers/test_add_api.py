@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from aiohttp import web
 
 from tests.api.console.providers.provider_pages import form_of, submit, text_of
 from tests.api.providers.documents import manual, openapi, tool
@@ -38,6 +39,31 @@ async def test_a_url_becomes_tools_in_three_steps_and_nothing_is_stored_before(a
     assert "pets.listA" in text_of(done)
     assert 'href="/console/tools/pets.listA"' in done.text
     assert await providers_of(admin) == ["pets"]
+
+
+async def test_where_a_redirect_leads_is_shown_and_confirmed_for_credentials(admin, upstream):
+    other = upstream.url.replace("127.0.0.1", "localhost")
+    upstream.pages["/openapi.json"] = openapi(other)
+
+    async def moved():
+        return web.Response(status=301, headers={"Location": f"{other}/openapi.json"})
+
+    upstream.pages["/start"] = moved
+    page = await previewed(admin, f"{upstream.url}/start")
+    assert f"The source redirects to {other}/openapi.json" in text_of(page)
+    form = form_of(page, STORE)
+    assert "redirect_origin" not in form
+    assert f'name="redirect_origin" value="{other}"' in page.text
+    assert f"Send them to {other}, too" in text_of(page)
+    again = await submit(admin, STORE, {**form, "redirect_origin": other, "name": "pets/"})
+    assert form_of(again, STORE)["redirect_origin"] == other
+    assert f"--redirect-origin {other}" in text_of(again)
+    added = await submit(admin, STORE, {**form, "redirect_origin": other})
+    assert added.status_code == 303, added.text
+    assert (await admin.get("/providers/pets")).json()["options"] == {"redirect_origin": other}
+    page = await submit(admin, "/console/providers/pets/refresh/preview", {})
+    page = await admin.get(page.headers["location"])
+    assert f"The source redirects to {other}/openapi.json" in text_of(page)
 
 
 async def test_a_preview_at_its_url_survives_a_reload(admin, upstream):

@@ -1,6 +1,6 @@
 """The search lab and the palette."""
 
-from tests.harness.console_page import post, read
+from tests.api.console.console_page import post, read
 
 
 def test_matches_are_explained_to_who_may_have_that(console):

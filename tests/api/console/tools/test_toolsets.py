@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.console_page import post, read
+from tests.api.console.console_page import post, read
 
 
 def definition(gateway, name):

@@ -10,6 +10,7 @@ from app.errors import GatewayError
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.http1.pool import PROBATION_SECONDS
+from tests.harness.cases import for_each
 from tests.harness.desynchronized import MODES, DesynchronizedUpstream
 
 # It speaks just when the next request has arrived, which looks like the response to that: see docs/operations.md.
@@ -50,7 +51,7 @@ async def _attack(mode: str, *, every: int, calls: int = 200, workers: int = 8) 
 
 
 @pytest.mark.parametrize("every", [1, 5])
-@pytest.mark.parametrize("mode", MODES)
+@for_each("mode", MODES)
 def test_no_response_reaches_another_call(mode: str, every: int) -> None:
     # In the gateway's own loop, whose writes and reads come at other times than asyncio's.
     found = uvloop.run(_attack(mode, every=every))

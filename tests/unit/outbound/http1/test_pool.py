@@ -93,7 +93,7 @@ async def test_cancelled_waiter_releases_its_turn(turn: str) -> None:
         leaver.cancel()
     finish(first)
     leaver.cancel()
-    got = await asyncio.wait_for(stayer, 1)
+    got = await stayer
     assert got is first
     with pytest.raises(asyncio.CancelledError):
         await leaver
@@ -140,10 +140,10 @@ async def test_waiter_for_the_whole_pool_is_woken_by_another_origin() -> None:
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
     first.abort()
-    assert (await asyncio.wait_for(waiting, 1)).usable
+    assert (await waiting).usable
     finish(await_free := waiting.result())
     other = asyncio.create_task(pool.acquire(key("c"), upstream.dial))
-    assert (await asyncio.wait_for(other, 1)).usable
+    assert (await other).usable
     assert not await_free.usable
     pool.close()
 
@@ -154,7 +154,7 @@ async def test_connection_returned_to_a_full_pool_makes_room_for_another_origin(
     waiting = asyncio.create_task(pool.acquire(key("b"), upstream.dial))
     await asyncio.sleep(0)
     finish(first)
-    assert (await asyncio.wait_for(waiting, 1)).usable
+    assert (await waiting).usable
     pool.close()
 
 
@@ -166,15 +166,15 @@ async def test_cancelled_waiter_passes_its_turn_to_another_origin() -> None:
     await asyncio.sleep(0)
     finish(first)
     leaver.cancel()
-    assert (await asyncio.wait_for(stayer, 1)).usable
+    assert (await stayer).usable
     with pytest.raises(asyncio.CancelledError):
         await leaver
     pool.close()
 
 
-async def test_idle_connections_are_closed_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.outbound.http1.pool.KEEP_ALIVE_SECONDS", 0.05)
-    pool, upstream = ConnectionPool(max_connections=2, max_connections_per_origin=2, probation=0), Upstream()
+async def test_idle_connections_are_closed_by_themselves() -> None:
+    limits = {"max_connections": 2, "max_connections_per_origin": 2}
+    pool, upstream = ConnectionPool(**limits, probation=0, keep_alive=0.05), Upstream()
     finish(await pool.acquire(key("a"), upstream.dial))
     await asyncio.sleep(0.2)
     assert (pool.open, pool.idle) == (0, 0)
@@ -215,11 +215,11 @@ async def test_an_origin_is_bounded_over_all_of_its_scopes_and_gives_way_to_the_
     await asyncio.sleep(0)
     assert (pool.open, pool.waiting) == (2, 1)
     finish(first)
-    third = await asyncio.wait_for(waiting, 1)
+    third = await waiting
     assert (pool.open, first.usable, third.usable) == (2, False, True)
     finish(second)
     finish(third)
-    fourth = await asyncio.wait_for(pool.acquire(key("a", b"four"), upstream.dial), 1)
+    fourth = await pool.acquire(key("a", b"four"), upstream.dial)
     assert (pool.open, second.usable, third.usable, fourth.usable) == (2, False, True, True)
     pool.close()
 
@@ -233,9 +233,9 @@ async def test_ten_thousand_scopes_hold_no_more_connections_than_the_pool_may() 
     assert (pool.open, len(pool._scope_pools)) == (0, 0)
 
 
-async def test_number_of_remembered_origins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.outbound.http1.pool._MAX_ORIGINS", 5)
-    pool, upstream = ConnectionPool(max_connections=1, max_connections_per_origin=1), Upstream()
+async def test_number_of_remembered_origins_is_bounded() -> None:
+    limits = {"max_connections": 1, "max_connections_per_origin": 1}
+    pool, upstream = ConnectionPool(**limits, max_origins=5), Upstream()
     for number in range(50):
         finish(await pool.acquire(key(f"o{number}"), upstream.dial))
     assert len(pool._origin_pools) == 5

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.outbound.signing.aws_sigv4 import AwsSigV4Signer
 from app.outbound.signing.signer import SignableRequest, Signed
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 from tests.harness.verifiers import verify_sigv4
 
 KEY = ("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
@@ -40,8 +41,8 @@ def test_the_example_of_the_documentation_has_its_signature() -> None:
     assert signed.url == "https://example.amazonaws.com/?Param1=value1&Param2=value2"
 
 
-@pytest.mark.parametrize("service", ["execute-api", "s3", "dynamodb"])
-@pytest.mark.parametrize(
+@for_each("service", ["execute-api", "s3", "dynamodb"])
+@for_each(
     "url",
     [
         "https://api.example.com",

@@ -9,6 +9,7 @@ import pytest
 from app.outbound.signing.digest import DigestSigner, DigestStates, read_challenge
 from app.outbound.signing.signer import SignableRequest
 from app.security.secret import Secret
+from tests.harness.cases import for_each
 
 PASSWORD = "Circle of Life"
 REQUEST = SignableRequest("GET", "http://www.example.org/dir/index.html", (), None)
@@ -48,7 +49,7 @@ def expected(sent: dict[str, str], name: str, *, username: str = "Mufasa", sessi
     return digest(f"{first}:{sent['nonce']}:{sent['nc']}:{sent['cnonce']}:auth:{second}")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("algorithm", "name"),
     [("MD5", "md5"), ("SHA-256", "sha256"), ("SHA-512-256", "sha512_256"), ("md5-sess", "md5"), ("SHA-256-sess", "sha256")],
 )  # fmt: skip
@@ -116,7 +117,7 @@ def test_the_first_challenge_that_can_be_answered_is_found(values: list[str]) ->
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "values",
     [
         [], ["Basic realm=x"], ['Digest realm="r"'], ['Digest nonce="n", qop="auth-int"'],
@@ -143,7 +144,7 @@ def test_states_are_kept_by_credential_version_and_origin() -> None:
     assert states.of(credential, 1, "https://a") is not states.of(credential, 1, "https://b")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "challenge",
     [
         'Digest realm="r, nonce="n',

@@ -13,6 +13,7 @@ from app.outbound.signing.hmac_signature import HmacSigner
 from app.outbound.signing.signer import SignableRequest
 from app.security.secret import Secret
 from app.utcp.signature_recipe import SignatureRecipe, key_bytes
+from tests.harness.cases import for_each
 
 KEY = b"k3y-of-the-hmac"
 REQUEST = SignableRequest(
@@ -92,7 +93,7 @@ def test_forms_of_the_timestamp(form: str) -> None:
     assert abs((datetime.now(UTC) - at).total_seconds()) < 60
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("recipe", "message"),
     [
         ({"string_to_sign": "{methd}"}, "unknown placeholder {methd}"),

@@ -8,6 +8,7 @@ from app.errors import InvalidInput
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.environment import is_reserved
 from app.settings import Settings
+from tests.harness.cases import for_each
 
 RESERVED = re.findall(r"\S+", """
 PATH HOME Path path ENV IFS BASH_ENV BASH_FUNC_x SHELL LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT DYLD_INSERT_LIBRARIES
@@ -33,16 +34,21 @@ MANDRILL_API_KEY GHCR_TOKEN LDAP_PASSWORD GPG_PASSPHRASE R_TOKEN LESSON_ID CONTA
 """)  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RESERVED)
-def test_a_variable_that_redirects_programs_is_the_operators(name: str) -> None:
+@pytest.fixture(scope="module")
+def rules() -> ProgramRules:
+    """The rules of an operator who has set nothing."""
+    return ProgramRules(Settings(_env_file=None))
+
+
+@for_each("name", RESERVED)
+def test_a_variable_that_redirects_programs_is_the_operators(rules: ProgramRules, name: str) -> None:
     assert is_reserved(name)
-    rules = ProgramRules(Settings(_env_file=None))
     with pytest.raises(InvalidInput) as caught:
         rules.check_names([name], at="/env_vars")
     assert [fault.pointer for fault in caught.value.errors] == [f"/env_vars/{name}"]
     ProgramRules(Settings(_env_file=None, program_env_names=(name,))).check_names([name], at="/env_vars")
 
 
-@pytest.mark.parametrize("name", FREE)
-def test_a_variable_that_holds_data_may_be_given(name: str) -> None:
-    ProgramRules(Settings(_env_file=None)).check_names([name], at="/env_vars")
+@for_each("name", FREE)
+def test_a_variable_that_holds_data_may_be_given(rules: ProgramRules, name: str) -> None:
+    rules.check_names([name], at="/env_vars")

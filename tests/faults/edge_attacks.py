@@ -1,6 +1,6 @@
 """Attacks on an HTTP server with data before, around and after requests, in a process of their own.
 
-`python -m tests.harness.edge_attacks NAME HOST PORT SECONDS` runs one for SECONDS. They come from
+`python -m tests.faults.edge_attacks NAME HOST PORT SECONDS` runs one for SECONDS. They come from
 127.0.0.2 and the addresses after it, which are not trusted proxies.
 """
 
@@ -124,10 +124,12 @@ class Attack:
                     writer.write(first)
                     while not more and time.monotonic() < self._end and not reader.at_eof():
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(reader.read(4096), max(self._end - time.monotonic(), 0.01))
+                            async with asyncio.timeout(max(self._end - time.monotonic(), 0.01)):
+                                await reader.read(4096)
                     while more and time.monotonic() < self._end and not reader.at_eof():
                         with contextlib.suppress(TimeoutError):
-                            await asyncio.wait_for(reader.read(4096), 1)
+                            async with asyncio.timeout(1):
+                                await reader.read(4096)
                         writer.write(more)
                         self.sent += len(more)
                 finally:

@@ -5,7 +5,7 @@ open, they do this: payloads are packed, the second call of the model is made, a
 `handle_user_prompt` as an executor, so that the prompt of the user is routed to it.
 
 As a program it is a Database Query Bot in a process of its own:
-`python -m tests.harness.order_example TRANSPORT ADDRESS DATABASE`, with the API key in `UBP_KEY`.
+`python -m tests.api.executors.order_example TRANSPORT ADDRESS DATABASE`, with the API key in `UBP_KEY`.
 """
 
 import json
@@ -43,7 +43,7 @@ LLM_AGENT = "llm_agent"
 """The executor of prompts."""
 TRANSPORTS = ("grpc", "json", "binary")
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _ORDER_STATUS = {
     "name": "get_order_status",
     "description": "Return the status of an order.",
@@ -254,7 +254,7 @@ def executions(path: Path) -> dict[str, int]:
 def bot_process(transport: str, address: str, key: str, database: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run a Database Query Bot in a process of its own until the block ends; it may be killed earlier."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.harness.order_example", transport, address, str(database)],
+        [sys.executable, "-m", "tests.api.executors.order_example", transport, address, str(database)],
         cwd=_ROOT,
         env={**os.environ, "UBP_KEY": key},
     )

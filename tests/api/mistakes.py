@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "api" / "mistakes.md"
+PAGE = Path(__file__).parent / "mistakes.md"
 
 
 def expected_texts() -> dict[str, str]:

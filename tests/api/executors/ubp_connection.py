@@ -43,7 +43,8 @@ class Connection:
 
     async def received(self, kind: str) -> dict[str, Any]:
         """Return the next message, which has to be of this kind."""
-        message: dict[str, Any] = json.loads(await asyncio.wait_for(self.socket.recv(), 10))
+        async with asyncio.timeout(10):
+            message: dict[str, Any] = json.loads(await self.socket.recv())
         assert kind in message, message
         return message
 
