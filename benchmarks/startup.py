@@ -172,22 +172,21 @@ def measure_servers(report: Report, *, runs: int, environment: Mapping[str, str]
 
 
 def worker_cpu(environment: Mapping[str, str], folder: Path, *, workers: int) -> float:
-    """Return the CPU seconds of a serving process up to the first response that it is ready.
+    """Return the CPU seconds of a worker up to the first response that it is ready.
 
-    With one worker this is the process of `serve`, otherwise the slowest of its worker processes.
+    With one worker this is the process of `serve`, otherwise the mean of its workers, and of the process that
+    imports for them.
     """
     port = free_port()
     arguments = [*PLAIN, "serve", "--port", str(port), "--workers", str(workers)]
     with start_server(arguments, port=port, environment=environment, folder=folder) as server:
-        processes = [server.process]
         deadline = time.monotonic() + _READY_SECONDS
         while not _is_ready(port):
             if time.monotonic() > deadline:
                 raise SystemExit("The gateway did not become ready.")
             time.sleep(0.05)
-        if workers > 1:
-            processes = [one for one in server.process.children() if "spawn_main" in " ".join(one.cmdline())]
-        return max(_cpu(process) for process in processes)
+        processes = [server.process] if workers == 1 else server.process.children(recursive=True)
+        return sum(map(_cpu, processes)) / workers
 
 
 def _is_ready(port: int) -> bool:

@@ -100,14 +100,18 @@ def query(spec: Style, value: Any) -> list[str]:
 
 
 def path(spec: Style, value: Any) -> str:
-    """Return the text of a path segment."""
+    """Return the text of a path segment, which `/` and `?` would end (OAS 3.2.0, 4.12.1)."""
+    return _encode_segment(spec, value).replace("/", "%2F").replace("?", "%3F")
+
+
+def _encode_segment(spec: Style, value: Any) -> str:
     name = encoded(spec.name)
     if not isinstance(value, list | dict):
-        text = encoded(text_of(value))
+        text = encoded(text_of(value), reserved=spec.reserved)
         if not text:
             raise UndefinedError("an empty segment")
         return {"label": f".{text}", "matrix": f";{name}={text}"}.get(spec.style, text)
-    items = _items(value, explode=spec.explode)
+    items = _items(value, explode=spec.explode, reserved=spec.reserved)
     if spec.style == "simple":
         return ",".join(items)
     if spec.style == "label":

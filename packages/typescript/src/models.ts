@@ -73,6 +73,8 @@ export interface components {
             /** @description When it expires, unless it is decided before. */
             expires_at: string;
             failure: components["schemas"]["ApprovalFailure"] | null;
+            /** @description All that is not shown of what would be done: the rest is shown exactly as it would be sent or applied. Null in lists, and where it is not known. */
+            hidden?: components["schemas"]["HiddenValue"][] | null;
             id: string;
             /** @description `origin`: calls or token requests of a provider would go elsewhere. `credential`: stored credentials would be used in another way. `definition`: other security. `call`: one call. */
             kind: string;
@@ -87,7 +89,7 @@ export interface components {
         };
         /** @description An approval with what it is about. */
         ApprovalView: {
-            /** @description Of a call: its arguments, with secrets as `***`; null for other kinds. */
+            /** @description Of a call: its arguments as they are sent, but for what `hidden` lists, which is `***`; null for other kinds. */
             arguments: {
                 [key: string]: unknown;
             } | null;
@@ -105,12 +107,14 @@ export interface components {
             /** @description When it expires, unless it is decided before. */
             expires_at: string;
             failure: components["schemas"]["ApprovalFailure"] | null;
+            /** @description All that is not shown of what would be done: the rest is shown exactly as it would be sent or applied. Null in lists, and where it is not known. */
+            hidden?: components["schemas"]["HiddenValue"][] | null;
             id: string;
             /** @description `origin`: calls or token requests of a provider would go elsewhere. `credential`: stored credentials would be used in another way. `definition`: other security. `call`: one call. */
             kind: string;
             /** @description Of a provider: the number of its pending changes. */
             operation_count: number | null;
-            /** @description Of a provider: the first 1,000 of its pending changes, as in `pending` of the provider; null for calls. */
+            /** @description Of a provider: the first 1,000 of its pending changes, as in `pending` of the provider, which has all; null for calls. */
             operations: {
                 [key: string]: unknown;
             }[] | null;
@@ -172,6 +176,15 @@ export interface components {
             documentation_url: string;
             name: string;
         };
+        /** @description A value that is not shown as it is sent. */
+        HiddenValue: {
+            /** @description The size of the whole value as JSON, in bytes. */
+            bytes: number;
+            /** @description JSON pointer to it, from the resource that has `hidden`. */
+            pointer: string;
+            /** @description `declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. `known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell whether it is a secret. `earlier-release`: hidden by a release that did not list what it hid. */
+            reason: string;
+        };
         /** @description Why a match has its score: the sum of the shares, plus 100 where the search is the tool's name; 200 and more where it is pinned. */
         HitExplanation: {
             /** @description The cosine of the vectors of search and tool; null where the ranking is by words. */
@@ -222,6 +235,8 @@ export interface components {
             revoked_at: string | null;
             /** @description The key that this one succeeds by rotation. */
             rotated_from: string | null;
+            /** @description How MCP and `describe_tools` show schemas: `portable`: as all released clients of agents read them, without references and look-around; `full`: as they are, with `$defs`. Calls are validated by the whole schema. null: as the toolset says, else `portable`. */
+            schemas?: string | null;
             /** @description What its `scopes` allow. */
             scope_descriptions: components["schemas"]["GrantedScope"][];
             scopes: string[];
@@ -230,7 +245,7 @@ export interface components {
             successor_id: string | null;
             tags: string[] | null;
             tenant_id: string;
-            /** @description The toolsets by whose addresses alone it uses tools; null: no such limit. */
+            /** @description The toolsets through which alone it uses tools; null: no such limit. */
             toolsets: string[] | null;
             /** @description Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a toolset says otherwise. The calls of a key that replays or mocks never do, by any address. */
             upstream?: components["schemas"]["UpstreamModeInput"] | null;
@@ -745,6 +760,7 @@ export type ExceededLimit = components['schemas']['ExceededLimit'];
 export type ExportReport = components['schemas']['ExportReport'];
 export type FieldErrorView = components['schemas']['FieldErrorView'];
 export type GrantedScope = components['schemas']['GrantedScope'];
+export type HiddenValue = components['schemas']['HiddenValue'];
 export type HitExplanation = components['schemas']['HitExplanation'];
 export type KeyWarningView = components['schemas']['KeyWarningView'];
 export type MeView = components['schemas']['MeView'];

@@ -145,6 +145,27 @@ class GrantedScope(BaseModel):
     documentation_url: str
 
 
+class HiddenValue(BaseModel):
+    """
+    A value that is not shown as it is sent.
+    """
+    model_config = ConfigDict(
+        extra='allow',
+    )
+    pointer: str
+    """
+    JSON pointer to it, from the resource that has `hidden`.
+    """
+    reason: str
+    """
+    `declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. `known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell whether it is a secret. `earlier-release`: hidden by a release that did not list what it hid.
+    """
+    bytes: int
+    """
+    The size of the whole value as JSON, in bytes.
+    """
+
+
 class KeyWarningView(BaseModel):
     """
     A warning about a key.
@@ -741,6 +762,10 @@ class ApprovalSummary(BaseModel):
     """
     What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call.
     """
+    hidden: list[HiddenValue] | None = None
+    """
+    All that is not shown of what would be done: the rest is shown exactly as it would be sent or applied. Null in lists, and where it is not known.
+    """
 
 
 class ApprovalView(BaseModel):
@@ -795,13 +820,17 @@ class ApprovalView(BaseModel):
     """
     What the key of this request may decide about it now; empty where it is not pending. Absent in the response to a call.
     """
+    hidden: list[HiddenValue] | None = None
+    """
+    All that is not shown of what would be done: the rest is shown exactly as it would be sent or applied. Null in lists, and where it is not known.
+    """
     arguments: dict[str, Any] | None
     """
-    Of a call: its arguments, with secrets as `***`; null for other kinds.
+    Of a call: its arguments as they are sent, but for what `hidden` lists, which is `***`; null for other kinds.
     """
     operations: list[dict[str, Any]] | None
     """
-    Of a provider: the first 1,000 of its pending changes, as in `pending` of the provider; null for calls.
+    Of a provider: the first 1,000 of its pending changes, as in `pending` of the provider, which has all; null for calls.
     """
     operation_count: int | None
     """
@@ -861,7 +890,7 @@ class MeView(BaseModel):
     tags: list[str] | None
     toolsets: list[str] | None
     """
-    The toolsets by whose addresses alone it uses tools; null: no such limit.
+    The toolsets through which alone it uses tools; null: no such limit.
     """
     rate_limit: RateLimitView | None
     """
@@ -874,6 +903,10 @@ class MeView(BaseModel):
     upstream: UpstreamModeInput | None = None
     """
     Whether its calls reach their upstreams, are recorded, replayed or mocked; null: they do, unless a toolset says otherwise. The calls of a key that replays or mocks never do, by any address.
+    """
+    schemas: str | None = None
+    """
+    How MCP and `describe_tools` show schemas: `portable`: as all released clients of agents read them, without references and look-around; `full`: as they are, with `$defs`. Calls are validated by the whole schema. null: as the toolset says, else `portable`.
     """
     state: str
     created_at: datetime

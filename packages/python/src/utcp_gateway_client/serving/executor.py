@@ -160,7 +160,8 @@ class Executor:
         delay = reconnect_delay(self._attempts, self._reconnect_seconds)
         self._attempts += 1
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), delay)
+            async with asyncio.timeout(delay):
+                await self._stopping.wait()
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
