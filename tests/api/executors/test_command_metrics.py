@@ -77,14 +77,17 @@ async def test_each_end_of_a_command_is_counted_as_its_outcome(admin, gateway):
             await forever.wait()
         return "Shipped"
 
-    before = await series(admin)
     async with connected(gateway, handler=handle) as executor, connected(gateway) as agent:
         names = ("answer", "leave", "wait")
         await executor.register("counted", *(defined(name) for name in names))
         assert (await series(admin))["utcp_gateway_executors", "websocket"] == 1
+        timeout_ms = 50
+        while not begun.is_set():
+            before = await series(admin)
+            late = await agent.request("wait", {"order_id": 1}, f"late-{timeout_ms}", timeout_ms=str(timeout_ms))
+            assert late["status"] == "TIMEOUT"
+            timeout_ms *= 2
         assert (await call(admin, "counted.answer")).status_code == 200
-        late = await agent.request("wait", {"order_id": 1}, "late", timeout_ms="50")
-        assert late["status"] == "TIMEOUT"
         begun.clear()
         waiting = asyncio.ensure_future(agent.request("wait", {"order_id": 1}, "unwanted"))
         await begun.wait()
