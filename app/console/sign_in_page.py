@@ -35,7 +35,7 @@ from app.dependencies import services_of
 from app.errors import GatewayError, TooLarge
 from app.sessions import Session, texts
 from app.sessions.cookie import read_cookie
-from app.sessions.site import check_same_origin
+from app.sessions.site import check_same_origin, site_of
 
 _COOKIE: Final = "utcp-console-kept"
 _COOKIE_SECONDS: Final = 86_400
@@ -104,7 +104,7 @@ async def ask_to_sign_in(request: Request, submitted: FormData | None = None) ->
         browser,
         max_age=_COOKIE_SECONDS,
         path=f"{root_of(request)}/console",
-        secure=request.url.scheme == "https",
+        secure=site_of(request.scope, services_of(request).settings).is_secure,
         httponly=True,
         samesite="strict",
     )

@@ -226,7 +226,7 @@ def missing_consents(
     `credentials` are the stored ones by slot, `registrar_origins` the origins that the registrar named.
     """
     found: list[MissingConsent] = []
-    documented_urls = {slot.name: slot.token_url for slot in slots}
+    documented_urls = {slot.name: slot.token_url or slot.metadata_url for slot in slots}
     needed: dict[str, dict[str, None]] = {slot: {} for slot in documented_urls}
     for tool in tools:
         for slot in slot_names(tool.security):
@@ -239,7 +239,8 @@ def missing_consents(
         is_unused = documented is not None and (
             origin_of(documented) not in registrar_origins and bool(registrar_origins)
             if stored is None
-            else stored.kind == "oauth2" and stored.public.get("token_url") != documented
+            else stored.kind == "oauth2"
+            and documented not in (stored.public.get("token_url"), stored.public.get("metadata_url"))
         )
         if others or is_unused:
             found.append(MissingConsent(slot, others, documented if is_unused else None))

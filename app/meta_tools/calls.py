@@ -110,8 +110,10 @@ async def call_meta_tool(
                 return await read_continuation(
                     handle, principal=principal, continuations=rests.continuations, budget=within
                 )
+            requested = await rests.requested_calls.read_call(approval, principal=principal)
+            await rests.continuations.check_visible(requested.tool, principal=principal)
             return await read_requested_call(
-                await rests.requested_calls.read_call(approval, principal=principal),
+                requested,
                 principal=principal,
                 budget=within,
                 continuations=rests.continuations,

@@ -317,7 +317,8 @@ class SourceInput(StrictModel):
     )
     follow_references: Annotated[bool, Field(strict=True)] | None = Field(
         default=None,
-        description="Whether files that the document refers to are fetched from its origin. Default: true.",
+        description="Whether files that the document refers to are fetched from its origin. Default: "
+        "true without, false with headers or auth for the url.",
     )
 
 

@@ -41,7 +41,8 @@ class DocumentOptions:
     """How an OpenAPI document is read: `root` and `overlay` as in `ConvertOptions`.
 
     `follow_references`: the files that a document at a URL refers to are fetched, too, if they lie at its
-    origin. None where nobody says whether: they are.
+    origin. None where nobody says whether: they are, unless a credential is sent with the requests, since who
+    writes the document chooses the paths.
     """
 
     root: str | None = None

@@ -45,7 +45,9 @@ def next_address(redirect: Redirected, *, home: str, is_bound: bool, count: int)
         reason = f"and the credential of the source is sent to its own origin only, which is {home}"
     else:
         return address
-    failure = UpstreamError(f"The source redirects to {address[:500]}, {reason}.", response=redirect.response)
+    # Not cut: a secret of which the end is missing would not be masked.
+    shown = address if len(address) <= _MAX_ADDRESS else "an address"
+    failure = UpstreamError(f"The source redirects to {shown}, {reason}.", response=redirect.response)
     failure.hint = _REGISTER
     raise failure
 

@@ -22,6 +22,7 @@ from app.language_tags import content_language
 from app.models import TENANT
 from app.openapi.archive import is_archive
 from app.openapi.conversion import Conversion
+from app.openapi.report import SourceWarning
 from app.outbound.egress import build_egress_settings
 from app.outbound.scope import connection_scope
 from app.protocols.base import Discovered
@@ -94,7 +95,7 @@ class DocumentOrigin:
     """How a document was fetched, where the provider has a template of its own.
 
     `template` is that template, where an upstream's text was fetched with it, and `fetch` gets the files
-    beside the document. `shared_slots` and `inherited_slots` are as in `ManualRules`.
+    beside the document. `has_credentials`: any are sent with these requests. `shared_slots` and `inherited_slots` are as in `ManualRules`.
     """
 
     template: Json | None = None
@@ -103,11 +104,17 @@ class DocumentOrigin:
     shared_slots: tuple[str, ...] = ()
     inherited_slots: tuple[str, ...] = ()
     has_discovery_credential: bool = False
+    has_credentials: bool = False
     given_variables: frozenset[str] = frozenset()
     """Names of the variables whose values the upstream gets with the request for the document."""
 
 
 _UPLOADED = DocumentOrigin()
+_MAX_NAMED: Final = 10
+_UNFOLLOWED: Final = (
+    "Files beside the document are requested with the credential of the source only where "
+    "`source.follow_references` is true."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +300,7 @@ class SourceReader:
             auth_tools=request.auth_tools,
             inherited_slots=request.slots,
             has_discovery_credential=DISCOVERY_SLOTS[0] in request.credentials,
+            has_credentials=bool(request.credentials),
             given_variables=_given_variables(request, resolved, vault=self.vault),
         )
         read = await self._document(document, origin, context)
@@ -380,11 +388,12 @@ class SourceReader:
     async def _converted_document(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
-        url = source.document_url
-        if source.options.follow_references is False or origin.fetch is None or url is None:
+        url, options = source.document_url, source.options
+        if options.follow_references is None and origin.has_credentials:
+            return await self._without_files(source, origin, context)
+        if options.follow_references is False or origin.fetch is None or url is None:
             conversion = await self.converter.convert(source, options=context.options)
             return await self._converted(conversion, source, origin)
-        options = source.options
         if options.follow_references and not is_archive(source.body):
             # The root of an archive that was put together here is found anew each time.
             options = replace(options, root=None)
@@ -405,6 +414,19 @@ class SourceReader:
         stored = replace(source, body=found.body, options=replace(options, root=found.root or options.root))
         read = await self._converted(found.conversion, stored, origin)
         return replace(read, report=read.report.with_warnings(*found.warnings))
+
+    async def _without_files(
+        self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
+    ) -> ParsedSource:
+        """Read a document, say which files beside it would be requested with the credential of the source."""
+        source = replace(source, options=replace(source.options, follow_references=False))
+        conversion = await self.converter.convert(source, options=context.options, list_missing=True)
+        read = await self._converted(conversion, source, origin)
+        if not conversion.missing:
+            return read
+        names = ", ".join(path[:200] for path in conversion.missing[:_MAX_NAMED])
+        warning = SourceWarning(f"The document refers to other files ({names}). {_UNFOLLOWED}")
+        return replace(read, report=read.report.with_warnings(warning))
 
     async def _converted(
         self, conversion: Conversion, source: RegistrationSource, origin: DocumentOrigin

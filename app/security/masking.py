@@ -21,6 +21,8 @@ MIN_FRAGMENT: Final = 12
 # Masking a shorter value ("ab") would damage ordinary words, and would hide nothing that cannot be guessed.
 MIN_SECRET: Final = 4
 """The least number of characters of a value that is masked."""
+URI_CHARACTERS: Final = "!#$%&'()*+,/:;=?@[]~-._"
+"""What RFC 3986 allows in a URI besides letters and digits."""
 _UNICODE: Final = re.compile(r"\\u[0-9a-f]{4}")
 _PERCENT: Final = re.compile("%[0-9A-F]{2}")
 # What JSON encoders of PHP, Go and .NET escape besides quotes and control characters.
@@ -84,8 +86,10 @@ def secret_forms(value: str) -> tuple[str, ...]:
     for coded in (*_base64_alone(raw), *_base64_within(raw)):
         forms += (coded, coded.replace("+", "-").replace("/", "_"))
     forms += (raw.hex(), raw.hex().upper())
-    # The third has the safe characters of JavaScript's encodeURIComponent.
-    for escaped in (quote(raw, safe=""), quote_plus(raw), quote(raw, safe="!'()*"), quote(raw)):
+    # The third has the safe characters of JavaScript's encodeURIComponent, the last those of a URI, as in a
+    # Location that is encoded where its server has not.
+    safe = ("", "!'()*", "/", URI_CHARACTERS)
+    for escaped in (quote_plus(raw), *(quote(raw, safe=characters) for characters in safe)):
         forms += (escaped, _PERCENT.sub(lambda found: found[0].lower(), escaped))
     forms += _json_forms(value)
     forms += (

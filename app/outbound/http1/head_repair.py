@@ -49,7 +49,8 @@ def repair_heads(received: bytes) -> bytes | None:
 
 
 def _repair(head: bytes) -> bytes:
-    lines = head.splitlines(keepends=True)
+    # A CR alone ends no line (RFC 9112 section 2.2); the parser rejects it.
+    lines = [line + b"\n" for line in head[:-1].split(b"\n")]
     if any(line.startswith((b" ", b"\t")) for line in lines):
         # A value that goes on in the next line is not looked at.
         return head

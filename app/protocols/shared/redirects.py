@@ -19,15 +19,13 @@ from app.errors import UpstreamError
 from app.http_requests.plan_compiler import SAFE_METHODS
 from app.http_requests.request_plan import PreparedRequest
 from app.outbound.response import OutboundResponse, Redirection
-from app.security.masking import Masker
+from app.security.masking import URI_CHARACTERS, Masker
 from app.telemetry.redaction import mask_shapes
 
 MAX_REDIRECTS: Final = 5
 FOLLOWED_STATUSES: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_LOCATION: Final = 8 * 1024
-_MAX_SHOWN: Final = 500
-# What RFC 3986 allows in a URI. Servers send other characters, too, as they are.
-_URI_CHARACTERS: Final = "!#$%&'()*+,/:;=?@[]~-._"
+_MAX_SHOWN: Final = 2_048
 
 
 def is_redirect(status: int) -> bool:
@@ -58,7 +56,7 @@ def resolve_location(location: str, base: str) -> URL | None:
 
 def encode_location(location: str) -> str:
     """Return a Location, percent-encoded where its server did not."""
-    return quote_from_bytes(location.encode("utf-8", "surrogateescape"), safe=_URI_CHARACTERS)
+    return quote_from_bytes(location.encode("utf-8", "surrogateescape"), safe=URI_CHARACTERS)
 
 
 def is_same_origin(url: URL, base: str) -> bool:
@@ -154,4 +152,6 @@ def _reject(status: int, request: PreparedRequest, target: URL | None, followed:
         why = f"More than {MAX_REDIRECTS} redirects are not followed; the last one is to the address"
     else:
         return ""
-    return f"{why} {str(target.with_fragment(None))[:_MAX_SHOWN]}"
+    address = str(target.with_fragment(None))
+    # Not cut: a secret of which the end is missing would not be masked.
+    return f"{why} {address if len(address) <= _MAX_SHOWN else f'of {len(address)} characters'}"

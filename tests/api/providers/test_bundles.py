@@ -82,6 +82,12 @@ async def test_files_that_a_document_at_a_url_refers_to_are_fetched(admin, upstr
     assert "/paths/~1pets/$ref" in {one["pointer"] for one in alone.json()["errors"]}, alone.text
     upstream.seen.clear()
     upstream.guard = lambda request: request.headers.get("X-Docs") == "secret"
+    unasked = await admin.post("/providers", json={"name": "pets", "source": source})
+    assert unasked.status_code == 422
+    assert any("`source.follow_references` is true" in one["detail"] for one in unasked.json()["errors"])
+    assert [path for _, path, *_ in upstream.seen] == ["/docs/openapi.json"]
+    source["follow_references"] = True
+    upstream.seen.clear()
     made = await admin.post("/providers", json={"name": "pets", "source": source})
     assert made.status_code == 201, made.text
     body = made.json()
@@ -136,6 +142,7 @@ async def test_following_is_the_default_of_openapi_documents_at_a_url_only(admin
     }
     for name, source, follows in (
         ("url", {"url": f"{upstream.url}/openapi.json"}, True),
+        ("headers", {"url": f"{upstream.url}/openapi.json", "headers": {"X-Docs": "secret"}}, False),
         ("off", {"url": f"{upstream.url}/openapi.json", "follow_references": False}, False),
         ("manual", {"url": f"{upstream.url}/utcp"}, False),
         ("document", {"document": openapi(upstream.url)}, False),
@@ -145,6 +152,13 @@ async def test_following_is_the_default_of_openapi_documents_at_a_url_only(admin
         assert made.json()["source"]["follow_references"] is follows, name
         again = await admin.post(f"/providers/{name}/refresh")
         assert again.json()["source"]["follow_references"] is follows, name
+    upstream.pages["/openapi.json"]["components"] = {"schemas": {"Pet": {"$ref": "pet.json"}}}
+    bound = {"url": f"{upstream.url}/openapi.json", "headers": {"X-Docs": "secret"}}
+    upstream.seen.clear()
+    made = await admin.post("/providers", json={"name": "bound", "source": bound})
+    warnings = [one["detail"] for one in made.json()["report"]["warnings"]]
+    assert any("pet.json" in text and "`source.follow_references` is true" in text for text in warnings)
+    assert [path for _, path, *_ in upstream.seen] == ["/openapi.json"]
     explicit = {"url": f"{upstream.url}/utcp", "follow_references": True}
     assert (await admin.post("/providers", json={"name": "p", "source": explicit})).status_code == 422
     rooted = {"url": f"{upstream.url}/openapi.json", "root": "a.json"}

@@ -4,7 +4,7 @@ where it was made, its result.
 
 import asyncio
 
-from tests.api.tools.test_call_approvals import agent, approver, asked, lend
+from tests.api.tools.test_call_approvals import agent, approver, asked, lend, own_id
 from tests.harness.cases import for_each
 from tests.harness.mcp_requests import McpClient
 
@@ -143,6 +143,10 @@ async def test_client_that_speaks_only_mcp_reads_the_result(api, lend, agent, ap
         assert (done["isError"], done["structuredContent"]["path"]) == (False, "/echo?q=sea")
         assert (await read_more(stranger, handle))["isError"] is True
     assert len(upstream.requests) == 1
+    admin = await api.client("admin")
+    limited = await admin.patch(f"/keys/{own_id(agent)}", json={"providers": ["another"], "allow_unknown_providers": True})
+    assert limited.status_code == 200, limited.text
+    assert (await read_more(agent, handle))["isError"] is True
     for unknown in ("a_", "a_x", f"a_{lend.id}"):
         assert (await read_more(agent, unknown))["isError"] is True
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from app.credentials.model import EGRESS_SLOT, CredentialDraft, MissingConsent, SlotAssignment
+from app.credentials.model import EGRESS_SLOT, CredentialDraft, CredentialSlot, MissingConsent, SlotAssignment
 from app.credentials.permissions import RegistrationPermissions
 from app.errors import Forbidden, InvalidInput
 from app.registration.plan import plan_registration
+from tests.harness.cases import for_each
 from tests.unit.registration.documents import API, API_KEY, parsed_document
 
 KEY = CredentialDraft("api_key", {"location": None, "name": None}, {"value": "v"})
@@ -58,6 +59,15 @@ async def test_inline_credential_of_a_fetched_manual_with_variables_goes_to_name
     plan = plan_registration(parsed, context(), reader=reader)
     assert plan.credentials == {}
     assert plan.needs_consent[0] == MissingConsent("key", ("https://evil.example",), "https://idp.example/t")
+
+
+@for_each("member", ["token_url", "metadata_url"])
+async def test_a_token_source_at_another_origin_needs_consent(reader, context, member):
+    url = "https://idp.example/.well-known/openid-configuration"
+    slot = CredentialSlot("key", "oauth2", **{member: url})
+    parsed = replace(parsed_document("/pets", schemes=API_KEY), slots=(slot,), named_origins=(API,))
+    plan = plan_registration(parsed, context(), reader=reader)
+    assert plan.needs_consent == (MissingConsent("key", (), url),)
 
 
 async def test_storing_a_credential_takes_the_scope(reader, context):

@@ -61,7 +61,9 @@ def test_a_redirect_that_is_not_followed_names_its_address(location, options, re
     with pytest.raises(UpstreamError) as raised:
         follow(location, **options)
     assert reason in raised.value.detail
-    assert location.partition("://")[2][:100] in raised.value.detail
+    address = location.partition("://")[2]
+    # An address that is too long is not shown at all: the beginning of a secret would not be masked.
+    assert address in raised.value.detail or (len(address) > 2_000 and "b.example" not in raised.value.detail)
     assert not raised.value.retryable
 
 

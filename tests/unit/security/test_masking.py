@@ -6,7 +6,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from app.security.masking import MASK, Masker, mask_values
+from app.security.masking import MASK, URI_CHARACTERS, Masker, mask_values
 from tests.harness.cases import for_each
 
 CANARY = 'cañary+/ "quoted"\\ & more~'
@@ -27,6 +27,7 @@ FORMS = {
     "HEX": CANARY.encode().hex().upper(),
     "query": quote_plus(CANARY),
     "path": quote(CANARY, safe=""),
+    "Location": quote(CANARY, safe=URI_CHARACTERS),
     "JSON": json.dumps(CANARY),
     "JSON in UTF-8": json.dumps(CANARY, ensure_ascii=False),
 }

@@ -317,6 +317,8 @@ async def test_response_before_the_request_was_sent_is_returned_but_the_connecti
             for fields in (
                 b"Content-Length: 5\r\nContent-Length: 6",
                 b"Content-Length: 5, 6",
+                b"X: a\rContent-Length: 5\r\nContent-Length: 5",
+                b"X: a\rY : b\r\nContent-Length: 5",
                 b"Content-Length: 5,",
                 b"Content-Length: +5, +5",
                 b"Content-Length: 5\r\nContent-Length: 5\r\n 6",
