@@ -3,14 +3,15 @@
     declared-secret   the tool's inputs say `writeOnly: true` or `format: password`; also where it appears in
                       the request
     known-secret      a value that this process has revealed as a secret, wherever it is
-    too-large         too large to be shown, or its schema is too large to tell whether it is a secret
+    too-large         too large to be shown, its schema is too large to tell whether it is a secret, or more of
+                      its parts are hidden than are listed one by one
     earlier-release   hidden by an earlier release, which listed nothing
 
 Nothing is hidden by its name or shape, nor for its length or depth: what cannot be seen cannot be approved.
 What is shown and not listed is equal to what is sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, Literal
@@ -26,6 +27,9 @@ _BASE64: Final = "base64"
 # Each secret is searched for in about thirty encodings.
 _MAX_SECRETS: Final = 200
 _MAX_SECRET_CHARACTERS: Final = 100_000
+MAX_HIDDEN: Final = 1_000
+"""The number of hidden parts beyond which the object or array around the last one is hidden as a whole."""
+_MAX_POINTER_CHARACTERS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,15 @@ class Shown:
 def show_arguments(
     arguments: Mapping[str, Any], inputs: Mapping[str, Any], masker: Masker, *, at: str = ""
 ) -> Shown:
-    """Return the arguments of a call with secrets replaced by `***`, and the list of these.
+    """Return the arguments of a call with secrets replaced by `***`, and the list of these; `{}` where they are
+    hidden as a whole.
 
     `inputs` is the JSON Schema of the tool; `masker` knows the secrets of the process. Pointers begin with
     `at`.
     """
     showing = _Showing(inputs, masker)
     value = showing.value(dict(arguments), [inputs], at)
-    return Shown(value, tuple(showing.hidden))
+    return Shown(value if isinstance(value, dict) else {}, tuple(showing.hidden))
 
 
 def show_request(
@@ -96,7 +101,7 @@ def _hide_secrets(
     secrets = set(of_arguments.secrets)
     if any(len(text) < MIN_SECRET for text in secrets):
         return Shown(None, (HiddenPart(at, "declared-secret", _measure(request)),))
-    if len(secrets) > _MAX_SECRETS or sum(map(len, secrets)) > _MAX_SECRET_CHARACTERS:
+    if of_arguments.is_cut or len(secrets) > _MAX_SECRETS or sum(map(len, secrets)) > _MAX_SECRET_CHARACTERS:
         return Shown(None, (HiddenPart(at, "too-large", _measure(request)),))
     declared = Masker()
     for text in secrets:
@@ -106,7 +111,7 @@ def _hide_secrets(
     body = request.get("body")
     if isinstance(body, LargeBody):
         showing.hidden.append(HiddenPart(pointer(at, "body"), "too-large", body["bytes"]))
-    return Shown(value, tuple(showing.hidden))
+    return Shown(value if isinstance(value, dict) else None, tuple(showing.hidden))
 
 
 def without_hidden_at(parts: Iterable[HiddenPart], pointers: Iterable[str]) -> tuple[HiddenPart, ...]:
@@ -130,6 +135,9 @@ class _Showing(SchemaWalk):
         self._declared = declared
         self.hidden: list[HiddenPart] = []
         self.secrets: list[str] = []
+        self.is_cut = False
+        """Whether parts were hidden together, the secrets of which are not all in `secrets`."""
+        self._pointer_characters = 0
 
     def value(self, value: Any, schemas: list[Mapping[str, Any]], at: str) -> Any:
         """Return what is shown of a value to which the schemas apply, at a JSON pointer."""
@@ -142,20 +150,25 @@ class _Showing(SchemaWalk):
         if isinstance(value, dict):
             return self._show_object(value, applied, at)
         if isinstance(value, list | tuple):
-            return [
-                self.value(item, self.schemas_of_item(applied, index), pointer(at, index))
-                for index, item in enumerate(value)
-            ]
+            return self._show_list(value, applied, at)
         if isinstance(value, str):
             return self._show_text(value, at)
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
             return self._show_number(value, at)
         return value
 
-    def _show_object(
-        self, value: dict[str, Any], schemas: list[Mapping[str, Any]], at: str
-    ) -> dict[str, Any]:
+    def _show_list(self, value: Sequence[Any], schemas: list[Mapping[str, Any]], at: str) -> Any:
+        shown: list[Any] = []
+        count = len(self.hidden)
+        for index, item in enumerate(value):
+            shown.append(self.value(item, self.schemas_of_item(schemas, index), pointer(at, index)))
+            if self._is_full:
+                return self._hide_whole(value, at, count)
+        return shown
+
+    def _show_object(self, value: dict[str, Any], schemas: list[Mapping[str, Any]], at: str) -> Any:
         shown: dict[str, Any] = {}
+        count = len(self.hidden)
         for name, member in value.items():
             masked, reason = self._mask(name)
             if reason is not None:
@@ -169,6 +182,8 @@ class _Showing(SchemaWalk):
                 shown[masked] = self._hide(member, below, "declared-secret")
             else:
                 shown[masked] = self.value(member, self.schemas_of_member(schemas, name), below)
+            if self._is_full:
+                return self._hide_whole(value, at, count)
         return shown
 
     def _show_text(self, value: str, at: str) -> str:
@@ -189,8 +204,20 @@ class _Showing(SchemaWalk):
             return text, None
         return masked, "known-secret" if masked == known else "declared-secret"
 
+    @property
+    def _is_full(self) -> bool:
+        return len(self.hidden) > MAX_HIDDEN or self._pointer_characters > _MAX_POINTER_CHARACTERS
+
+    def _hide_whole(self, value: Any, at: str, count: int) -> str:
+        """Hide an object or array in place of its parts: all that is hidden after the first `count`."""
+        self._pointer_characters -= sum(len(part.pointer) for part in self.hidden[count:])
+        del self.hidden[count:]
+        self.is_cut = True
+        return self._hide(value, at, "too-large")
+
     def _hide(self, value: Any, at: str, reason: HiddenReason) -> str:
         self.hidden.append(HiddenPart(at, reason, _measure(value)))
+        self._pointer_characters += len(at)
         return MASK
 
 

@@ -216,7 +216,9 @@ class NeededConsent(BaseModel):
     origins: list[str] = Field(
         description="Origins of tools to which the credential of this slot is not sent."
     )
-    token_url: str | None = Field(default=None, description="A token URL of the source, or that of its metadata, that is not used.")
+    token_url: str | None = Field(
+        default=None, description="A token URL of the source, or that of its metadata, that is not used."
+    )
 
 
 class SourceView(BaseModel):

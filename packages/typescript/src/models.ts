@@ -182,7 +182,7 @@ export interface components {
             bytes: number;
             /** @description JSON pointer to it, from the resource that has `hidden`. */
             pointer: string;
-            /** @description `declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. `known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell whether it is a secret. `earlier-release`: hidden by a release that did not list what it hid. */
+            /** @description `declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. `known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell whether it is a secret, or with more than 1,000 hidden parts. `earlier-release`: hidden by a release that did not list what it hid. */
             reason: string;
         };
         /** @description Why a match has its score: the sum of the shares, plus 100 where the search is the tool's name; 200 and more where it is pinned. */

@@ -84,7 +84,9 @@ async def test_each_end_of_a_command_is_counted_as_its_outcome(admin, gateway):
         timeout_ms = 50
         while not begun.is_set():
             before = await series(admin)
-            late = await agent.request("wait", {"order_id": 1}, f"late-{timeout_ms}", timeout_ms=str(timeout_ms))
+            late = await agent.request(
+                "wait", {"order_id": 1}, f"late-{timeout_ms}", timeout_ms=str(timeout_ms)
+            )
             assert late["status"] == "TIMEOUT"
             timeout_ms *= 2
         assert (await call(admin, "counted.answer")).status_code == 200

@@ -144,7 +144,9 @@ async def test_client_that_speaks_only_mcp_reads_the_result(api, lend, agent, ap
         assert (await read_more(stranger, handle))["isError"] is True
     assert len(upstream.requests) == 1
     admin = await api.client("admin")
-    limited = await admin.patch(f"/keys/{own_id(agent)}", json={"providers": ["another"], "allow_unknown_providers": True})
+    limited = await admin.patch(
+        f"/keys/{own_id(agent)}", json={"providers": ["another"], "allow_unknown_providers": True}
+    )
     assert limited.status_code == 200, limited.text
     assert (await read_more(agent, handle))["isError"] is True
     for unknown in ("a_", "a_x", f"a_{lend.id}"):

@@ -107,6 +107,39 @@ def test_values_whose_schemas_are_too_many_to_read_are_hidden_and_listed():
     assert len(shown.hidden) == shown.value["list"].count("***")
 
 
+@for_each(
+    ("arguments", "shown", "hidden"),
+    [
+        ({"q": "a", "list": ["x"] * 1_001}, {"q": "a", "list": "***"}, ["/list"]),
+        ({"list": ["x"] * 999, "one": {"a": "b"}}, {"list": ["***"] * 999, "one": {"a": "b"}}, None),
+        ({"list": [["x"] * 600, ["x"] * 600]}, {"list": [["***"] * 600, "***"]}, None),
+        ({"list": [["x"] * 900] * 3_000}, {"list": "***"}, ["/list"]),
+        ({"n" * 90_000: ["x", "x"], "q": "a"}, {"n" * 90_000: "***", "q": "a"}, ["/" + "n" * 90_000]),
+        ({name * 60_000: ["x"] for name in "abc"}, {}, [""]),
+    ],
+)
+def test_more_hidden_parts_than_are_listed_are_hidden_with_what_is_around_them(arguments, shown, hidden):
+    strings = {"type": "string", "format": "password"}
+    inputs = {
+        "properties": {"list": {"items": {**strings, "items": strings}}},
+        "additionalProperties": {"items": strings},
+    }
+    if isinstance(arguments.get("list", [""])[0], list):
+        inputs = {"properties": {"list": {"items": {"items": strings}}}}
+    found = show_arguments(arguments, inputs, Masker())
+    assert found.value == shown
+    assert len(found.hidden) <= 1_000
+    if hidden is not None:
+        assert [(part.pointer, part.reason) for part in found.hidden] == [(hidden[0], "too-large")]
+        request = show_request({"body": arguments}, arguments, inputs, Masker())
+        assert (request.value, len(request.hidden)) == (None, 1)
+
+
+def test_arguments_that_are_hidden_as_a_whole_are_an_object():
+    shown = show_arguments({"a": "b"}, {"writeOnly": True}, Masker(), at="/arguments")
+    assert (shown.value, [part.pointer for part in shown.hidden]) == ({}, ["/arguments"])
+
+
 NAMES = st.sampled_from(["q", "password", "api_key", "pin", "a/b", "~", KNOWN, "url", "***"])
 TEXTS = st.one_of(
     st.text('aZ0é😀 \n\t"\\/~\u202e\x00', max_size=20),
