@@ -51,7 +51,8 @@ class HiddenValue(BaseModel):
     reason: HiddenReason = Field(
         description="`declared-secret`: by `writeOnly` or `format: password` of the tool's inputs. "
         "`known-secret`: it has a secret that the gateway knows. `too-large`: to be shown, or to tell "
-        "whether it is a secret, or with more than 1,000 hidden parts. `earlier-release`: hidden by a release that did not list what it hid."
+        "whether it is a secret, or with more than 1,000 hidden parts. `earlier-release`: hidden by a "
+        "release that did not list what it hid."
     )
     bytes: int = Field(description="The size of the whole value as JSON, in bytes.", examples=[12])
 

@@ -3,8 +3,8 @@
     declared-secret   the tool's inputs say `writeOnly: true` or `format: password`; also where it appears in
                       the request
     known-secret      a value that this process has revealed as a secret, wherever it is
-    too-large         too large to be shown, its schema is too large to tell whether it is a secret, or more of
-                      its parts are hidden than are listed one by one
+    too-large         too large to be shown, its schema is too large to tell whether it is a secret, or more
+                      of its parts are hidden than are listed one by one
     earlier-release   hidden by an earlier release, which listed nothing
 
 Nothing is hidden by its name or shape, nor for its length or depth: what cannot be seen cannot be approved.
@@ -56,8 +56,8 @@ class Shown:
 def show_arguments(
     arguments: Mapping[str, Any], inputs: Mapping[str, Any], masker: Masker, *, at: str = ""
 ) -> Shown:
-    """Return the arguments of a call with secrets replaced by `***`, and the list of these; `{}` where they are
-    hidden as a whole.
+    """Return the arguments of a call with secrets replaced by `***`, and the list of these; `{}` where they
+    are hidden as a whole.
 
     `inputs` is the JSON Schema of the tool; `masker` knows the secrets of the process. Pointers begin with
     `at`.

@@ -101,7 +101,8 @@ def add(
         bool | None,
         typer.Option(
             "--follow-references/--no-follow-references",
-            help="Fetch the files at its origin that a URL's document refers to: the default without a credential for the URL.",
+            help="Fetch the files at its origin that a URL's document refers to; the default without a "
+            "credential for the URL.",
         ),
     ] = None,
     redirect_origin: Annotated[

@@ -95,7 +95,8 @@ class DocumentOrigin:
     """How a document was fetched, where the provider has a template of its own.
 
     `template` is that template, where an upstream's text was fetched with it, and `fetch` gets the files
-    beside the document. `has_credentials`: any are sent with these requests. `shared_slots` and `inherited_slots` are as in `ManualRules`.
+    beside the document. `has_credentials`: any are sent with these requests. `shared_slots` and
+    `inherited_slots` are as in `ManualRules`.
     """
 
     template: Json | None = None
