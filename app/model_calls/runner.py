@@ -149,7 +149,8 @@ class CallBatch:
                     self._called[call.index] = tool
             if len(self._calls) == 1:
                 continue
-            name = call.name if tool is None else tool.tool
+            # By its name here: another one may have other presets.
+            name = call.name if tool is None else tool.name
             try:
                 canonical = exact_json.dumps(arguments, orjson.OPT_SORT_KEYS)
             except orjson.JSONEncodeError:

@@ -32,8 +32,8 @@ _NO_ID: Final = UUID(int=0)
 class AgentTool:
     """A tool as agents see it at one address.
 
-    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`, perhaps with that of its toolset
-    and a dot before it; `tool` is the canonical name.
+    `name` is the name there, of at most 45 characters of `[A-Za-z0-9_-]`; `tool` is the canonical name.
+    `qualified_name` begins with the name of its toolset and a dot, where `name` begins with both.
     The schemas are kept as JSON: `inputs` and `outputs` parse them at each access. `inputs` has no preset
     arguments; the keys of `presets` are JSON pointers into the arguments. `stamp` is a digest of the others,
     the same in every worker. `registrar_tags` decide which keys with a restriction to tags see the tool.
@@ -61,6 +61,7 @@ class AgentTool:
     """That of the ToolClad manifest which the tool comes from."""
     deprecated: bool = False
     presets: Mapping[str, Any] = field(default_factory=lambda: _NO_PRESETS, repr=False)
+    qualified_name: str = ""
     is_renamed: bool = False
     """Whether `name` is that of a toolset, in place of the tool's own."""
     gateways: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class AgentTool:
         """
         if not self.is_renamed:
             return self.tool, self.alias
-        return self.name, self.alias if "." in self.name else self.name
+        return self.qualified_name or self.name, self.name
 
     def stamped(self) -> "AgentTool":
         """Return the tool with its `stamp` computed."""

@@ -64,10 +64,11 @@ class MergedTools:
         """Return the tools of toolsets, which are ordered by name."""
         chosen = list(_choose_ways(parts))
         listed = _name_ways(chosen, parts)
-        tools = _rename_tools(listed)
+        tools = _rename_tools(listed, taken=_collect_meanings(parts).keys() | listed.keys())
         names = _collect_names(parts, listed, tools)
         by_name = {name: tools[found[0]] for name, found in names.items() if len(found) == 1}
-        return cls(parts, Listing.of(tools.values()), _merge_options(parts, listed), listed, names, by_name)
+        options = _merge_options(parts, listed, tools)
+        return cls(parts, Listing.of(tools.values()), options, listed, names, by_name)
 
     def find(self, name: str) -> AgentTool:
         """Return a listed tool by any of its names; raise NotFound and AmbiguousTool."""
@@ -139,7 +140,7 @@ class KeyView:
 
     def resolve(self, tool: AgentTool) -> CallTarget:
         """See `ToolCollection`."""
-        return CallTarget(tool.tool, tool.presets, self._owners[self._merged.ways[tool.name].part])
+        return CallTarget(tool.tool, tool.presets, self._owners[self._merged.ways[_listed_name(tool)].part])
 
 
 def _choose_ways(parts: Sequence[ToolsetPart]) -> Iterator[list[_Way]]:
@@ -161,6 +162,7 @@ def _call_options(part: ToolsetPart) -> tuple[object, ...]:
 def _name_ways(chosen: Collection[list[_Way]], parts: Sequence[ToolsetPart]) -> dict[str, _Way]:
     """Return the ways by the names that they are listed by."""
     uses: dict[str, int] = defaultdict(int)
+    taken = _collect_meanings(parts)
     for ways in chosen:
         for name in {way.tool.name for way in ways}:
             uses[name] += 1
@@ -168,24 +170,51 @@ def _name_ways(chosen: Collection[list[_Way]], parts: Sequence[ToolsetPart]) -> 
     for ways in chosen:
         for way in ways:
             is_alone = len(ways) == 1 and uses[way.tool.name] == 1
-            listed[way.tool.name if is_alone else _qualify_name(way, parts)] = way
+            name = way.tool.name if is_alone else _qualify_name(way, parts)
+            if not is_alone and (name in listed or taken.get(name, {way.tool.tool}) != {way.tool.tool}):
+                # Another tool has this name already, in the registry or in a toolset.
+                name = agent_name_for(name, name.replace(".", "_"), taken.keys() | listed.keys())
+            listed[name] = way
     return listed
+
+
+def _collect_meanings(parts: Sequence[ToolsetPart]) -> dict[str, set[str]]:
+    """Return the canonical names of the tools that each name means in one of the toolsets."""
+    meanings: dict[str, set[str]] = defaultdict(set)
+    for part in parts:
+        for name, tool in part.view.by_name.items():
+            meanings[name].add(tool.tool)
+        for tool in part.view.listing.tools:
+            meanings[tool.tool].add(tool.tool)
+            meanings[tool.alias].add(tool.tool)
+    return dict(meanings)
+
+
+def _listed_name(tool: AgentTool) -> str:
+    return tool.qualified_name or tool.name
 
 
 def _qualify_name(way: _Way, parts: Sequence[ToolsetPart]) -> str:
     return f"{parts[way.part].toolset}.{way.tool.name}"
 
 
-def _rename_tools(listed: Mapping[str, _Way]) -> dict[str, AgentTool]:
-    """Return the tools as they are listed; the alias of a name with a dot is for clients that allow none."""
-    taken = set(listed)
+def _rename_tools(listed: Mapping[str, _Way], *, taken: Collection[str]) -> dict[str, AgentTool]:
+    """Return the tools by the names that they are listed by. Models take no dot in the name of a tool, so
+    that the name for agents is one without it. `taken` are names that mean other tools.
+    """
+    used = set(taken)
     tools: dict[str, AgentTool] = {}
     for name, way in listed.items():
         tool = way.tool
         if name != tool.name:
-            alias = agent_name_for(name, name.replace(".", "_"), taken)
-            taken.add(alias)
-            tool = replace(tool, name=name, alias=alias, is_renamed=True).stamped()
+            agent_name = name
+            if "." in name:
+                agent_name = agent_name_for(name, name.replace(".", "_"), used)
+                used.add(agent_name)
+            qualified = name if "." in name else ""
+            tool = replace(
+                tool, name=agent_name, alias=agent_name, qualified_name=qualified, is_renamed=True
+            ).stamped()
         tools[name] = tool
     return tools
 
@@ -199,7 +228,7 @@ def _collect_names(
     for name, way in listed.items():
         by_tool[way.tool.tool].append(name)
         if name != way.tool.name:
-            names[tools[name].alias][name] = None
+            names[tools[name].name][name] = None
     for index, part in enumerate(parts):
         for name, tool in part.view.by_name.items():
             for own in by_tool[tool.tool]:
@@ -216,20 +245,30 @@ def _collect_names(
     return meant | {name: (name,) for name in listed}
 
 
-def _merge_options(parts: Sequence[ToolsetPart], listed: Mapping[str, _Way]) -> CollectionOptions:
+def _merge_options(
+    parts: Sequence[ToolsetPart], listed: Mapping[str, _Way], tools: Mapping[str, AgentTool]
+) -> CollectionOptions:
     """Return which tools are listed: all where all toolsets say so, and those of a toolset that says so in
     each mode. Schemas are whole where all toolsets show them so. What holds for calls is that of the
-    toolset of each.
+    toolset of each; the least budget holds for the rest of a result, which is of one of them.
     """
     modes = {part.options.mode for part in parts}
     mode: ListMode = "all" if modes == {"all"} else "search" if "search" in modes else "auto"
     pinned = tuple(
-        name
+        tools[name].name
         for name, way in listed.items()
         if parts[way.part].options.mode == "all" or way.tool.name in parts[way.part].options.pinned
     )
     is_full = all(part.options.schemas == "full" for part in parts)
-    return CollectionOptions(mode=mode, pinned=pinned, schemas="full" if is_full else "portable")
+    sizes = [part.options.max_bytes for part in parts if part.options.max_bytes is not None]
+    tokens = [part.options.max_tokens for part in parts if part.options.max_tokens is not None]
+    return CollectionOptions(
+        mode=mode,
+        pinned=pinned,
+        max_bytes=min(sizes, default=None),
+        max_tokens=min(tokens, default=None),
+        schemas="full" if is_full else "portable",
+    )
 
 
 def merged_key(parts: Sequence[ToolsetPart]) -> Any:

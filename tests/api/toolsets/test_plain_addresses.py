@@ -3,6 +3,7 @@ address of its toolset has it.
 """
 
 import asyncio
+import re
 
 import pytest
 
@@ -209,6 +210,9 @@ async def test_mode_pins_limits_and_read_only_rule_of_a_toolset_hold(api, admin)
     }
     _, _, texts = await call_by_mcp(both, "", "searches.library_books", q=long, limit=1)
     assert len("".join(texts)) < 2_000
+    handle = re.search(r"c_[\w.-]*\w", "".join(texts))[0]
+    _, _, texts = await call_by_mcp(both, "", "read_more", continuation=handle)
+    assert 500 < len("".join(texts)) < 2_000
     _, _, texts = await call_by_mcp(both, "", "front.search", q=long)
     assert len("".join(texts)) > 3_000
     assert (await problem(agent, "", "library.loan", LOAN))[0] == 404
@@ -222,7 +226,8 @@ async def test_tool_that_toolsets_change_differently_has_both_names(api, admin):
         assert (status, body["path"]) == (200, f"/books?q=tea&limit={limit}")
         assert (await call_by_mcp(agent, "", name, q="tea"))[1] == body
         details = (await agent.get(f"/tools/{name}")).json()
-        assert (details["name"], details["agent_name"], details["call_template"]) == (name, name, {})
+        agent_name = name.replace(".", "_")
+        assert (details["name"], details["agent_name"], details["call_template"]) == (name, agent_name, {})
         assert set(details["inputs"]["properties"]) == {"q"}
         status, (message,), _ = await run_model_calls(agent, "", details["alias"], '{"q": "tea"}')
         assert f"limit={limit}" in message["content"]
@@ -243,14 +248,52 @@ async def test_tool_that_toolsets_change_differently_has_both_names(api, admin):
     assert (await call(agent, "", "library.loan", LOAN))[0] == 200
     names = [item["name"] for item in (await agent.get("/tools")).json()["items"]]
     assert names == ["desk.find_books", "front.search", "library.loan"]
-    assert [tool["name"] for tool in await manual(agent, "")] == [
-        "desk.find_books", "front.search", "library_loan"
-    ]  # fmt: skip
+    # Models take no dot in the name of a tool.
+    for_agents = ["desk_find_books", "front_search", "library_loan"]
+    assert [tool["name"] for tool in await manual(agent, "")] == for_agents
     found = (await read(agent, "", "/search", q="catalogue"))["items"]
     assert {item["name"] for item in found} == set(both)
-    assert {tool["name"] for tool in await listed_by_mcp(agent, "")} == {*both, "library_loan", "read_more"}
+    assert {tool["name"] for tool in await listed_by_mcp(agent, "")} == {*for_agents, "read_more"}
     functions = [tool["function"]["name"] for tool in await exported(agent, "", "openai-chat")]
-    assert functions == ["desk_find_books", "front_search", "library_loan"]
+    assert functions == for_agents
+
+
+async def test_qualified_name_is_not_the_name_of_another_tool(api, admin):
+    named = {
+        "providers": ["library"],
+        "changes": {"library.books": {"name": "loan", "presets": {"limit": 1}}},
+    }
+    await admin.put("/toolsets/library", json={"definition": named})
+    agent, _ = await limited(api, admin, ("library", "front"))
+    names = [item["name"] for item in (await agent.get("/tools")).json()["items"]]
+    assert names[0] == "front.search"
+    assert names[1] == "library.loan"
+    assert names[2].startswith("library_loan_")
+    for name in ("library.loan", "library_loan"):
+        assert (await call(agent, "", name, LOAN))[1]["path"] == "/loans?branch=north", name
+    status, body = await call(agent, "", names[2], {"q": "tea"})
+    assert (status, body["path"]) == (200, "/books?q=tea&limit=1")
+    assert [tool["name"] for tool in await listed_by_mcp(agent, "")][1:3] == ["library_loan", names[2]]
+
+
+async def test_calls_of_one_message_by_several_toolsets_are_all_made(api, admin, upstream):
+    for name, branch in (("east", "e"), ("west", "w")):
+        changes = {"library.loan": {"presets": {"branch": branch}}}
+        await admin.put(
+            f"/toolsets/{name}", json={"definition": {"tools": ["library.loan"], "changes": changes}}
+        )
+    agent, _ = await limited(api, admin, ("east", "west"))
+    written = '{"body": {"copy": "1", "desk": 2}}'
+    names = ["east_library_loan", "west_library_loan", "east_library_loan"]
+    (first,) = model_call(names[0], written)["tool_calls"]
+    calls = [
+        {**first, "id": f"c{index}", "function": {"name": name, "arguments": written}}
+        for index, name in enumerate(names)
+    ]
+    found = (await agent.post("/tool-calls", json={"role": "assistant", "tool_calls": calls})).json()
+    texts = [message["content"] for message in found["messages"]]
+    assert ["branch=e" in texts[0], "branch=w" in texts[1]] == [True, True], texts
+    assert texts[2].startswith("Duplicate tool call skipped"), texts
 
 
 async def test_list_of_tools_is_filtered_and_paged_as_it_is_seen(api, admin):
