@@ -471,7 +471,7 @@ def _approvals(
         settings.approval_retention_days,
     )
     handlers: dict[ApprovalKind, ApprovalHandler] = {"call": call, **dict.fromkeys(CHANGE_KINDS, changes)}
-    return ApprovalService(store.database, store, handlers, retention=retention)
+    return ApprovalService(store.database, store, handlers, retention=retention, visibility=collections)
 
 
 def _plugins(settings: Settings, registration: RegistrationService) -> PluginService:

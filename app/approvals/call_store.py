@@ -33,13 +33,25 @@ from app.toolclad.envelope import Evidence
 from app.uuid7 import uuid7
 
 _RETRY_AFTER: Final = "60"
-_NO_RESULT: Final[Mapping[str, str]] = {
-    "rejected": "The call was rejected, and was not made.",
-    "expired": "Nobody has decided about the call in time, and it was not made.",
-    "executed": "The call was approved and made. Its result is not stored any more.",
-    "failed": "The call was approved, and has failed. Its problem is not stored any more.",
+_NO_RESULT: Final[Mapping[str, tuple[str, str]]] = {
+    "rejected": (
+        "The call was rejected, and was not made.",
+        "Do not repeat the call as it is: ask whoever rejected it what to change.",
+    ),
+    "expired": (
+        "Nobody has decided about the call in time, and it was not made.",
+        "Make the call again to ask anew, with another idempotency key where it has one.",
+    ),
+    "executed": (
+        "The call was approved and made. Its result is not stored any more.",
+        "Do not repeat the call, unless it is to be made a second time: read its effect from the upstream.",
+    ),
+    "failed": (
+        "The call was approved, and has failed. Its problem is not stored any more.",
+        "Find out whether the call had its effect before you make it again.",
+    ),
 }
-"""What is known of a call that has ended, by its state, where no result is stored."""
+"""What is known of a call that has ended, by its state, where no result is stored, and what to do next."""
 _PROBLEM_MEMBERS: Final = frozenset(
     {"type", "title", "status", "detail", "hint", "retryable", "documentation_url", "errors", "call_id"}
 )
@@ -111,17 +123,18 @@ class CallApprovalStore:
         hidden = None if shown is None else shown.hidden
         public = approval_json(row)
         public["hidden"] = None if hidden is None else [asdict(part) for part in hidden]
-        ended = None if row.ended_at is None else self._read_ended_call(row, public)
+        ended = None if public["ended_at"] is None else self._read_ended_call(row, public)
         return RequestedCall(row.subject_name, public, ended)
 
     def _read_ended_call(self, row: Approval, public: dict[str, Any]) -> EndedCall:
         call_id = None if row.call_id is None else str(row.call_id)
         stored = self.open_outcome(row)
         if stored is None:
-            if row.state == "failed" and row.failure is not None:
-                return EndedCall(call_id, error=_restore_error(row.failure))
+            detail, hint = _NO_RESULT[public["state"]]
+            if row.comment:
+                detail += f" The comment of the decision: {exact_json.dumps(row.comment).decode()}."
             public = orjson.loads(exact_json.dumps(public))
-            return EndedCall(None, error=Conflict(_NO_RESULT[row.state], extra={"approval": public}))
+            return EndedCall(None, error=Conflict(detail, hint=hint, extra={"approval": public}))
         members, body = stored
         evidence = Evidence.from_json(members["evidence"]) if "evidence" in members else None
         if members.get("problem") is not None:
@@ -138,11 +151,11 @@ class CallApprovalStore:
 
     def open_outcome(self, row: Approval) -> tuple[dict[str, Any], bytes] | None:
         """Return how a call ended: `problem`, or the members of its result and the body; None where that is
-        not stored, or not any more.
+        not stored, or not any more. Of a failure, what anybody may know of it is always stored.
         """
         stored = self._open_result(row)
         if stored is None:
-            return None
+            return None if row.failure is None else ({"problem": row.failure}, b"")
         head, _, body = stored.partition(b"\n")
         return orjson.loads(head), body
 

@@ -213,13 +213,18 @@ def _within_restrictions(principal: Principal) -> ColumnElement[bool]:
     )
 
 
+def is_overdue(row: Approval) -> bool:
+    """Return whether an approval has expired, and the sweep has not ended it yet."""
+    return row.state == "pending" and row.expires_at <= now()
+
+
 def approval_json(row: Approval) -> dict[str, Any]:
     """Return the public members of an approval, as an item of a list: no arguments, no result."""
-    state: str = row.state
+    overdue = is_overdue(row)
     return {
         "id": str(row.id),
         "kind": row.kind,
-        "state": state,
+        "state": "expired" if overdue else row.state,
         "subject": {"type": row.subject_type, "name": row.subject_name, "provider": row.provider},
         "requested_by": row.requested_by,
         "requester": row.detail.get("requester"),
@@ -228,7 +233,7 @@ def approval_json(row: Approval) -> dict[str, Any]:
         "decided_by": row.decided_by,
         "decided_at": row.decided_at,
         "comment": row.comment,
-        "ended_at": row.ended_at,
+        "ended_at": row.expires_at if overdue else row.ended_at,
         "call_id": None if row.call_id is None else str(row.call_id),
         "failure": row.failure,
     }

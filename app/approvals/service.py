@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from sqlalchemy import text as sql
@@ -23,8 +23,10 @@ from app.approvals.kinds import (
 )
 from app.approvals.records import (
     already_decided,
+    approval_json,
     decide,
     find_visible,
+    is_overdue,
     page_of_approvals,
     pending_changes_of,
     record_approval_event,
@@ -110,6 +112,15 @@ class ApprovedResult:
     media_type: str
     body: bytes
     problem: dict[str, Any] | None
+    headers: Sequence[tuple[str, str]] = ()
+    """Those of the upstream's response that may be passed on."""
+
+
+class ToolVisibility(Protocol):
+    """Knows which tools a principal may use now."""
+
+    async def may_see(self, tool: str, *, principal: Principal) -> bool:
+        """Return whether the principal may use the tool of this canonical name; raise Unavailable."""
 
 
 class ApprovalService:
@@ -124,11 +135,13 @@ class ApprovalService:
         handlers: Mapping[ApprovalKind, ApprovalHandler],
         *,
         retention: ApprovalRetention,
+        visibility: ToolVisibility,
     ) -> None:
         self._database = database
         self._store = store
         self._handlers = handlers
         self._retention = retention
+        self._visibility = visibility
         self._tasks: list[asyncio.Task[None]] = []
         self.pending: dict[str, int] = {}
 
@@ -205,7 +218,7 @@ class ApprovalService:
         """
         row = await self.get(approval_id, principal=principal)
         _require_scope(row, principal)
-        if row.state != "pending" or row.expires_at <= now():
+        if row.state != "pending" or is_overdue(row):
             raise already_decided(row)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         return await self._handlers[kind].describe(row)
@@ -248,10 +261,8 @@ class ApprovalService:
         Raise NotFound for any other key, and where no result is stored any more; Conflict before it has
         ended.
         """
-        row = await self.get(approval_id, principal=principal)
-        if row.kind != "call" or row.requested_by != principal.key_id:
-            raise NotFound("Only the key that requested a call gets its result.")
-        if row.ended_at is None:
+        row = await self._get_requested(approval_id, principal)
+        if row.ended_at is None and not is_overdue(row):
             raise Conflict(
                 f"There is no result yet: the approval is {row.state}.",
                 hint="Wait until `state` of GET /approvals/{id} is executed or failed.",
@@ -259,7 +270,8 @@ class ApprovalService:
             )
         stored = self._store.open_outcome(row)
         if stored is None:
-            raise NotFound(f"There is no stored result: the approval is {row.state}.")
+            state = approval_json(row)["state"]
+            raise NotFound(f"There is no stored result: the approval is {state}.")
         members, body = stored
         return ApprovedResult(
             call_id=row.call_id,
@@ -267,16 +279,30 @@ class ApprovalService:
             media_type=members.get("media_type", ""),
             body=body,
             problem=members.get("problem"),
+            headers=members.get("headers", ()),
         )
 
     async def read_call(self, approval_id: UUID, *, principal: Principal) -> RequestedCall:
         """Return the call of an approval, with how it ended, for the key that requested it; raise NotFound
         for any other key.
         """
+        row = await self._get_requested(approval_id, principal)
+        return await asyncio.to_thread(self._store.requested_call, row)
+
+    async def _get_requested(self, approval_id: UUID, principal: Principal) -> Approval:
+        """Return the approval of a call that the key requested; raise NotFound for any other key, and for the
+        result of a tool that the key may not use any more. Of a failure, it has what anybody may know then.
+        """
         row = await self.get(approval_id, principal=principal)
         if row.kind != "call" or row.requested_by != principal.key_id:
             raise NotFound("Only the key that requested a call gets its result.")
-        return await asyncio.to_thread(self._store.requested_call, row)
+        if row.sealed_result is not None and not await self._visibility.may_see(
+            row.subject_name, principal=principal
+        ):
+            if row.failure is None:
+                raise NotFound("The key may not use the tool any more, and does not get the result.")
+            row.sealed_result = None
+        return row
 
     async def sweep(self) -> None:
         """Let approvals expire, delete what is not retained any more, and count those that are pending.
@@ -324,7 +350,7 @@ class ApprovalService:
                     f"The key {row.requested_by}, which requested it, has created this key, or one of them "
                     "succeeds the other by rotation: another key has to approve it."
                 )
-        if row.state != "pending" or row.expires_at <= now():
+        if row.state != "pending" or is_overdue(row):
             raise already_decided(row)
         return row
 

@@ -240,6 +240,11 @@ class ApprovalResult(BaseModel):
     call_id: UUID | None = Field(description="The record of the call, `GET /calls/{call_id}`.")
     upstream_status: int | None = Field(description="The upstream's own status, where it responded.")
     media_type: str = Field(examples=["application/json"])
+    headers: dict[str, str] = Field(
+        default_factory=dict,
+        description="Headers of the upstream's response that are passed on, e.g. `Location`, and `X-Pages`.",
+        examples=[{"Location": "https://files.example/archive.zip"}],
+    )
     value: Any = Field(None, alias="json", description="The upstream's JSON.")
     text: str | None = Field(None, description="The upstream's text.")
     base64: str | None = Field(
@@ -257,10 +262,14 @@ class ApprovalResult(BaseModel):
             "upstream_status": result.upstream_status,
             "media_type": result.media_type,
             "problem": result.problem,
+            "headers": {},
         }
         if result.problem is not None:
             members["upstream_status"] = result.problem.get("upstream_status")
-        elif result.body:
+        for name, value in result.headers:
+            known = members["headers"].get(name)
+            members["headers"][name] = value if known is None else f"{known}, {value}"
+        if result.problem is None and result.body:
             members |= _content(result.body, result.media_type)
         return cls.model_validate(members)
 

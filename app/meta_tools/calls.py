@@ -111,7 +111,6 @@ async def call_meta_tool(
                     handle, principal=principal, continuations=rests.continuations, budget=within
                 )
             requested = await rests.requested_calls.read_call(approval, principal=principal)
-            await rests.continuations.check_visible(requested.tool, principal=principal)
             return await read_requested_call(
                 requested,
                 principal=principal,

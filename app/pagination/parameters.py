@@ -73,7 +73,7 @@ class PageQuery(BaseModel):
         return PageRequest(self.sort, self.limit, self.cursor, digest.hexdigest())
 
 
-def version_etag(version: int) -> str:
+def version_etag(version: int | str) -> str:
     """Return the strong entity tag of a stored object: its version in quotes (RFC 9110 section 8.8.3)."""
     return f'"{version}"'
 

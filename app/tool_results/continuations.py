@@ -139,16 +139,12 @@ class ContinuationStore:
         content = await self._content(found[1], principal)
         line, _, rest = content.partition(b"\n")
         head = orjson.loads(line)
-        await self.check_visible(head.get("tool", ""), principal=principal)
+        if not await self._visibility.may_see(head.get("tool", ""), principal=principal):
+            raise _not_found()
         if found[2] == "i" and head["kind"] != "items":
             raise _not_found()
         unit: Literal["item", "byte"] = "byte" if (found[2] or head["kind"][0]) in ("b", "t") else "item"
         return StoredRest(found[1], Rest(head["kind"], rest), unit, int(found[3] or 0))
-
-    async def check_visible(self, tool: str, *, principal: Principal) -> None:
-        """Raise NotFound where the principal may not use the tool of this canonical name now."""
-        if not await self._visibility.may_see(tool, principal=principal):
-            raise _not_found()
 
     async def _content(self, handle: str, principal: Principal) -> bytes:
         owner, context = self._owner(principal), _context(principal)

@@ -88,6 +88,7 @@ async def read_requested_call(
         return error_result(ended.error or GatewayError(), call_id=call_id, base_url=base_url)
     read = await _read_whole(ended.result)
     read.call_id = call_id
+    _add_response_notes(read, ended.result)
     if budget is not None and not is_within(read, budget):
         await fit(read, budget, continuations=continuations, tool=requested.tool, principal=principal)
     return read
@@ -112,15 +113,7 @@ async def read_response(
         await outcome.fail(error)
         raise
     read.call_id = outcome.call_id
-    for name, value in result.headers:
-        if name == PAGES_HEADER and value.endswith(";more"):
-            read.add_notes([_MORE_PAGES])
-    if is_redirect(result.status):
-        read.is_redirect = True
-        location = next((value for name, value in result.headers if name.lower() == "location"), "")
-        read.add_notes(
-            [f"The response is a redirect (HTTP {result.status})" + (f" to {location}" if location else ".")]
-        )
+    _add_response_notes(read, result)
     if budget is not None and not is_within(read, budget):
         await fit(read, budget, continuations=continuations, tool=outcome.tool, principal=outcome.principal)
     return read
@@ -132,6 +125,19 @@ def _failed(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResul
     failed = error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
     _add_repairs(failed, outcome)
     return failed
+
+
+def _add_response_notes(read: ModelResult, result: Result) -> None:
+    """Say in a result what the status and the headers of its response say."""
+    for name, value in result.headers:
+        if name == PAGES_HEADER and value.endswith(";more"):
+            read.add_notes([_MORE_PAGES])
+    if is_redirect(result.status):
+        read.is_redirect = True
+        location = next((value for name, value in result.headers if name.lower() == "location"), "")
+        read.add_notes(
+            [f"The response is a redirect (HTTP {result.status})" + (f" to {location}" if location else ".")]
+        )
 
 
 def _add_repairs(read: ModelResult, outcome: CallOutcome) -> None:

@@ -126,17 +126,18 @@ async def get_tool(
 ) -> ToolDetails:
     """Return one tool, by canonical name or alias, as a model sees it.
 
-    For a key that is limited to toolsets, as the one that has it does: 409 for a name that means different
-    things in several.
+    For a key that is limited to toolsets, as the one that has it does, without call template, credential
+    slots and source: 409 for a name that means different things in several.
     """
     view = await services.collections.open_view(principal)
-    tool = await service.get_seen_tool(services.database, view, name=name, full=full)
-    response.headers["ETag"] = service.etag(tool)
+    tool, response.headers["ETag"] = await service.get_seen_tool(
+        services.database, view, name=name, full=full
+    )
     details = await _details(tool, services, principal)
     if not view.is_registry:
-        # It tells of the inputs that a toolset sets, and of an upstream that is called through the toolset.
-        details.call_template = {}
-    if source:
+        # They tell of the inputs that a toolset sets, and of an upstream that is called through the toolset.
+        details.call_template, details.security = {}, []
+    elif source:
         details.source = await service.source_of(services.database, tool)
     return details
 

@@ -190,16 +190,18 @@ def _is_one_of(ids: Sequence[UUID]) -> ColumnElement[bool]:
 
 async def get_seen_tool(
     database: Database, collection: ToolCollection, *, name: str, full: bool = False
-) -> ToolView:
-    """Return one tool by a name that it has in a collection, as the collection has it; raise NotFound and
-    AmbiguousTool. See `get_tool` for `full`.
+) -> tuple[ToolView, str]:
+    """Return one tool by a name that it has in a collection, as the collection has it, and its entity tag,
+    which changes with what a toolset changes; raise NotFound and AmbiguousTool. See `get_tool` for `full`.
     """
     if collection.is_registry:
-        return await get_tool(database, principal=collection.principal, name=name, full=full)
+        found = await get_tool(database, principal=collection.principal, name=name, full=full)
+        return found, etag(found)
     tool = await collection.get(name)
     async with database.read_session() as session:
         statement = tool_select(full=full).where(col(Tool.id) == tool.id)
-        return _show_as_seen(await _found(session, statement, name), tool)
+        seen = _show_as_seen(await _found(session, statement, name), tool)
+    return seen, version_etag(f"{seen.version}-{tool.stamp}")
 
 
 async def get_tool(database: Database, *, principal: Principal, name: str, full: bool = False) -> ToolView:

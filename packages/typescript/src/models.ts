@@ -39,6 +39,10 @@ export interface components {
             base64?: string | null;
             /** @description The record of the call, `GET /calls/{call_id}`. */
             call_id: string | null;
+            /** @description Headers of the upstream's response that are passed on, e.g. `Location`, and `X-Pages`. */
+            headers?: {
+                [key: string]: string;
+            };
             /** @description The upstream's JSON. */
             json?: unknown;
             media_type: string;

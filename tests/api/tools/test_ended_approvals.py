@@ -3,7 +3,11 @@ where it was made, its result.
 """
 
 import asyncio
+from datetime import timedelta
 
+from sqlalchemy import update
+
+from app.models import Approval, now
 from tests.api.tools.test_call_approvals import agent, approver, asked, lend, own_id
 from tests.harness.cases import for_each
 from tests.harness.mcp_requests import McpClient
@@ -192,3 +196,54 @@ async def test_call_that_is_being_made_is_no_longer_waiting_for_a_person(
     upstream.second_part.set()
     assert (await deciding).json()["state"] == "executed"
     assert (await agent.post("/tools/more.parts/call", json={}, headers=headers)).status_code == 200
+
+
+async def test_redirect_and_further_pages_of_an_approved_call_are_said(api, agent, approver, upstream):
+    more = await api.provider("more")
+    template = {"url": f"{upstream.url}/redirect", "response": {"redirects": ["302"]}}
+    await api.tool(more, "archive", template, override={"requires_approval": True})
+    target = "https://files.example/a.zip?signature=abc"
+    waiting = await agent.post("/tools/more.archive/call", json={"status": 302, "to": target})
+    location = waiting.headers["location"]
+    await approver.post(f"{location}/approve")
+    found = await read_more(agent, f"a_{location.rpartition('/')[2]}")
+    assert f"redirect (HTTP 302) to {target}" in found["content"][0]["text"]
+    result = (await agent.get(f"{location}/result")).json()
+    assert (result["upstream_status"], result["headers"]["Location"]) == (302, target)
+
+
+async def test_call_past_its_time_has_expired_before_the_sweep(api, lend, agent):
+    approval = await waiting_id(agent, by_rest, KEY)
+    async with api.services.database.transaction() as session:
+        await session.execute(update(Approval).values(expires_at=now() - timedelta(seconds=1)))
+    status, state, text = await by_rest(agent, KEY)
+    assert (status, state) == (409, "expired"), text
+    found = await read_more(agent, f"a_{approval}")
+    text = found["content"][0]["text"]
+    assert "in time, and it was not made" in text
+    assert "again to ask anew" in text
+    assert (await agent.get(f"/approvals/{approval}")).json()["state"] == "expired"
+    assert (await agent.get(f"/approvals/{approval}/result")).status_code == 404
+
+
+async def test_text_of_a_rejected_call_has_the_comment_and_what_to_do(lend, agent, approver):
+    approval = await waiting_id(agent, by_mcp, KEY)
+    await approver.post(f"/approvals/{approval}/reject", json={"comment": "Wrong branch."})
+    for text in (
+        (await by_mcp(agent, KEY))[2],
+        (await read_more(agent, f"a_{approval}"))["content"][0]["text"],
+    ):
+        assert '"Wrong branch."' in text
+        assert "Do not repeat the call as it is" in text
+        assert "Read what is stored" not in text
+
+
+async def test_result_is_closed_to_a_key_that_may_no_longer_use_the_tool(api, lend, agent, approver):
+    path = f"/approvals/{(await asked(agent))['id']}"
+    await approver.post(f"{path}/approve")
+    assert (await agent.get(f"{path}/result")).status_code == 200
+    admin = await api.client("admin")
+    limits = {"providers": ["another"], "allow_unknown_providers": True}
+    assert (await admin.patch(f"/keys/{own_id(agent)}", json=limits)).status_code == 200
+    assert (await agent.get(f"{path}/result")).status_code == 404
+    assert (await agent.get(path)).json()["state"] == "executed"

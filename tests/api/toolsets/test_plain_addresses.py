@@ -369,3 +369,17 @@ async def test_view_follows_changes_of_the_toolsets(api, admin):
     assert (await problem(agent, "", "find_books"))[0] == 404
     answers = await asyncio.gather(*(call(agent, "", "weather.now") for _ in range(3)))
     assert [status for status, _ in answers] == [200, 200, 200]
+
+
+async def test_details_hide_what_the_toolset_replaces_and_their_tag_follows_it(api, admin):
+    agent, _ = await limited(api, admin, ("front",))
+    tags = []
+    for change in ({"presets": {"limit": 9}}, {"presets": {"limit": 8}}, {"description": "Finds."}):
+        definition = FRONT | {"changes": {"library.books": {"name": "lookup", **change}}}
+        assert (await admin.put("/toolsets/front", json={"definition": definition})).status_code == 200
+        response = await agent.get("/tools/lookup", params={"source": "true"})
+        assert response.status_code == 200, response.text
+        details = response.json()
+        assert (details["source"], details["security"], details["call_template"]) == (None, [], {})
+        tags.append(response.headers["etag"])
+    assert len(set(tags)) == 3

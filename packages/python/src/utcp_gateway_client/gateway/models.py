@@ -66,6 +66,10 @@ class ApprovalResult(BaseModel):
     The upstream's own status, where it responded.
     """
     media_type: str
+    headers: dict[str, str] | None = None
+    """
+    Headers of the upstream's response that are passed on, e.g. `Location`, and `X-Pages`.
+    """
     json_: Any | None = Field(None, alias='json')
     """
     The upstream's JSON.
