@@ -112,7 +112,7 @@ class ToolCall:
             return await self._call(await self._target(name), arguments, None, name=name)
         except AmbiguousTool as error:
             raise _reject_ambiguous(error) from None
-        rendered = self._exchange.server.lists.tool(tool, schema_form(collection))
+        rendered = await self._exchange.server.lists.read(tool, schema_form(collection))
         if rendered.mirrored and self._exchange.rpc.is_modern:
             check_mirrored(rendered.mirrored, self._exchange.head, arguments)
         return await self._call(tool, _unwrapped(rendered, arguments), rendered, name=name)
@@ -127,7 +127,7 @@ class ToolCall:
     async def _call_found(self, tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget) -> bytes:
         """Return the result of a tool that a meta-tool calls, within the budget."""
         form = schema_form(self._exchange.collection)
-        rendered: RenderedTool | None = self._exchange.server.lists.tool(tool, form)
+        rendered: RenderedTool | None = await self._exchange.server.lists.read(tool, form)
         if rendered is not None and (rendered.json is None or budget.fields or budget.format):
             # Parts of a result, and tables, are not what an output schema describes.
             rendered = None

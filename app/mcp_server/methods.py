@@ -106,7 +106,8 @@ async def _list_tools(exchange: Exchange) -> Response:
     if exchange.rpc.is_modern:
         if cursor is None:
             await exchange.server.served.note(_list_address(exchange), page.digest)
-        is_growing = await exchange.server.first_imports.any_for(exchange.collection.principal)
+        principal = exchange.collection.principal
+        is_growing = await exchange.server.first_imports.any_for(principal.across_toolsets())
         result |= _CACHE | ({"ttlMs": 0} if is_growing else {})
     return exchange.respond(result)
 

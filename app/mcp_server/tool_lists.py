@@ -34,14 +34,13 @@ from app.tool_schemas.sanitize import (
 )
 from app.toolsets import AgentTool, ToolCollection, schema_form
 from app.toolsets.collection import ListMode
-from app.toolsets.mcp_tool import mcp_tool, shown_schema, with_marks
+from app.toolsets.mcp_tool import INLINE_BYTES, mcp_tool, shown_schema, with_marks
 
 _MAX_RENDERED: Final = 50_000
 _MAX_PAGES: Final = 64
 _MAX_PAGE_BYTES: Final = 32 << 20
 _INLINE: Final = 50
-_INLINE_BYTES: Final = 256 << 10
-"""Bytes of schemas up to which tools are rendered in the event loop."""
+"""Tools up to which they are rendered in the event loop."""
 _DIGEST_BYTES: Final = 12
 VALIDATED_AFTER_WITHDRAWAL: Final = timedelta(hours=24)
 """The time for which results are still compared with an output schema that was withdrawn: a client validates
@@ -167,7 +166,7 @@ class ToolLists:
         return (await self._list(collection, mode)).digest
 
     def tool(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
-        """Return a tool as it is listed."""
+        """Return a tool as it is listed; see `read`."""
         key = (tool.stamp, form)
         found = self._rendered.get(key)
         if found is None:
@@ -177,6 +176,11 @@ class ToolLists:
                 self._rendered.popitem(last=False)
         return found
 
+    async def read(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
+        """Return a tool as it is listed; a large one is rendered in a thread."""
+        await self._render_large([tool], form)
+        return self.tool(tool, form)
+
     async def _list(self, collection: ToolCollection, mode: ListMode) -> _List:
         listing = await collection.listing()
         options = collection.options
@@ -185,7 +189,7 @@ class ToolLists:
         key = (listing.stamp, mode, options.mode, options.pinned, can_call, form)
         found = self._lists.get(key)
         if found is None:
-            tools = listed_tools(listing, mode, options, form)
+            tools = await listed_tools(listing, mode, options, form)
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
@@ -206,7 +210,7 @@ class ToolLists:
     async def _render_large(self, tools: Sequence[AgentTool], form: SchemaForm) -> None:
         """Render the tools that are not rendered yet in a thread, where they are many or large."""
         missing = [tool for tool in tools if (tool.stamp, form) not in self._rendered]
-        if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > _INLINE_BYTES:
+        if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > INLINE_BYTES:
             await asyncio.to_thread(lambda: [self.tool(tool, form) for tool in missing])
 
     def _store(self, key: Any, page: ToolPage) -> None:

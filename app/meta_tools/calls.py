@@ -32,7 +32,7 @@ from app.tool_results import (
     read_requested_call,
 )
 from app.toolsets import AgentTool, AmbiguousTool, ToolCollection, schema_form, with_names_here
-from app.toolsets.mcp_tool import schema_changes, shown_json
+from app.toolsets.mcp_tool import schema_changes, shown_json, write_beside
 
 Result = TypeVar("Result")
 CallTool = Callable[[AgentTool, dict[str, Any], ResultBudget], Awaitable[Result]]
@@ -163,17 +163,18 @@ async def _tool(name: str, collection: ToolCollection) -> AgentTool:
 
 
 async def _describe(names: Sequence[str], collection: ToolCollection) -> ModelResult:
-    described: list[dict[str, Any]] = []
+    found: list[AgentTool] = []
     unknown: list[dict[str, Any]] = []
     form = schema_form(collection)
     for name in dict.fromkeys(names):
         try:
-            described.append(_description(await collection.get(name), form))
+            found.append(await collection.get(name))
         except NotFound as error:
             named = await with_names_here(error, collection)
             unknown.append({"name": name, "nearest": named.extra.get("suggestions", [])})
         except AmbiguousTool as error:
             unknown.append({"name": name, "nearest": error.extra["suggestions"]})
+    described = await write_beside(found, lambda: [_description(tool, form) for tool in found])
     body = exact_json.dumps({"tools": described, "unknown": unknown})
     lines = [exact_json.dumps(tool).decode() for tool in described]
     for one in unknown:

@@ -16,7 +16,7 @@ from app.tool_results import ModelResult
 from app.tool_schemas.cost import tool_cost
 from app.tool_schemas.signature import signature
 from app.toolsets import AgentTool, FoundTools, ToolCollection, ToolSearch, condition_of, schema_form
-from app.toolsets.mcp_tool import shown_json
+from app.toolsets.mcp_tool import shown_json, write_beside
 
 _MAX_SEARCHED: Final = 50
 """Matches of a search at most, which is also the maximum of `/tools/search`: so many are counted."""
@@ -73,8 +73,14 @@ async def find_tools(wanted: FindArguments, collection: ToolCollection, aids: Fi
     plugins = await _plugins(wanted, found, collection, aids)
     conditions = [_condition(tool, aids) for tool in shown]
     form = schema_form(collection) if wanted.detail == "schema" else None
+
+    def describe() -> list[tuple[dict[str, Any], str]]:
+        pairs = zip(shown, conditions, strict=True)
+        return [(_hit(tool, condition, form), _block(tool, condition, form)) for tool, condition in pairs]
+
+    described = await write_beside(shown if form is not None else (), describe)
     body: dict[str, Any] = {
-        "tools": [_hit(tool, condition, form) for tool, condition in zip(shown, conditions, strict=True)],
+        "tools": [hit for hit, _ in described],
         "more": more,
         "weak": found.advice is not None,
     }
@@ -82,7 +88,7 @@ async def find_tools(wanted: FindArguments, collection: ToolCollection, aids: Fi
         body["suggestions"] = found.advice.as_json()
     if plugins:
         body["plugins"] = [{"name": one.name, "title": one.title} for one in plugins]
-    blocks = [_block(tool, condition, form) for tool, condition in zip(shown, conditions, strict=True)] or [
+    blocks = [block for _, block in described] or [
         "No tool matches. Search by other words, or without filters."
     ]
     if more:

@@ -5,14 +5,17 @@ The result has no references, no look-around, and a type at each input. It accep
 accepts, but for the losses `narrower`; the gateway validates by the original.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final, Literal
 
 from app import exact_json
 from app.json_schema.references import MAPS, schemas_of
 from app.text import MAX_DEPTH, pointer
-from app.tool_schemas.losses import Loss, LossRecorder
+from app.tool_schemas.losses import Action, Effect, Loss, LossRecorder, sentence
 from app.tool_schemas.portable_patterns import portable_pattern
 from app.tool_schemas.source import SourceSchema, named_types
 from app.tool_schemas.values import ANNOTATIONS, split_types, types_of
@@ -30,6 +33,7 @@ MAX_RECURSION: Final = 3
 _MAX_REFERENCES: Final = 24
 _DEFINITIONS: Final = frozenset({"$defs", "definitions", "$anchor"})
 _LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+_LISTED: Final = _LISTS | {"enum"}
 _SINGLE: Final = frozenset({
     "additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames",
     "unevaluatedProperties", "unevaluatedItems", "contentSchema",
@@ -76,62 +80,125 @@ def make_portable(schema: Mapping[str, Any], *, is_typed: bool = True) -> Portab
     times; what does not fit only has its type. With `is_typed` each property has one type, or is a choice of
     such: for inputs, of which clients make classes.
     """
-    source = SourceSchema(dict(schema))
+    source = SourceSchema(dict(schema) if isinstance(schema, Mapping) else _as_schema(schema))
     size = len(exact_json.dumps(source.schema))
     limit = max(size, min(MAX_BYTES, MAX_GROWTH * size))
-    best = _write(source, limit, _MAX_REFERENCES, is_typed=is_typed)
+    writer = _Writer(source, is_typed=is_typed)
+    best = writer.write_root(limit, _MAX_REFERENCES)
     level = 0
     while best is None or (level and level < _MAX_REFERENCES):
-        deeper = _write(source, limit, level, is_typed=is_typed)
+        deeper = writer.write_root(limit, level)
         if deeper is None:
             break
         best = deeper
         level += 1
     if best is None:
         # Nothing is written out, but the types of inputs alone are too large.
-        best = _write(source, 1 << 30, 0, is_typed=is_typed) or Portable(source.schema)
-    return best
+        best = writer.write_root(1 << 30, 0) or (source.schema, [])
+    return Portable(best[0], _collect_losses(best[1]))
 
 
-def _write(source: SourceSchema, limit: int, max_references: int, *, is_typed: bool) -> Portable | None:
-    """Return the schema with so many references inside of each other written out; None where it is too
-    large.
+_Events = list[Any]
+"""Arguments of `LossRecorder.lose`, and the events of schemas that are part of what is written."""
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What the result of writing a schema depends on, beside the schema itself, and what it does.
+
+    `depth` is that of the deepest schema, `references` the longest path of references of which one more is
+    written out; `is_cut` says whether one was too long. While the schema is written, both are absolute.
     """
-    writer = _Writer(source, limit, max_references, is_typed=is_typed)
-    try:
-        schema = writer.write_root()
-    except _TooLarge:
-        return None
-    if len(exact_json.dumps(schema)) > limit:
-        return None
-    return Portable(schema, tuple(writer.report.losses))
+
+    depth: int
+    references: int = 0
+    is_cut: bool = False
+    charge: int = 0
+    events: _Events = field(default_factory=list)
+    part: Part = ({}, True)
+
+    def holds_at(self, depth: int, references: int, max_references: int) -> bool:
+        """Return whether writing it there has the same result, where the same references are recursive."""
+        return depth + self.depth <= MAX_DEPTH and references + self.references <= max_references
 
 
 class _Writer:
-    """Writes one schema; `report` has what was changed."""
+    """Writes one schema, each part of it once for all levels and places where its result is the same."""
 
-    def __init__(self, source: SourceSchema, limit: int, max_references: int, *, is_typed: bool) -> None:
-        self.report = LossRecorder()
+    def __init__(self, source: SourceSchema, *, is_typed: bool) -> None:
         self._source = source
-        self._left = limit
-        self._max_references = max_references
         self._is_typed = is_typed
         self._has_unevaluated_items = any("unevaluatedItems" in one for one in schemas_of(source.schema))
+        self._references: dict[int, frozenset[str]] = {}
+        every = _find_references(source.schema, self._references)
+        self._recursive = _find_recursive(
+            {one: self._references.get(id(source.target(one)), every) for one in every}
+        )
+        self._known: dict[tuple[Any, ...], _Trace] = {}
+        self._trace = _Trace(0)
+        self._left = self._max_references = 0
 
-    def write_root(self) -> Schema:
-        """Return the whole schema."""
-        root, _ = self._write(self._source.schema, "", ("#",), 0, position="part")
-        if "properties" in root or not self._is_typed:
-            return root
-        self.report.lose("", "properties", None, "converted", "none")
-        return {**root, "properties": {}}
+    def write_root(self, limit: int, max_references: int) -> tuple[Schema, _Events] | None:
+        """Return the schema with so many references inside of each other written out, and its losses; None
+        where it is larger than `limit` bytes.
+        """
+        self._left, self._max_references, self._trace = limit, max_references, _Trace(0)
+        try:
+            root, _ = self._write(self._source.schema, "", ("#",), 0, position="part")
+        except _TooLarge:
+            return None
+        if "properties" not in root and self._is_typed:
+            self._lose("", "properties", None, "converted", "none")
+            root = {**root, "properties": {}}
+        return None if len(exact_json.dumps(root)) > limit else (root, self._trace.events)
 
     def _write(
-        self, node: Schema, default: str, path: tuple[str, ...], depth: int, *, position: _Position
+        self, node: Any, default: str, path: tuple[str, ...], depth: int, *, position: _Position
     ) -> Part:
+        references = self._references.get(id(node))
+        if references is None:
+            # It was made of others, for this place alone.
+            return self._write_anew(node, default, path, depth, position=position)
+        recursive = self._recursive
+        counted = () if recursive.isdisjoint(references) else sorted(one for one in path if one in recursive)
+        key = (id(node), position, *counted)
+        cut_key = (*key, self._max_references - len(path))
+        outer, left = self._trace, self._left
+        for known in (self._known.get(key), self._known.get(cut_key)):
+            if known is not None and known.holds_at(depth, len(path), self._max_references):
+                self._left -= known.charge
+                self._check_left()
+                break
+        else:
+            known = self._trace = _Trace(depth)
+            known.part = self._write_anew(node, default, path, depth, position=position)
+            self._trace = outer
+            known.charge = left - self._left
+            known.depth -= depth
+            known.references -= len(path)
+            if depth + known.depth <= MAX_DEPTH:
+                self._known[cut_key if known.is_cut else key] = known
+        outer.depth = max(outer.depth, depth + known.depth)
+        outer.references = max(outer.references, len(path) + known.references)
+        outer.is_cut |= known.is_cut
+        if known.events:
+            outer.events.append(known.events)
+        return known.part
+
+    def _write_anew(
+        self, node: Any, default: str, path: tuple[str, ...], depth: int, *, position: _Position
+    ) -> Part:
+        if not isinstance(node, dict):
+            # True is the schema of anything, false that of nothing, and anything else is none.
+            is_schema = isinstance(node, bool)
+            effect: Effect = "none" if is_schema else "looser"
+            self._lose(default, "type", node, "converted" if is_schema else "dropped", effect)
+            made = self._write(_as_schema(node), default, path, depth, position=position)
+            return made[0], is_schema and made[1]
         at = self._source.place(node, default)
+        self._trace.depth = max(self._trace.depth, depth)
         if depth > MAX_DEPTH:
-            self.report.lose(at, "properties", "...", "cut", "looser")
+            self._lose(at, "properties", "...", "cut", "looser")
             return {}, False
         if isinstance(node.get("$ref"), str):
             return self._write_reference(node, at, path, depth, position=position)
@@ -152,18 +219,22 @@ class _Writer:
         target = self._source.target(reference)
         beside = {key: value for key, value in node.items() if key != "$ref" and key not in _DEFINITIONS}
         is_recursive = path.count(reference) >= MAX_RECURSION
-        if is_recursive or len(path) > self._max_references:
-            self.report.lose(at, "$ref", reference, "cut", "looser")
+        is_cut = not is_recursive and len(path) > self._max_references
+        self._trace.is_cut |= is_cut
+        if is_recursive or is_cut:
+            self._lose(at, "$ref", reference, "cut", "looser")
             known = {} if is_recursive and position == "items" else _keep_type(target)
             return self._write({**known, **beside}, at, path, depth + 1, position=position)[0], False
-        self.report.lose(at, "$ref", reference, "inlined", "none")
+        self._trace.references = max(self._trace.references, len(path))
+        self._lose(at, "$ref", reference, "inlined", "none")
         inner = (*path, reference)
         if beside.keys() <= ANNOTATIONS:
             merged = {**target, **beside}
             self._source.add(merged, self._source.place(target, at))
             return self._write(merged, at, inner, depth, position=position)
         # Keywords beside a reference may contradict its own, so that both stay whole.
-        merged = {**beside, "allOf": [*beside.get("allOf", ()), target]}
+        others = beside.get("allOf")
+        merged = {**beside, "allOf": [*(others if isinstance(others, list) else ()), target]}
         self._source.add(merged, at)
         return self._write(merged, at, inner, depth, position=position)
 
@@ -174,6 +245,10 @@ class _Writer:
         inexact: set[str] = set()
         for key, value in node.items():
             if key in _DEFINITIONS:
+                continue
+            if _is_malformed(key, value):
+                self._lose(at, key, value, "dropped", "looser")
+                inexact.add("type")
                 continue
             self._charge(key)
             parts = self._write_below(key, self._spread_type(node, key, value), at, path, depth + 1)
@@ -197,7 +272,10 @@ class _Writer:
         kind = node.get("type")
         if not self._is_typed or key not in ("anyOf", "oneOf") or not isinstance(kind, str):
             return value
-        return [one if one.keys() & _TYPED else {"type": kind, **one} for one in value]
+        return [
+            {"type": kind, **one} if isinstance(one, dict) and not one.keys() & _TYPED else one
+            for one in value
+        ]
 
     def _write_below(
         self, key: str, value: Any, at: str, path: tuple[str, ...], depth: int
@@ -228,10 +306,10 @@ class _Writer:
         if isinstance(pattern, str):
             kept = portable_pattern(pattern)
             if kept is None:
-                self.report.lose(at, "pattern", result.pop("pattern"), "dropped", "looser")
+                self._lose(at, "pattern", result.pop("pattern"), "dropped", "looser")
                 inexact.add("pattern")
             elif kept != pattern:
-                self.report.lose(at, "pattern", pattern, "converted", "none")
+                self._lose(at, "pattern", pattern, "converted", "none")
                 result["pattern"] = kept
         by_pattern = result.get("patternProperties")
         if not isinstance(by_pattern, dict):
@@ -240,22 +318,22 @@ class _Writer:
         for name, member in by_pattern.items():
             kept = portable_pattern(name)
             if kept is None:
-                self.report.lose(pointer(at, "patternProperties"), name, name, "dropped", "looser")
+                self._lose(pointer(at, "patternProperties"), name, name, "dropped", "looser")
                 inexact.add("patternProperties")
             else:
                 if kept != name:
-                    self.report.lose(pointer(at, "patternProperties"), name, name, "converted", "none")
+                    self._lose(pointer(at, "patternProperties"), name, name, "converted", "none")
                 members[kept] = {"allOf": [members[kept], member]} if kept in members else member
         result["patternProperties"] = members
         if len(members) < len(by_pattern) and result.pop("additionalProperties", None) is not None:
-            self.report.lose(at, "additionalProperties", "...", "dropped", "looser")
+            self._lose(at, "additionalProperties", "...", "dropped", "looser")
 
     def _accept_more(self, result: Schema, at: str, inexact: set[str]) -> None:
         """Change the keywords that would reject valid values where a schema inside of them accepts more."""
         for key in ("not", "if"):
             if key in inexact:
                 del result[key]
-                self.report.lose(at, key, "...", "dropped", "looser")
+                self._lose(at, key, "...", "dropped", "looser")
         if "if" in inexact:
             result.pop("then", None)
             result.pop("else", None)
@@ -263,10 +341,10 @@ class _Writer:
             result.pop("maxContains", None)
         for key in ("unevaluatedProperties", "unevaluatedItems"):
             if result.pop(key, None) is not None:
-                self.report.lose(at, key, "...", "dropped", "looser")
+                self._lose(at, key, "...", "dropped", "looser")
         if "oneOf" in inexact:
             choices = result.pop("oneOf")
-            self.report.lose(at, "oneOf", len(choices), "converted", "looser")
+            self._lose(at, "oneOf", len(choices), "converted", "looser")
             _add_choice(result, choices)
 
     def _describe_format(self, result: Schema, at: str) -> None:
@@ -274,21 +352,29 @@ class _Writer:
         name = result.get("format")
         if isinstance(name, str) and name not in _FORMATS:
             del result["format"]
-            text = f"({self.report.described(at, 'format', name, 'hint')})"
+            self._lose(at, "format", name, "moved-to-description", "hint")
+            text = f"({sentence('format', name)})"
             result["description"] = f"{result['description']} {text}" if result.get("description") else text
 
     def _charge(self, value: Any) -> None:
         """Count what is written. Raises _TooLarge."""
         self._left -= len(value) + 3 if isinstance(value, str) else len(exact_json.dumps(value))
+        self._check_left()
+
+    def _check_left(self) -> None:
         if self._left < 0:
             raise _TooLarge
+
+    def _lose(self, at: str, keyword: str, value: Any, action: Action, effect: Effect) -> None:
+        """Record a loss; see `LossRecorder`."""
+        self._trace.events.append((at, keyword, value, action, effect))
 
     # Types.
 
     def _add_items(self, node: Schema, at: str) -> Schema:
         if "items" in node or self._has_unevaluated_items or "array" not in named_types(node):
             return node
-        self.report.lose(at, "items", None, "converted", "none")
+        self._lose(at, "items", None, "converted", "none")
         return {**node, "items": {}}
 
     def _add_type(self, node: Schema, at: str, position: _Position) -> Schema:
@@ -297,18 +383,22 @@ class _Writer:
         if isinstance(names, str) or (position == "items" and not names):
             return node
         if names:
-            self.report.lose(at, "type", names, "converted", "none")
+            self._lose(at, "type", names, "converted", "none")
             return self._split(node, tuple(names))
         if "enum" in node or "const" in node:
             values = node["enum"] if "enum" in node else [node["const"]]
             kinds = types_of(values)
-            self.report.lose(at, "type", None, "converted", "none")
-            return {"type": kinds, **node} if isinstance(kinds, str) else self._split(node, tuple(kinds))
+            self._lose(at, "type", None, "converted", "none")
+            return (
+                {"type": kinds, **node}
+                if isinstance(kinds, str)
+                else self._split(node, tuple(kinds) or _TYPES)
+            )
         if any(key in node for key in _CHOICES):
             kind = _find_common_type(node)
             return node if kind is None else {"type": kind, **node}
         implied = named_types(node)
-        self.report.lose(at, "type", None, "converted", "narrower" if implied else "none")
+        self._lose(at, "type", None, "converted", "narrower" if implied else "none")
         return {"type": implied[0], **node} if implied else self._split(node, _TYPES)
 
     def _split(self, node: Schema, kinds: tuple[str, ...]) -> Schema:
@@ -325,6 +415,69 @@ class _Writer:
         if others is not None:
             _add_choice(result, others)
         return result
+
+
+def _as_schema(value: Any) -> Schema:
+    """Return the schema that a value means which is none, or is written as a boolean."""
+    return {"not": {}} if value is False else {}
+
+
+def _is_malformed(key: str, value: Any) -> bool:
+    """Return whether a keyword has a value that no schema may have, and that cannot be written."""
+    if key == "type":
+        names = [value] if isinstance(value, str) else value
+        return not (isinstance(names, list) and names and all(isinstance(name, str) for name in names))
+    return not isinstance(value, dict) if key in MAPS else key in _LISTED and not isinstance(value, list)
+
+
+def _find_references(value: Any, found: dict[int, frozenset[str]]) -> frozenset[str]:
+    """Return the references in a value; `found` gets those of each object in it, by its identity."""
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    inner = {one for member in members for one in _find_references(member, found)}
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            inner.add(value["$ref"])
+        found[id(value)] = frozenset(inner)
+    return frozenset(inner)
+
+
+def _find_recursive(references: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the references that lead to themselves, and those on the way from one such to another;
+    `references` has those in the target of each.
+    """
+    sources = defaultdict(set)
+    for one, targets in references.items():
+        for target in targets:
+            sources[target].add(one)
+    return _find_unsorted(references) & _find_unsorted(sources)
+
+
+def _find_unsorted(graph: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Return the nodes of a graph that lead to a cycle."""
+    sorter = TopologicalSorter(graph)
+    with suppress(CycleError):
+        sorter.prepare()
+    sorted_nodes: set[str] = set()
+    while ready := sorter.get_ready():
+        sorted_nodes.update(ready)
+        sorter.done(*ready)
+    return frozenset(graph) - sorted_nodes
+
+
+def _collect_losses(events: _Events) -> tuple[Loss, ...]:
+    """Return each loss once, in the order of the schema."""
+    report, seen = LossRecorder(), set()
+
+    def collect(listed: _Events) -> None:
+        for one in listed:
+            if isinstance(one, tuple):
+                report.lose(*one)
+            elif id(one) not in seen:
+                seen.add(id(one))
+                collect(one)
+
+    collect(events)
+    return tuple(report.losses)
 
 
 def _keep_type(target: Schema) -> Schema:

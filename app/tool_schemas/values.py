@@ -40,7 +40,7 @@ def split_types(node: Schema, types: tuple[str, ...]) -> Schema:
     rest = {key: value for key, value in node.items() if key not in ANNOTATIONS and key != "type"}
     branches = [{"type": name, **_of_type(rest, name)} for name in types if _has_values(rest, name)]
     # Where no listed value is of a type, the schema accepts nothing, in whatever form.
-    return {**outer, "anyOf": branches or [{"type": types[0], **rest}]}
+    return {**outer, "anyOf": branches or [{"type": name, **rest} for name in types[:1]] or [rest]}
 
 
 def _has_values(rest: Schema, name: str) -> bool:

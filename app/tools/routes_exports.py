@@ -103,7 +103,7 @@ async def _listed(collection: ToolCollection, query: ExportQuery) -> Sequence[Ag
         # UTCP clients call no meta-tools, and who filters has searched already.
         mode = "all"
     form = schema_form(collection)
-    return listed_tools(await collection.listing(), mode, collection.options, form)
+    return await listed_tools(await collection.listing(), mode, collection.options, form)
 
 
 async def _named(collection: ToolCollection, names: list[str], unknown: list[str]) -> list[AgentTool]:

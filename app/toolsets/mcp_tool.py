@@ -1,8 +1,10 @@
 """A tool as MCP describes it: for the list of `/mcp`, and for exports; and how agents see its schemas."""
 
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -15,13 +17,17 @@ from app.toolsets.agent_tool import AgentTool
 
 META_PREFIX: Final = "utcp-gateway/"
 """The prefix of the gateway's own members of `_meta` (MCP, "General fields")."""
+INLINE_BYTES: Final = 8 << 10
+"""Bytes of schemas up to which they are written for clients in the event loop."""
 _MAX_CHANGES: Final = 20
-_MAX_CACHED: Final = 1_000
+_MAX_CACHED: Final = 256
+_Result = TypeVar("_Result")
 
 
 def shown_schema(schema: dict[str, Any], form: SchemaForm, *, is_typed: bool = True) -> Portable:
     """Return a schema in the form in which a client sees it; see `make_portable`."""
-    return Portable(schema) if form == "full" else make_portable(schema, is_typed=is_typed)
+    text, losses = shown_json(b"" if form == "full" else exact_json.dumps(schema), form, is_typed=is_typed)
+    return Portable(orjson.loads(text), losses) if losses else Portable(schema)
 
 
 def with_marks(inputs: Portable, tool: AgentTool) -> Portable:
@@ -31,7 +37,13 @@ def with_marks(inputs: Portable, tool: AgentTool) -> Portable:
 
 def shown_json(schema: bytes, form: SchemaForm, *, is_typed: bool = True) -> tuple[bytes, tuple[Loss, ...]]:
     """Return a stored schema, as JSON, in the form in which a client sees it, and what that changed."""
-    return (schema, ()) if form == "full" else _write_portable(schema, is_typed)
+    return (schema, ()) if form == "full" or not schema else _write_portable(schema, is_typed)
+
+
+async def write_beside(tools: Iterable[AgentTool], write: Callable[[], _Result]) -> _Result:
+    """Return what a function writes of the schemas of tools; it runs in a thread where these are large."""
+    is_large = sum(len(tool.inputs_json) + len(tool.outputs_json) for tool in tools) > INLINE_BYTES
+    return await asyncio.to_thread(write) if is_large else write()
 
 
 @lru_cache(maxsize=_MAX_CACHED)

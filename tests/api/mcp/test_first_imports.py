@@ -72,11 +72,19 @@ async def test_a_list_is_not_cached_while_a_provider_is_imported_for_the_first_t
     admin = await api.client("admin")
     limited = McpClient(await api.client("tools:read", providers={"other"}))
     tagged = McpClient(await api.client("tools:read", tags={"mine"}))
-    assert await ttl(mcp) == 60_000
+    for name in ("desk", "sky"):
+        made = await admin.post("/toolsets", json={"name": name, "definition": {"tools": ["library.find"]}})
+        assert made.status_code == 201, made.text
+    key = {"name": "agent", "scopes": ["tools:read"], "toolsets": ["desk", "sky"]}
+    toolsets = McpClient(await api.client("tools:read"))
+    made = (await admin.post("/keys", json=key)).json()
+    toolsets.http.headers["Authorization"] = f"Bearer {made['key']}"
+    assert await ttl(mcp) == await ttl(toolsets) == 60_000
     body = {"name": "slow", "source": {"url": f"{slow.url}/openapi.json"}, "tags": ["mine"]}
     job = await started(admin, slow, **body)
     assert await ttl(mcp) == 0
     assert await ttl(tagged) == 0
+    assert await ttl(toolsets) == 0
     assert await ttl(limited) == 60_000
     # Nothing else about the server changes by it.
     assert (await mcp.modern("server/discover")).json()["result"]["ttlMs"] == 60_000

@@ -1,5 +1,6 @@
 """Schemas as all released clients of agents read them: without references, of one type each, and no narrower than the originals."""
 
+import random
 import re
 from itertools import product
 
@@ -209,3 +210,52 @@ def test_look_around_is_rewritten_where_the_same_texts_match(pattern, expected):
 @pytest.mark.parametrize("reference", ["#/$defs/missing", "#missing"])
 def test_a_reference_to_nothing_accepts_anything(reference):
     assert members({"type": "object", "properties": {"a": {"$ref": reference}}}) == {"a": {"anyOf": ANYTHING}}
+
+
+KEYWORDS = (
+    "type", "enum", "const", "properties", "patternProperties", "items", "prefixItems", "additionalProperties", "allOf", "anyOf",
+    "oneOf", "not", "if", "then", "contains", "maxContains", "dependentSchemas", "unevaluatedItems", "required", "pattern", "format",
+    "description", "$ref", "$defs", "definitions", "$anchor", "default",
+)  # fmt: skip
+LEAVES = (
+    None,
+    True,
+    False,
+    0,
+    -1.5,
+    "",
+    "string",
+    "#",
+    "#/$defs/a",
+    "(?!",
+    [],
+    {},
+    [[]],
+    ["string", 1, "null"],
+)
+
+
+def any_json(chooser, levels):
+    kind = chooser.random()
+    if levels == 0 or kind < 0.3:
+        return chooser.choice(LEAVES)
+    if kind < 0.5:
+        return [any_json(chooser, levels - 1) for _ in range(chooser.randrange(3))]
+    names = chooser.choices((*KEYWORDS, "a"), k=chooser.randrange(5))
+    return {name: any_json(chooser, levels - 1) for name in names}
+
+
+def test_malformed_schemas_are_written_too():
+    failures = []
+    for seed in range(3_000):
+        schema = any_json(random.Random(seed), 5)
+        for is_typed in (True, False):
+            try:
+                dumps(make_portable(schema, is_typed=is_typed).schema)
+            except Exception as error:  # noqa: BLE001 - each failure is listed.
+                failures.append((seed, is_typed, repr(error)))
+    assert failures == []
+    given = {"a": True, "b": False, "c": {"type": []}, "d": {"allOf": {}, "type": "string"}}
+    assert members({"type": "object", "properties": given}) == {
+        "a": {"anyOf": ANYTHING}, "b": {"anyOf": ANYTHING, "not": {}}, "c": {"anyOf": ANYTHING}, "d": {"type": "string"},
+    }  # fmt: skip
