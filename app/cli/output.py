@@ -43,8 +43,8 @@ _ITEMS = ("items", "entries", "removed", "revoked", "slots", "series")
 _NAMES = ("slot", "id", "name", "value")
 #: The columns of times, and how the names of fields with times end.
 _TIMES = frozenset({
-    "AT", "CERTIFICATE UNTIL", "CONNECTED", "CREATED", "EXPIRES", "LAST USED", "RECORDED", "REQUESTED", "TIME",
-    "UPDATED", "USED",
+    "AT", "CERTIFICATE UNTIL", "CONNECTED", "CREATED", "EXPIRES", "LAST USED", "RECORDED", "REQUESTED",
+    "TIME", "UPDATED", "USED",
 })  # fmt: skip
 _TIME_FIELDS = ("_at", " at", "_until", " until", "since", "until")
 #: Those that name what an object without a name of its own is about.

@@ -311,7 +311,7 @@ def _without_tab_lines(document: bytes) -> bytes:
 
 
 def _split_lines(document: bytes) -> tuple[list[bytes], list[int]]:
-    """Return the lines of a document with what ends them, and their indices by the line of a parser's mark."""
+    """Return the lines of a document with their ends, and the index of each by the line of a mark."""
     lines = [*document.splitlines(keepends=True), b""]
     return lines, [
         number for number, line in enumerate(lines) for _ in range(len(_OLD_BREAK.findall(line)) + 1)
