@@ -18,6 +18,7 @@ from app.decoding.rule import DECODE, VALIDATE, ResponsePreferences
 from app.json_schema.validator import Violations
 from app.outbound.framing import is_json
 from app.protocols.base import BODY_METADATA_HEADERS, Result
+from app.protocols.shared.redirects import is_redirect
 
 VIOLATIONS_HEADER: Final = "X-Response-Violations"
 APPLIED_HEADER: Final = "Preference-Applied"
@@ -31,13 +32,15 @@ async def checked_response(sending: Awaitable[Result], context: CallContext) -> 
     """Return the awaited result decoded and validated, as far as the call asks for it.
 
     Raise what `sending` and the stream of its result raise. Bodies of more than 8 MiB or in a content coding,
-    and events, are passed on as they are.
+    events and redirects, which the schema does not describe, are passed on as they are.
     """
     result = await sending
     rule, preferences = context.plan.response_rule, context.request.preferences or ResponsePreferences()
     decode = rule.decode if preferences.decode is None else preferences.decode
     validate = rule.validate if preferences.validate is None else preferences.validate
     if not (decode or validate) or result.events is not None or result.is_content_coded:
+        return result
+    if is_redirect(result.status):
         return result
     try:
         if not await result.read_up_to(MAX_DECODED):

@@ -175,7 +175,7 @@ def tail_calls(
             elif session.output.is_structured:
                 session.output.document([call])
             else:
-                session.output.line(_row(call))
+                session.output.line(_COLUMNS, _row(call))
     except KeyboardInterrupt:
         return
 

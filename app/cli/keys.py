@@ -312,12 +312,17 @@ def revoke(
     found = [_find_key(session, key) for key in keys]
     if not yes:
         confirm(f"Revoke {', '.join(map(_describe_key, found))}? It cannot be undone.")
-    for key in found:
-        session.gateway.delete(url_path("keys", key["id"]))
-    if session.output.is_structured:
-        session.output.document({"revoked": [key["id"] for key in found]})
-        return
-    session.output.note(f"Revoked {', '.join(map(_describe_key, found))}.")
+    revoked: list[Mapping[str, Any]] = []
+    try:
+        for key in found:
+            session.gateway.delete(url_path("keys", key["id"]))
+            revoked.append(key)
+    finally:
+        # Of several, one may fail after others were revoked.
+        if revoked and session.output.is_structured:
+            session.output.document({"revoked": [key["id"] for key in revoked]})
+        elif revoked:
+            session.output.note(f"Revoked {', '.join(map(_describe_key, revoked))}.")
 
 
 def _find_key(session: ClientSession, text: str) -> Mapping[str, Any]:

@@ -41,6 +41,12 @@ _BOLD_RED, _YELLOW, _PLAIN = "\x1b[1;31m", "\x1b[33m", "\x1b[0m"
 #: Members that hold the items of a list, and those that name an item; the first that is there counts.
 _ITEMS = ("items", "entries", "removed", "revoked", "slots", "series")
 _NAMES = ("slot", "id", "name", "value")
+#: The columns of times, and how the names of fields with times end.
+_TIMES = frozenset({
+    "AT", "CERTIFICATE UNTIL", "CONNECTED", "CREATED", "EXPIRES", "LAST USED", "RECORDED", "REQUESTED",
+    "TIME", "UPDATED", "USED",
+})  # fmt: skip
+_TIME_FIELDS = ("_at", " at", "_until", " until", "since", "until")
 #: Those that name what an object without a name of its own is about.
 _SUBJECTS = ("provider", "tool")
 
@@ -163,7 +169,7 @@ class CommandOutput:
         out there, at first those that `importance` does not name, then its last ones. Where there is no
         terminal, nothing is left out or cut, and times are complete.
         """
-        cells = [[self._format_cell(value) for value in row] for row in rows]
+        cells = [_format_row(columns, row) for row in rows]
         if not cells:
             self.note("Nothing to show.")
             return
@@ -204,16 +210,12 @@ class CommandOutput:
         table.add_column(overflow="fold")
         for name, value in pairs:
             if value not in (None, "", [], {}):
-                table.add_row(Text(name), Text(self._format_cell(value)))
+                table.add_row(Text(name), Text(_format_cell(value, is_time=name.endswith(_TIME_FIELDS))))
         self._out.print(table)
 
-    def line(self, values: Iterable[object]) -> None:
-        """Write values on a line of standard output, with the times of a table."""
-        self.text("  ".join(map(self._format_cell, values)))
-
-    def _format_cell(self, value: object) -> str:
-        text = cell(value)
-        return short_time(text, datetime.now().astimezone()) if sys.stdout.isatty() else text
+    def line(self, columns: Sequence[str], values: Sequence[object]) -> None:
+        """Write the values of a row of a table on a line of standard output."""
+        self.text("  ".join(_format_row(columns, values)))
 
     def problem(self, problem: Mapping[str, Any]) -> None:
         """Write problem details as sentences on standard error, with `-o json` and `yaml` on stdout, too."""
@@ -265,6 +267,15 @@ class CommandOutput:
     @cached_property
     def _err(self) -> "Console":
         return _console(sys.stderr)
+
+
+def _format_row(columns: Sequence[str], row: Sequence[object]) -> list[str]:
+    return [_format_cell(value, is_time=name in _TIMES) for name, value in zip(columns, row, strict=True)]
+
+
+def _format_cell(value: object, *, is_time: bool) -> str:
+    text = cell(value)
+    return short_time(text, datetime.now().astimezone()) if is_time and sys.stdout.isatty() else text
 
 
 def _build_table(columns: Sequence[str], cells: Iterable[Sequence[str]]) -> "Table":

@@ -47,7 +47,10 @@ def short_time(text: str, now: datetime) -> str:
     """
     if not _TIME.fullmatch(text):
         return text
-    local = datetime.fromisoformat(text).astimezone(now.tzinfo)
+    try:
+        local = datetime.fromisoformat(text).astimezone(now.tzinfo)
+    except (ValueError, OverflowError):
+        return text
     if local.date() == now.date():
         return f"{local:%H:%M:%S}"
     return f"{local:%d %b %H:%M}" if local.year == now.year else f"{local:%Y-%m-%d}"

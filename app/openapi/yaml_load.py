@@ -32,7 +32,9 @@ _NUMERIC = frozenset("+-.0123456789")
 # Lines that begin a list item or a mapping entry: at least one node each, unless they are in a text block.
 _NODE_LINE = re.compile(rb"^[ ]*(?:- |[\w\"'][^\n:]{0,200}:(?: |$))", re.MULTILINE)
 # Blank lines and comments that begin with tabs, which libyaml rejects (YAML 1.2.2, section 6.6).
-_TAB_LINE = re.compile(rb"^( *)\t[ \t]*(?:#[^\r\n]*)?(?=\r?$)", re.MULTILINE)
+_TAB_LINE = re.compile(rb"(?:^|(?<=\r))( *)\t[ \t]*(?:#[^\r\n]*)?(?=[\r\n]|\Z)", re.MULTILINE)
+# What ends a line in YAML 1.1, and so in the marks of the parser, but does not in YAML 1.2 (section 5.4).
+_OLD_BREAK = re.compile("\u0085|\u2028|\u2029".encode())
 _TAG = "tag:yaml.org,2002:"
 _STRING_TAGS = frozenset({"!", f"{_TAG}str"})
 _TYPES_OF_TAGS: dict[str, tuple[type, ...]] = {
@@ -78,10 +80,16 @@ class _Frame:
 
 
 class _Builder:
-    def __init__(self, limits: DocumentLimits, warn: Callable[[str, str], None], *, drops_tags: bool) -> None:
+    """Builds the value of a document from its events; the first `warned` of its warnings are known."""
+
+    def __init__(
+        self, limits: DocumentLimits, warn: Callable[[str, str], None], *, drops_tags: bool, warned: int = 0
+    ) -> None:
         self.limits = limits
-        self.warn = warn
+        self.report = warn
         self.drops_tags = drops_tags
+        self.warned = warned
+        self.warnings = 0
         self.root: Any = None
         self.documents = 0
         self.frames: list[_Frame] = []
@@ -103,6 +111,12 @@ class _Builder:
         self.documents += 1
         if self.documents > 1:
             raise _invalid(event, "contains a second document; send one")
+
+    def warn(self, at: str, detail: str) -> None:
+        """Report a repair, unless it is known from an earlier attempt."""
+        self.warnings += 1
+        if self.warnings > self.warned:
+            self.report(at, detail)
 
     def charge(self, nodes: int, text: int) -> None:
         """Count nodes and characters; raise TooLarge beyond the limits."""
@@ -247,19 +261,21 @@ def load_yaml(
     # Counting lines takes a tenth of the time of parsing as many nodes.
     if any(number >= limits.yaml_nodes for number, _ in enumerate(_NODE_LINE.finditer(document))):
         raise TooLarge(f"The YAML document has more than {limits.yaml_nodes} nodes")
+    builder = _Builder(limits, warn, drops_tags=drops_tags)
     try:
         try:
-            return _build(document, _Builder(limits, warn, drops_tags=drops_tags))
+            return _build(document, builder)
         except yaml.MarkedYAMLError:
             if _TAB_LINE.search(document) is None:
                 raise
             repaired = _without_tab_lines(document)
-            return _build(repaired, _Builder(limits, warn, drops_tags=drops_tags))
+            builder = _Builder(limits, warn, drops_tags=drops_tags, warned=builder.warnings)
+            return _build(repaired, builder)
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        lines = document.splitlines()
-        has_tab = mark and mark.line < len(lines) and lines[mark.line].lstrip(b" ").startswith(b"\t")
+        lines, numbers = _split_lines(document)
+        has_tab = mark and mark.line < len(numbers) and lines[numbers[mark.line]].lstrip(b" ")[:1] == b"\t"
         reason = ": YAML is indented with spaces, not with tabs" if has_tab else ""
         raise InvalidDocument(f"The document is neither JSON nor YAML{where}{reason}") from None
     except (yaml.YAMLError, ValueError):
@@ -277,12 +293,13 @@ def _build(document: bytes, builder: _Builder) -> Any:
 def _without_tab_lines(document: bytes) -> bytes:
     """Return the document with lines of tabs emptied, less those that are text of a scalar."""
     blank = _TAB_LINE.sub(b"", document)
-    lines, indented = document.split(b"\n"), blank.split(b"\n")
+    lines, _ = _split_lines(document)
+    indented, numbers = _split_lines(blank)
     for event in yaml.parse(blank, Loader=_LOADER):
         start, end = event.start_mark, event.end_mark
         if not isinstance(event, yaml.ScalarEvent) or start is None or end is None:
             continue
-        inside = range(start.line + 1, end.line)
+        inside = range(numbers[start.line] + 1, numbers[end.line])
         # The text of a block begins at the indentation of its first line.
         texts = (line for line in indented[inside.start : inside.stop] if line.strip())
         indent = 0 if event.style in ("'", '"') else next((len(t) - len(t.lstrip(b" ")) for t in texts), 0)
@@ -290,4 +307,12 @@ def _without_tab_lines(document: bytes) -> bytes:
             found = _TAB_LINE.match(lines[number])
             if found is not None and len(found[1]) >= indent:
                 indented[number] = lines[number]
-    return b"\n".join(indented)
+    return b"".join(indented)
+
+
+def _split_lines(document: bytes) -> tuple[list[bytes], list[int]]:
+    """Return the lines of a document with their ends, and the index of each by the line of a mark."""
+    lines = [*document.splitlines(keepends=True), b""]
+    return lines, [
+        number for number, line in enumerate(lines) for _ in range(len(_OLD_BREAK.findall(line)) + 1)
+    ]

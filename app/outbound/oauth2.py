@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote_plus
 from uuid import UUID
 
-from app.errors import TokenRequestFailed
+from app.errors import GatewayError, TokenRequestFailed
 from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
 from app.outbound.http import Engine
@@ -148,8 +148,17 @@ class TokenEndpoint:
         """
         grant: Any = await asyncio.to_thread(importlib.import_module, "app.outbound.token_requests")
         deadline = asyncio.get_running_loop().time() + self.limits.total
-        if request.metadata_url and not request.token_url:
-            request = replace(request, token_url=await self._find_endpoint(grant, request, deadline))
+        if not request.metadata_url or request.token_url:
+            return await self._fetch(grant, request, deadline)
+        endpoint = await self._find_endpoint(grant, request, deadline)
+        try:
+            return await self._fetch(grant, replace(request, token_url=endpoint), deadline)
+        except GatewayError:
+            # The server may have moved its endpoint: the next attempt reads the metadata anew.
+            self._endpoints.pop(_identify_metadata(request), None)
+            raise
+
+    async def _fetch(self, grant: Any, request: TokenRequest, deadline: float) -> FetchedToken:
         store = self._refresh_tokens
         if request.grant_type != "refresh_token" or store is None:
             token: FetchedToken = await self._request(grant, request, request.refresh_token, deadline)
@@ -170,7 +179,7 @@ class TokenEndpoint:
     async def _find_endpoint(self, grant: Any, request: TokenRequest, deadline: float) -> str:
         """Return the token endpoint that the metadata name, which are read anew after an hour."""
         now = asyncio.get_running_loop().time()
-        key = request.metadata_url, b"" if request.egress is None else request.egress.key
+        key = _identify_metadata(request)
         known = self._endpoints.get(key)
         if known is None or known[1] <= now:
             found = await grant.find_token_endpoint(self._engine, self.limits, request, deadline=deadline)
@@ -216,3 +225,7 @@ class TokenEndpoint:
         self._working_methods[request.credential_id, request.version] = method
         if len(self._working_methods) > _MAX_REMEMBERED:
             self._working_methods.popitem(last=False)
+
+
+def _identify_metadata(request: TokenRequest) -> tuple[str, bytes]:
+    return request.metadata_url, b"" if request.egress is None else request.egress.key

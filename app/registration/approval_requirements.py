@@ -59,14 +59,16 @@ class ApprovalRequirements:
         """Keep the operations of the tools for which a person required approval before an upgrade.
 
         A gateway does so when it starts: it reads the tools of which no requirement has the name, and the
-        lock of names is taken only where there is such a tool.
+        lock of names is taken only where one of them could make no call of a kept operation.
         """
         row = ApprovalRequirementRow
         named = exists().where(col(row.tool) == col(Tool.name), col(row.provider) == col(Provider.name))
-        query = _select_tools().where(col(Override.requires_approval).is_(True), ~named).limit(1)
+        query = _select_tools().where(col(Override.requires_approval).is_(True), ~named)
         async with self.database.read_session() as session:
-            if (await session.execute(query)).first() is None:
-                return
+            found = await _read_tools(session, query)
+            kept = [_read_operation(row) for row in await _read_rows(session)] if found else []
+        if all(any(one.may_be(tool.operation) for one in kept) for tool in found):
+            return
         async with self.database.transaction() as session:
             await lock_names(session)
             await keep_requirements(session, actor=_UPGRADE)

@@ -28,7 +28,7 @@ async def bind_shared_variables(
     """Give the shared secret variables in new or changed credentials of a provider, whose rows were flushed,
     the origins of their first use.
 
-    Raise CredentialNotAllowed for a variable that has origins already, to none of which the credential goes.
+    Raise CredentialNotAllowed for a variable that has origins already, beyond which the credential goes, too.
     """
     naming = [row for row in credentials if row.variable_names]
     if not naming:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
+from app.console.api_client import ApiProblem, ConfirmationRequired, path_of
 from app.console.credential_forms import CredentialForms, missing_slots
 from app.console.import_views import BatchView, PreviewView
 from app.console.imports import problem_of_import, read_import, start_import
@@ -71,6 +71,9 @@ async def add_provider(page: Page) -> Response:
         draft = await _draft(page, form)
     except DraftLost:
         return _source_page(page, Draft(), lost=True, status=422)
+    if draft.redirect_origin and not await page.is_recent():
+        # Credentials go to that origin, too.
+        raise ConfirmationRequired
     seen = await read_import(page, str(form.get("import", "")))
     preview = (seen or {}).get("result") or {}
     name = draft.name or legal_name(str(preview.get("title", "")))

@@ -114,7 +114,7 @@ class Http1Connection(asyncio.BufferedProtocol):
         self._parser = _parser(self)
         self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
-        self._head = b""
+        self._head: bytes | bytearray = b""
         self._is_rejected = False
         self._head_bytes = 0
         self._interim = 0
@@ -248,20 +248,27 @@ class Http1Connection(asyncio.BufferedProtocol):
             self._feed_repaired(nbytes)
         else:
             if not self._in_body and not self._finished:
-                self._head += self._buffer[:nbytes]
+                self._keep_head(nbytes)
+
+    def _keep_head(self, nbytes: int) -> None:
+        """Keep what has arrived of a head; most arrive whole and are never kept."""
+        if not self._head:
+            self._head = bytearray()
+        self._head += self._buffer[:nbytes]
 
     def _feed_repaired(self, nbytes: int) -> None:
         """Repair a head that the parser has rejected, and parse it from its beginning once it has ended."""
         # The end of a head may be divided among segments.
         unsearched = max(len(self._head) - 2, 0)
         was_rejected, self._is_rejected = self._is_rejected, True
-        self._head += self._buffer[:nbytes]
+        self._keep_head(nbytes)
         if was_rejected and END_OF_HEAD.search(self._head, unsearched) is None:
             return
-        repaired = repair_heads(self._head)
+        received = bytes(self._head)
+        repaired = repair_heads(received)
         if repaired is None:
             return
-        if repaired is self._head:
+        if repaired is received:
             raise httptools.HttpParserError("The head is not well-formed.")
         self._is_rejected = False
         self._headers = []

@@ -199,8 +199,13 @@ def _build_discovery_error(
 ) -> UpstreamError:
     """Return the error of a discovery's response; as Redirected where it leads to another address."""
     location = response.headers.get("Location", "")
-    if response.status not in FOLLOWED_STATUSES or not location or error.response is None:
+    if error.response is None or not is_redirect(response.status):
         return error
+    if response.status not in FOLLOWED_STATUSES or not location:
+        why = "It has no Location" if not location else "Redirects of this status are not followed"
+        return UpstreamRejected(
+            f"The upstream responded with status {response.status}. {why}.", response=error.response
+        )
     return Redirected(
         error.detail, response=error.response, method=prepared.method, url=prepared.url, location=location
     )

@@ -159,6 +159,15 @@ def fields_of(path: str) -> Iterator[dict[str, object]]:
             yield fields
 
 
+async def test_confirming_the_origin_of_a_redirect_asks_for_the_key(browser):
+    source = {"source": "url", "url": "http://127.0.0.1:9/openapi.json", "name": "moved"}
+    for origin in ("", "http://localhost:9"):
+        response = await browser.post(
+            "/console/add/provider", data={**source, "redirect_origin": origin}, headers=browser.own
+        )
+        assert asks(response) is bool(origin)
+
+
 async def test_a_session_whose_key_was_presented_long_ago_does_nothing_dangerous(browser, admin):
     before = await state_of(admin)
     failed = []

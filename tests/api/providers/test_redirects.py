@@ -154,6 +154,18 @@ async def test_a_source_with_a_credential_is_followed_within_its_origin(admin, u
     assert (await admin.get("/providers/pets")).status_code == 404
 
 
+@for_each("status, location, reason", [(302, "", "no Location"), (305, "/next", "status are not followed")])
+async def test_what_is_no_followed_redirect_says_why(admin, upstream, status, location, reason):
+    async def respond():
+        return web.Response(status=status, headers={"Location": location} if location else {})
+
+    upstream.pages = {"/start": respond}
+    made = await register(admin, f"{upstream.url}/start")
+    assert reason in made.text, made.text
+    assert "register the address" not in made.text
+    await remove(admin)
+
+
 async def test_a_chain_of_redirects_ends(admin, upstream):
     upstream.pages = {f"/{n}": redirect(f"/{n + 1}") for n in range(6)} | {"/5": openapi(upstream.url)}
     assert (await register(admin, f"{upstream.url}/0")).status_code == 201

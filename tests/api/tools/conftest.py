@@ -169,7 +169,8 @@ class Upstream:
         """To `to` with `status`."""
         self.requests.append((request.method, request.raw_path, dict(request.headers), await request.read()))
         headers = {"Location": request.query["to"]}
-        return web.Response(status=int(request.query["status"]), headers=headers)
+        body = request.query.get("text")
+        return web.Response(status=int(request.query["status"]), headers=headers, text=body)
 
     async def slow(self, request):
         self.arrived.set()

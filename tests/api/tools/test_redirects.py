@@ -31,6 +31,19 @@ async def test_a_declared_redirect_is_the_result_with_its_location(api, upstream
     assert (record["outcome"], record["upstream_status"]) == ("ok", 302)
 
 
+async def test_the_body_of_a_declared_redirect_is_not_decoded_by_the_schema_of_the_success(api, upstream):
+    provider = await api.provider("api")
+    response = {"redirects": ["302"], "content_type": "text/plain", "schema": {"type": "integer"}}
+    await api.tool(provider, "archive", {"url": f"{upstream.url}/redirect?text=7", "response": response})
+    received = await (await api.client()).post(
+        "/tools/api.archive/call",
+        json={"status": 302, "to": "/there"},
+        headers={"Prefer": "decode-response, validate-response"},
+    )
+    assert received.headers["x-upstream-status"] == "302"
+    assert received.headers["content-type"].startswith("text/plain")
+
+
 @for_each("status", [302, 307])
 async def test_a_redirect_to_another_origin_is_an_error_that_says_where_it_pointed(api, upstream, status):
     provider = await api.provider(f"api{status}")

@@ -123,6 +123,11 @@ def test_keys_are_revoked_by_id_or_name_after_a_confirmation(stub, run):
     shown = run("keys", "revoke", "agent", "--yes", "--json").json()
     assert shown == {"revoked": ["AbCdEfGhJkMn"]}
 
+    stub.problem("DELETE", "/keys/BbCdEfGhJkMn", status=409, title="Conflict", detail="No.")
+    failed = run("keys", "revoke", "agent", "agent of the desk", "--yes")
+    assert failed.code != 0
+    assert "Revoked agent (AbCdEfGhJkMn)." in failed.err
+
 
 def test_a_name_of_several_keys_or_of_none_revokes_nothing(stub, run):
     stub.on("GET", "/keys", {"items": [KEY_VIEW, {**KEY_VIEW, "id": "second"}], "next_cursor": None})

@@ -63,6 +63,15 @@ NOW = datetime(2030, 5, 17, 9, 0, tzinfo=timezone(timedelta(hours=2)))
         ("2031-01-31T00:00:00Z", "2031-01-31"),
         ("2030-05-17", "2030-05-17"),
         ("at 2030-05-17T06:59:59Z", "at 2030-05-17T06:59:59Z"),
+        *[
+            (text, text)
+            for text in (
+                "2026-02-30T00:00:00Z",
+                "9999-12-31T23:59:59Z",
+                "2030-13-01T00:00:00Z",
+                "2030-05-17T06:59:59+99:99",
+            )
+        ],
     ],
 )
 def test_times_are_local_and_short(text: str, shown: str) -> None:
@@ -74,7 +83,7 @@ def test_lists_are_readable_at_60_and_80_columns(
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     key = {
-        "id": "AbCdEfGhJkMn", "name": "the agent of the billing team in the north", "owner": "billing",
+        "id": "AbCdEfGhJkMn", "name": "the agent of the billing team in the north", "owner": "2031-01-31T20:00:00Z",
         "scopes": ["tools:read", "tools:call", "keys:read"], "providers": ["library", "warehouse"],
         "tags": None, "rate_limit": {"requests": 5, "per_seconds": 1, "burst": 2}, "state": "active",
         "expires_at": "2031-01-31T20:00:00Z", "last_used_at": f"{datetime.now(UTC).year}-01-01T20:00:00Z",
@@ -90,4 +99,4 @@ def test_lists_are_readable_at_60_and_80_columns(
         assert [name for name in columns.split() if name not in plain[0]] == [], shown
         assert ("Without " in shown) is (width < 300)
     assert "02 Jan 05:00" in rows[0]
-    assert "2031-02-01" in rows[0]
+    assert rows[0].count("2031-02-01") == rows[0].count("2031-01-31T20:00:00Z") == 1

@@ -93,10 +93,29 @@ def test_a_tag_costs_no_operation_beside_it_and_the_report_has_its_pointer() -> 
         ("a: >-\n  x\n\n  y\n\t\nb: 1\n", {"a": "x\ny", "b": 1}),
         ("a: 'x\n\t\n  y'\n\t\nb: \"c\n \t# d\n  e\"\n", {"a": "x\ny", "b": "c # d e"}),
         ("a: x\n\t\n  y\nb: {\n\t\n\tc: 1\n\t\n}\n", {"a": "x\ny", "b": {"c": 1}}),
+        (
+            "a: |\n  x\u2028\u2029\u0085\u2028\n  \t\n  y\n\t\nb: 1\n",
+            {"a": "x\u2028\u2029\n\u2028\n\t\ny\n", "b": 1},
+        ),
+        ("# \u2028#\u2028#\n\t\na: |\n  x\n  \t\n  y\n", {"a": "x\n\t\ny\n"}),
+        ("\t# a\u2028b\na: 'x\u2028y\n\t\n  z'\n", {"a": "x\u2028y\nz"}),
+        ("a: 1\r\t# b\r\t\rb: |\r  x\r  \t\r  y\r", {"a": 1, "b": "x\n\t\ny\n"}),
     ],
 )
 def test_lines_of_tabs_are_blank(text: str, value: Any) -> None:
     assert read(text) == value
+
+
+def test_a_repair_before_a_line_of_tabs_is_reported_once() -> None:
+    warnings: list[str] = []
+    found = load_yaml(
+        b'a: !mine 1\nb: "x\\0"\n\t\nc: !mine 2\n',
+        limits=DocumentLimits(),
+        warn=lambda at, _detail: warnings.append(at),
+        drops_tags=True,
+    )
+    assert found == {"a": None, "b": "x", "c": None}
+    assert warnings == ["/a", "", "/c"]
 
 
 @for_each(

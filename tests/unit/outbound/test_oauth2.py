@@ -75,6 +75,23 @@ class TestMetadata:
         assert asked == ["/meta", "/t", "/t"]
         assert request.parts() != replace(request, metadata_url=f"{url}/other").parts()
 
+    async def test_an_endpoint_that_fails_is_looked_for_again(
+        self, endpoint: TokenEndpoint, serve, token_request: TokenRequest
+    ) -> None:
+        paths = ["/old", "/new"]
+
+        async def find(request: web.Request) -> web.Response:
+            return web.json_response({"token_endpoint": f"{request.url.origin()}{paths.pop(0)}"})
+
+        async def issue(_: web.Request) -> web.Response:
+            return web.json_response({"access_token": "abc"})
+
+        url = await serve(web.get("/meta", find), web.post("/new", issue))
+        request = replace(token_request, token_url="", metadata_url=f"{url}/meta")
+        with pytest.raises(TokenRequestFailed):
+            await endpoint.fetch(request)
+        assert (await endpoint.fetch(request)).access_token == Secret("abc")
+
     @for_each("name", METADATA)
     async def test_a_secret_goes_nowhere_else(
         self, endpoint: TokenEndpoint, serve, token_request: TokenRequest, name: str
