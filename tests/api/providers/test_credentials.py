@@ -171,7 +171,8 @@ async def test_openid_connect_and_other_http_schemes_are_credentials(admin, upst
     }
     assert slots["scheme"] == ("bearer", "DPoP", None)
     assert slots["login"] == ("oauth2", None, f"{upstream.url}/.well-known/openid-configuration")
-    assert made["needs_consent"] == []
+    metadata_url = f"{elsewhere.url}/.well-known/openid-configuration"
+    assert made["needs_consent"] == [{"slot": "foreign", "origins": [], "token_url": metadata_url}]
     client = {"kind": "oauth2", "client_id": "c", "client_secret": "canary"}
     denied = await put(admin, "foreign", **client)
     assert denied.status_code == 422
