@@ -1,5 +1,6 @@
 """A protocol that an installed package adds is registered, discovered, called and served as any other."""
 
+import ast
 import json
 import os
 import subprocess
@@ -136,3 +137,13 @@ def test_entry_point_that_is_no_record_ends_the_start(tmp_path: Path) -> None:
         check=False,
     )
     assert "The entry point wrong of utcp_gateway.protocols is not a ProtocolRecord." in done.stderr
+
+
+def test_the_package_imports_one_module_of_the_gateway() -> None:
+    imported = {
+        f"{path.name}: {node.module}"
+        for path in sorted(PACKAGES.glob("toy_protocol/*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "app"
+    }
+    assert imported == {f"{name}: app.protocols.extension" for name in ("adapter.py", "record.py")}

@@ -7,13 +7,20 @@ from typing import Any, ClassVar
 
 import orjson
 
-from app.errors import UpstreamMalformed
-from app.outbound.network import Address
-from app.protocols.base import AdapterContext, Call, Discovered, Result
-from app.protocols.shared.effects import UnknownEffects
-from app.protocols.shared.results import JSON, time_limit, value_result
-from app.protocols.shared.sealed_fields import field_values
-from app.utcp.call_template import compile_template
+from app.protocols.extension import (
+    JSON,
+    AdapterContext,
+    Address,
+    Call,
+    Discovered,
+    Result,
+    UnknownEffects,
+    UpstreamMalformed,
+    compile_template,
+    field_values,
+    time_limit,
+    value_result,
+)
 from toy_protocol.record import PROTOCOL, ToyTemplate
 
 

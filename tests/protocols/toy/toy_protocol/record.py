@@ -5,9 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from app.protocols.record import ProtocolRecord
-from app.protocols.shared.origins import socket_address, socket_origin
-from app.utcp.call_template import CallTemplate
+from app.protocols.extension import CallTemplate, ProtocolRecord, socket_address, socket_origin
 
 
 class ToyTemplate(CallTemplate):
