@@ -26,8 +26,10 @@ _Result = TypeVar("_Result")
 
 def shown_schema(schema: dict[str, Any], form: SchemaForm, *, is_typed: bool = True) -> Portable:
     """Return a schema in the form in which a client sees it; see `make_portable`."""
-    text, losses = shown_json(b"" if form == "full" else exact_json.dumps(schema), form, is_typed=is_typed)
-    return Portable(orjson.loads(text), losses) if losses else Portable(schema)
+    if form == "full":
+        return Portable(schema)
+    text, losses = _write_portable(exact_json.dumps(schema), is_typed)
+    return Portable(orjson.loads(text), losses)
 
 
 def with_marks(inputs: Portable, tool: AgentTool) -> Portable:
@@ -48,8 +50,11 @@ async def write_beside(tools: Iterable[AgentTool], write: Callable[[], _Result])
 
 @lru_cache(maxsize=_MAX_CACHED)
 def _write_portable(schema: bytes, is_typed: bool) -> tuple[bytes, tuple[Loss, ...]]:
-    shown = make_portable(orjson.loads(schema), is_typed=is_typed)
-    return (exact_json.dumps(shown.schema) if shown.losses else schema), shown.losses
+    stored = orjson.loads(schema)
+    shown = make_portable(stored, is_typed=is_typed)
+    # What only joins nested unions loses nothing.
+    is_same = not shown.losses and shown.schema == stored
+    return (schema if is_same else exact_json.dumps(shown.schema)), shown.losses
 
 
 def schema_changes(inputs: tuple[Loss, ...], outputs: tuple[Loss, ...]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from app.json_schema.validator import ArgumentValidator, is_usable_pattern
 from app.tool_schemas.portable import MAX_BYTES, MAX_GROWTH, make_portable
 from app.tool_schemas.portable_patterns import portable_pattern
 from app.tool_schemas.sanitize import sanitize_inputs
+from app.toolsets.mcp_tool import shown_json, shown_schema
 from tests.harness.cases import for_each
 from tests.harness.schema_values import values_of
 from tests.interop.agents.torture import DECIMAL
@@ -259,3 +260,11 @@ def test_malformed_schemas_are_written_too():
     assert members({"type": "object", "properties": given}) == {
         "a": {"anyOf": ANYTHING}, "b": {"anyOf": ANYTHING, "not": {}}, "c": {"anyOf": ANYTHING}, "d": {"type": "string"},
     }  # fmt: skip
+
+
+@for_each("name", ALL)
+def test_clients_get_what_is_portable(name):
+    portable = make_portable(ALL[name])
+    assert shown_schema(ALL[name], "portable") == portable
+    text, losses = shown_json(orjson.dumps(ALL[name]), "portable")
+    assert (orjson.loads(text), losses) == (portable.schema, portable.losses)
