@@ -62,9 +62,9 @@ class MergedTools:
     @classmethod
     def of(cls, parts: Sequence[ToolsetPart]) -> "MergedTools":
         """Return the tools of toolsets, which are ordered by name."""
-        chosen = list(_choose_ways(parts))
-        listed = _name_ways(chosen, parts)
-        tools = _rename_tools(listed, taken=_collect_meanings(parts).keys() | listed.keys())
+        meanings = _collect_meanings(parts)
+        listed = _name_ways(list(_choose_ways(parts)), parts, meanings)
+        tools = _rename_tools(listed, taken=meanings.keys() | listed.keys())
         names = _collect_names(parts, listed, tools)
         by_name = {name: tools[found[0]] for name, found in names.items() if len(found) == 1}
         options = _merge_options(parts, listed, tools)
@@ -159,10 +159,11 @@ def _call_options(part: ToolsetPart) -> tuple[object, ...]:
     return (options.argument_repair, options.max_bytes, options.max_tokens, options.upstream)
 
 
-def _name_ways(chosen: Collection[list[_Way]], parts: Sequence[ToolsetPart]) -> dict[str, _Way]:
-    """Return the ways by the names that they are listed by."""
+def _name_ways(
+    chosen: Collection[list[_Way]], parts: Sequence[ToolsetPart], meanings: Mapping[str, set[str]]
+) -> dict[str, _Way]:
+    """Return the ways by the names that they are listed by; `meanings` are those of `_collect_meanings`."""
     uses: dict[str, int] = defaultdict(int)
-    taken = _collect_meanings(parts)
     for ways in chosen:
         for name in {way.tool.name for way in ways}:
             uses[name] += 1
@@ -171,9 +172,9 @@ def _name_ways(chosen: Collection[list[_Way]], parts: Sequence[ToolsetPart]) -> 
         for way in ways:
             is_alone = len(ways) == 1 and uses[way.tool.name] == 1
             name = way.tool.name if is_alone else _qualify_name(way, parts)
-            if not is_alone and (name in listed or taken.get(name, {way.tool.tool}) != {way.tool.tool}):
+            if not is_alone and (name in listed or meanings.get(name, {way.tool.tool}) != {way.tool.tool}):
                 # Another tool has this name already, in the registry or in a toolset.
-                name = agent_name_for(name, name.replace(".", "_"), taken.keys() | listed.keys())
+                name = agent_name_for(name, name.replace(".", "_"), meanings.keys() | listed.keys())
             listed[name] = way
     return listed
 
