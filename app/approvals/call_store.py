@@ -19,7 +19,7 @@ from app import exact_json
 from app.approvals.kinds import ApprovalCounts
 from app.approvals.records import approval_json, record_approval_event
 from app.approvals.token_requesters import stored_rights
-from app.calls.approvals import EndedCall, RequestedCall, WaitingCall
+from app.calls.approvals import EndedCall, RequestedCall, WaitingCall, describe_comment
 from app.calls.idempotent_call import ReplayedError, idempotency_namespace
 from app.calls.presets import without_presets
 from app.calls.shown_arguments import HiddenPart, show_arguments, without_hidden_at
@@ -131,8 +131,7 @@ class CallApprovalStore:
         stored = self.open_outcome(row)
         if stored is None:
             detail, hint = _NO_RESULT[public["state"]]
-            if row.comment:
-                detail += f" The comment of the decision: {exact_json.dumps(row.comment).decode()}."
+            detail += describe_comment(row.comment)
             public = orjson.loads(exact_json.dumps(public))
             return EndedCall(None, error=Conflict(detail, hint=hint, extra={"approval": public}))
         members, body = stored

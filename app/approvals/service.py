@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from uuid import UUID
 
 from sqlalchemy import text as sql
@@ -38,7 +38,7 @@ from app.database import Database
 from app.errors import Conflict, NotFound, OwnApproval, scopes_missing
 from app.models import Approval, now
 from app.pagination import Page, PageRequest
-from app.security.principal import Principal
+from app.security.principal import Principal, ToolVisibility
 
 _SWEEP_SECONDS: Final = 60.0
 _BATCH: Final = 500
@@ -114,13 +114,6 @@ class ApprovedResult:
     problem: dict[str, Any] | None
     headers: Sequence[tuple[str, str]] = ()
     """Those of the upstream's response that may be passed on."""
-
-
-class ToolVisibility(Protocol):
-    """Knows which tools a principal may use now."""
-
-    async def may_see(self, tool: str, *, principal: Principal) -> bool:
-        """Return whether the principal may use the tool of this canonical name; raise Unavailable."""
 
 
 class ApprovalService:

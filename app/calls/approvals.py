@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
+from app import exact_json
 from app.catalog.plan import Plan
 from app.errors import ApprovalOutdated, Conflict, GatewayError
 from app.protocols.base import Result
@@ -78,6 +79,11 @@ class RequestedCall:
     """The canonical name of the tool."""
     approval: dict[str, Any] = field(repr=False)
     ended: EndedCall | None = None
+
+
+def describe_comment(comment: str) -> str:
+    """Return a sentence with the comment of a decision, to be added to another one; "" without a comment."""
+    return f" The comment of the decision: {exact_json.dumps(comment).decode()}." if comment else ""
 
 
 class CallApprovals(Protocol):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 from uuid import UUID
 
 from app.security.rate_limit import RateLimit
@@ -189,6 +189,15 @@ class Principal:
     def missing_scopes(self, grant: Grant) -> tuple[str, ...]:
         """Return the scopes of the grant that this principal does not have, sorted."""
         return missing_scopes(grant.scopes, held=self.scopes)
+
+
+class ToolVisibility(Protocol):
+    """Knows which tools a principal may use now."""
+
+    async def may_see(self, tool: str, *, principal: Principal) -> bool:
+        """Return whether the principal may use the tool of this canonical name, at the address of its request
+        or, where its key is limited to toolsets, at that of one of these. Raise Unavailable.
+        """
 
 
 def _is_within(requested: frozenset[str] | None, own: frozenset[str] | None) -> bool:

@@ -12,14 +12,14 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, cast
+from typing import Any, Final, Literal, cast
 
 import orjson
 
 from app import exact_json
 from app.errors import NotFound, Unavailable
 from app.redis_client import RedisClient
-from app.security.principal import Principal
+from app.security.principal import Principal, ToolVisibility
 from app.security.vault import SealBroken, Vault
 from app.tool_results.budget import Rest
 
@@ -62,15 +62,6 @@ if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
 redis.call('SET', KEYS[2], ARGV[2], 'EX', ARGV[3])
 return 1
 """
-
-
-class ToolVisibility(Protocol):
-    """Knows which tools a principal may use now."""
-
-    async def may_see(self, tool: str, *, principal: Principal) -> bool:
-        """Return whether the principal may use the tool of this canonical name, at the address of its request
-        or, where its key is limited to toolsets, at that of one of these. Raise Unavailable.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import math
 from typing import Any, Final
 
 from app import exact_json
+from app.calls.approvals import describe_comment
 from app.errors import (
     FieldError,
     GatewayError,
@@ -51,8 +52,7 @@ def approval_result(
         if approval["state"] == "approved"
         else "This call needs the approval of a person, and has not been made yet."
     )
-    if approval.get("comment"):
-        text += f" The comment of the decision: {exact_json.dumps(approval['comment']).decode()}."
+    text += describe_comment(approval.get("comment", ""))
     text += f" Its state and, once it was made, its result are at {url}"
     text += f", and read_more reads them with the continuation {handle}." if handle else "."
     text += " Do not call the tool again for the same purpose."
