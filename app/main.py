@@ -9,27 +9,33 @@ import structlog
 from fastapi import Depends, FastAPI
 from starlette.middleware import Middleware
 
-from app import (
-    agent_tests_api,
-    approvals_api,
-    call_api,
-    console,
-    discovery,
-    executors,
+from app import console
+from app.agents import call as agent_calls
+from app.agents import mcp, tool_calls, ubp, utcp
+from app.agents.tests import routes as agent_tests
+from app.agents.tests.runs import open_runs
+from app.api import (
+    approvals,
+    calls,
+    events,
     explain,
+    exports,
     keys,
-    mcp_server,
-    plugin_api,
+    me,
+    plugins,
     providers,
-    recording_api,
-    search_usage_api,
-    search_words_api,
-    tool_calls,
+    recordings,
+    search,
+    session,
+    stats,
     tools,
-    toolset_api,
+    toolsets,
 )
-from app.errors import GatewayError, Overloaded
-from app.registration.batch import import_file
+from app.api.streams.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
+from app.core.errors import GatewayError, Overloaded
+from app.core.settings import Settings
+from app.core.telemetry.metrics import Metrics
+from app.providers.registration.batch import import_file
 from app.server import (
     deprecation_headers,
     docs_page,
@@ -58,9 +64,6 @@ from app.server.problems import (
 from app.server.problems import install as install_problems
 from app.server.websocket_protocol import PATHS_STATE
 from app.services import Services, open_services
-from app.settings import Settings
-from app.streaming.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
-from app.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
@@ -75,22 +78,28 @@ class Edge(Protocol):
 
 
 EDGES: Final[tuple[Edge, ...]] = (
-    call_api,
+    agent_calls,
+    # Their fixed paths come before the paths of `tools` with a name.
+    exports,
+    search,
     tools,
+    calls,
+    stats,
     providers,
-    discovery,
+    utcp,
     keys,
+    me,
+    session,
+    events,
     explain,
-    approvals_api,
-    toolset_api,
-    recording_api,
-    search_words_api,
-    plugin_api,
-    mcp_server,
+    approvals,
+    toolsets,
+    recordings,
+    plugins,
+    mcp,
     tool_calls,
-    executors,
-    agent_tests_api,
-    search_usage_api,
+    ubp,
+    agent_tests,
     health,
     reference_pages,
     support,
@@ -98,13 +107,10 @@ EDGES: Final[tuple[Edge, ...]] = (
 )
 
 FAST_ROUTES: Final = (
-    FastRoute(call_api.CALL_ROUTE),
-    FastRoute(call_api.TOOLSET_CALL_ROUTE),
+    FastRoute(agent_calls.CALL_ROUTE),
+    FastRoute(agent_calls.TOOLSET_CALL_ROUTE),
     # Clients of MCP try GET; its endpoint rejects it after the checks that precede the method.
-    *(
-        FastRoute(route, ("POST", "GET", "DELETE", "OPTIONS"), takes_slash=True)
-        for route in mcp_server.FAST_ROUTES
-    ),
+    *(FastRoute(route, ("POST", "GET", "DELETE", "OPTIONS"), takes_slash=True) for route in mcp.FAST_ROUTES),
     FastRoute(tool_calls.TOOL_CALLS_ROUTE),
     FastRoute(tool_calls.TOOLSET_TOOL_CALLS_ROUTE),
 )
@@ -162,22 +168,22 @@ def lifespan(
             gc_tuning.freeze_startup_objects()
             admission.start()
             stack.callback(admission.stop)
-            ubp = await stack.enter_async_context(executors.open_server(services))
+            executors = await stack.enter_async_context(ubp.open_server(services))
             with _start_failure(app):
-                await stack.enter_async_context(executors.serve_grpc(ubp))
-            agent_tests = await stack.enter_async_context(agent_tests_api.open_runs(services))
+                await stack.enter_async_context(ubp.serve_grpc(executors))
+            running_tests = await stack.enter_async_context(open_runs(services))
             services.readiness.open = True
             services.converter.spawn(_keep_requirements(services))
             if settings.providers_file is not None:
                 services.converter.spawn(_import_providers(settings.providers_file, services))
             yield {
                 "services": services,
-                "manuals": discovery.open_manuals(services),
-                "mcp": mcp_server.open_server(services),
-                "ubp": ubp,
-                "agent_tests": agent_tests,
-                PATHS_STATE: frozenset({executors.PATH}),
-                "toolset_manuals": discovery.open_toolset_manuals(services),
+                "manuals": utcp.open_manuals(services),
+                "mcp": mcp.open_server(services),
+                "ubp": executors,
+                "agent_tests": running_tests,
+                PATHS_STATE: frozenset({ubp.PATH}),
+                "toolset_manuals": utcp.open_toolset_manuals(services),
                 "probes": health.HealthProbes(services.database, services.redis),
                 "connections": connections,
             }

@@ -22,68 +22,68 @@ from app.access.data_keys import open_vault
 from app.access.events import ControlPlaneEvents
 from app.access.expiry_monitor import KeyExpiryMonitor
 from app.access.issuer_keys import IssuerKeys
-from app.approvals.call_handler import CallApprovalHandler
-from app.approvals.call_store import CallApprovalStore
-from app.approvals.kinds import CHANGE_KINDS, ApprovalCounts, ApprovalHandler, ApprovalKind
-from app.approvals.service import ApprovalRetention, ApprovalService
-from app.call_log.entries import CallLog
-from app.call_log.modes import open_body_recorder, open_call_log
-from app.call_log.queries import EndedCalls
+from app.access.sessions import SessionPolicy, Sessions
 from app.calls import CallServices
-from app.calls.idempotency_store import IdempotencyStore
+from app.calls.approvals.call_handler import CallApprovalHandler
+from app.calls.approvals.call_store import CallApprovalStore
+from app.calls.approvals.kinds import CHANGE_KINDS, ApprovalCounts, ApprovalHandler, ApprovalKind
+from app.calls.approvals.service import ApprovalRetention, ApprovalService
+from app.calls.idempotency.store import IdempotencyStore
+from app.calls.log.entries import CallLog
+from app.calls.log.modes import open_body_recorder, open_call_log
+from app.calls.log.queries import EndedCalls
+from app.calls.log.record_feed import RecordFeed
 from app.calls.rate_limiter import RateLimiter
-from app.calls.response_cache import ResponseCache
-from app.calls.streams import StreamRegistry
+from app.calls.recordings.service import RecordingService
+from app.calls.recordings.store import RecordingBounds, RecordingStore
+from app.calls.response.cache import ResponseCache
+from app.calls.response.streams import StreamRegistry
+from app.calls.results import ContinuationStore
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed
 from app.catalog.loader import PlanLoader
-from app.command_routing import CommandRouter
-from app.command_routing.relay import WorkerRelay
-from app.credentials.last_use import CredentialUses
-from app.credentials.refresh_tokens import IssuedRefreshTokens
-from app.database import Database
-from app.meta_tools import FindAids, StoredRests
-from app.models import CallRecord, Event
-from app.openapi.worker_process import ForkServer
+from app.core.settings import Settings
+from app.core.telemetry.logs import configure_logging
+from app.core.telemetry.metrics import Metrics
+from app.core.telemetry.traces import Tracer
+from app.core.telemetry.tracing import open_tracer
+from app.openapi.process.workers import ForkServer
 from app.outbound.credentials import CredentialResolver
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.oauth2 import TokenEndpoint
+from app.outbound.resilience import Origins
 from app.outbound.tokens import TokenCache
-from app.plugins import PluginCatalogue, PluginService, PluginWords
 from app.protocols.base import AdapterContext
+from app.protocols.command_routing import CommandRouter
+from app.protocols.command_routing.relay import WorkerRelay
 from app.protocols.registry import Adapters
-from app.recordings.service import RecordingService
-from app.recordings.store import RecordingBounds, RecordingStore
-from app.redis_client import RedisClient, connect
-from app.registration.approval_requirements import ApprovalRequirements
-from app.registration.change_approvals import ChangeApprovalHandler
-from app.registration.converter import Converter
-from app.registration.fetch import Fetcher
-from app.registration.output_deviations import OutputDeviations
-from app.registration.service import RegistrationService
-from app.registration.source_reader import SourceReader
-from app.resilience import Origins
-from app.search import SearchIndex
+from app.providers.credentials.last_use import CredentialUses
+from app.providers.credentials.refresh_tokens import IssuedRefreshTokens
+from app.providers.plugins import PluginCatalogue, PluginService, PluginWords
+from app.providers.registration.approval_requirements import ApprovalRequirements
+from app.providers.registration.change_approvals import ChangeApprovalHandler
+from app.providers.registration.converter import Converter
+from app.providers.registration.fetch import Fetcher
+from app.providers.registration.output_deviations import OutputDeviations
+from app.providers.registration.service import RegistrationService
+from app.providers.registration.source_reader import SourceReader
+from app.search.conditions import ToolConditions
+from app.search.search_index import SearchIndex
 from app.search.signals import Signals
-from app.search_usage import SearchUsage, SearchUsageAdministration, UsageOptions
-from app.search_vectors import SearchVectors
-from app.search_words import SearchWords, SearchWordsService
+from app.search.usage import SearchUsage, SearchUsageAdministration, UsageOptions
+from app.search.vectors import SearchVectors
+from app.search.words import SearchWords, SearchWordsService
 from app.security.loop_detection import gateway_identity
 from app.security.masking import Masker
 from app.security.vault import KeyRing, Vault
-from app.sessions import SessionPolicy, Sessions
-from app.settings import Settings
-from app.streaming.record_feed import RecordFeed
-from app.telemetry.logs import configure_logging
-from app.telemetry.metrics import Metrics
-from app.telemetry.traces import Tracer
-from app.telemetry.tracing import open_tracer
-from app.tool_conditions import ToolConditions
-from app.tool_results import ContinuationStore
+from app.storage.database import Database
+from app.storage.models import CallRecord, Event
+from app.storage.redis import RedisClient, connect
 from app.toolsets import ToolCollections
 from app.toolsets.exports import ToolExporter
+from app.toolsets.meta_tools import FindAids, StoredRests
 
 _RELAY_TIMEOUT: Final = 5.0
 

@@ -17,8 +17,8 @@ from typing import Any, cast
 import psutil
 from redis.asyncio import Redis
 
-from app.background import cancel_tasks
-from app.redis_client import connect
+from app.core.background import cancel_tasks
+from app.storage.redis import connect
 from tests.harness.valkey import OwnValkey, own_valkey
 
 _BODY = os.urandom(300)

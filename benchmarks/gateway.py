@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from app.embedded.folder import sealing_key, socket_folder
+from app.cli.embedded.folder import sealing_key, socket_folder
 from benchmarks.servers import NotStarted, ServerProcess, free_port, start_server
 from benchmarks.shape import KEY, document
 

@@ -70,7 +70,7 @@ def _children() -> dict[str, float]:
     cpu, fork_server = ended.ru_utime + ended.ru_stime, 0
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            if "app.openapi.fork_server" in child.cmdline():
+            if "app.openapi.process.server" in child.cmdline():
                 fork_server = child.memory_info().rss
                 cpu += sum(child.cpu_times()[:4])
     return {"children_cpu": cpu, "children_peak": ended.ru_maxrss * _PEAK_UNIT, "fork_server": fork_server}

@@ -30,26 +30,31 @@ from rich.table import Table
 
 from app.access import KeyVerifier
 from app.calls.execution import CallServices
-from app.calls.idempotency_store import IdempotencyStore
+from app.calls.idempotency.store import IdempotencyStore
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed, record_change
 from app.catalog.loader import PlanLoader
 from app.cli.bootstrap import admin_key
 from app.cli.server import server_config
-from app.credentials.input_models import ApiKeyInput
-from app.credentials.model import CredentialDraft
-from app.database import Database
+from app.core.settings import Settings
 from app.main import create_app
-from app.models import Credential
 from app.outbound.credentials import CredentialResolver
 from app.outbound.http import Engine
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.outbound.tokens import TokenCache
 from app.protocols.registry import PROTOCOLS, Adapters
-from app.registration.model import ParsedSource, RegistrationPlan, RegistrationRequest, RegistrationResult
-from app.search import SearchIndex
+from app.providers.credentials.input_models import ApiKeyInput
+from app.providers.credentials.model import CredentialDraft
+from app.providers.registration.model import (
+    ParsedSource,
+    RegistrationPlan,
+    RegistrationRequest,
+    RegistrationResult,
+)
+from app.search.search_index import SearchIndex
 from app.security.vault import KeyRing, Vault
-from app.settings import Settings
+from app.storage.database import Database
+from app.storage.models import Credential
 from benchmarks.journey_probe import ROOT, Recorder, recording, report_to
 from tests.harness.servers import pair
 from tests.harness.upstream import upstream

@@ -25,7 +25,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from app.embedded import EmbeddedServers
+from app.cli.embedded import EmbeddedServers
 from app.security.vault import KeyRing
 from benchmarks.gateway import PLAIN, short_folder
 from benchmarks.servers import free_port, start_server

@@ -1,4 +1,6 @@
-"""Alembic's environment: runs on the connection that `app.database.migrate` passes, or on DATABASE_URL."""
+"""Alembic's environment: runs on the connection that `app.storage.database.migrate` passes, or on
+DATABASE_URL.
+"""
 
 import asyncio
 import os
@@ -8,8 +10,8 @@ from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlmodel import SQLModel
 
-import app.models  # noqa: F401  (fills the metadata)
-from app.database import sqlalchemy_url
+import app.storage.models  # noqa: F401  (fills the metadata)
+from app.storage.database import sqlalchemy_url
 
 
 def _run(connection: Connection) -> None:

@@ -1,7 +1,7 @@
 """Write `docs/configuration.md` and `.env.example` from the settings (`make configuration`).
 
 The sections are the comments between the fields of the settings classes; the names, defaults, bounds and
-descriptions are those of the fields. `tests/unit/settings` fails where a file is not what this renders.
+descriptions are those of the fields. `tests/unit/core/settings` fails where a file is not what this renders.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from app.settings import Settings
+from app.core.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
@@ -36,7 +36,7 @@ uses its own services.
 """
 _INTRODUCTION = """# Configuration
 
-<!-- Written by `make configuration` from app/settings; do not edit. -->
+<!-- Written by `make configuration` from app/core/settings; do not edit. -->
 
 Every setting is an environment variable, or a line of the file `.env` in the working directory; the
 environment wins. They are read once, at the start. Times are in seconds, sizes in bytes, lists are separated
@@ -48,7 +48,7 @@ The options of one provider (its own limits, retries, cache, proxy) are not sett
 """
 _EXAMPLE_HEAD = """# Every setting of utcp-gateway. Copy to .env and uncomment what you change.
 # Times are in seconds, sizes in bytes, lists are separated by commas.
-# Written by `make configuration` from app/settings; do not edit.
+# Written by `make configuration` from app/core/settings; do not edit.
 """
 
 

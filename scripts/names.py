@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from app.cli.root import COMMANDS, load_command
+from app.core.settings import Settings
+from app.core.telemetry.families import families
 from app.security.scopes import SCOPES
 from app.server.problems.catalogue import problem_types
-from app.settings import Settings
-from app.telemetry.families import families
 
 Names = dict[str, list[str]]
 

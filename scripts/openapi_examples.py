@@ -21,8 +21,8 @@ from urllib.parse import quote
 from websockets.sync.client import ClientConnection, connect
 
 from app.cli.sample import sample_api
-from app.errors import PROBLEM_TYPE
-from app.toolclad.envelope import MEDIA_TYPE as ENVELOPE
+from app.core.errors import PROBLEM_TYPE
+from app.formats.toolclad.envelope import MEDIA_TYPE as ENVELOPE
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.model_peers import ModelServer, Turn
 from tests.harness.servers import Pair, pair

@@ -7,6 +7,7 @@
 from pathlib import Path
 from typing import Final
 
+from app.core.settings import Settings
 from app.main import create_app
 from app.server.problems.catalogue import problem_types
 from app.server.reference_pages.render import (
@@ -16,7 +17,6 @@ from app.server.reference_pages.render import (
     scopes_markdown,
 )
 from app.server.reference_pages.scopes import any_key_operations, scope_descriptions
-from app.settings import Settings
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 ERRORS_PAGE: Final = DOCS / "errors.md"
@@ -24,7 +24,7 @@ ACCESS_PAGE: Final = DOCS / "access.md"
 
 _ERRORS: Final = """# Errors
 
-<!-- Written by `make reference` from app/server/problems/catalogue_texts.py and app/errors.py; do not edit. -->
+<!-- Written by `make reference` from app/server/problems/catalogue_texts.py and app/core/errors.py; do not edit. -->
 
 Every error is a problem document (RFC 9457, `application/problem+json`), in JSON responses, in the last event
 of a stream and in the results of imports:

@@ -14,8 +14,8 @@ from typing import Final
 
 from alembic.script import ScriptDirectory
 
+from app.core.settings import Settings
 from app.main import create_app
-from app.settings import Settings
 from scripts.contract_difference import CONTRACT, DATA, RELEASES, ROOT, parse_version, project_version
 from scripts.names import current_names
 from scripts.release_data import write_release_data

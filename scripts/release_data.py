@@ -15,7 +15,7 @@ from typing import Any, Final
 import asyncpg
 from sqlmodel import SQLModel
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from scripts.release_seed import Seed
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.release_upstream import release_upstream

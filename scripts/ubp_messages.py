@@ -1,4 +1,6 @@
-"""Write the modules of UBP's messages from `app/ubp/proto`, for the gateway and for its client library."""
+"""Write the modules of UBP's messages from `app/formats/ubp/proto`, for the gateway and for its client
+library.
+"""
 
 import sys
 import tempfile
@@ -8,9 +10,9 @@ from typing import Final
 from grpc_tools import protoc
 
 ROOT: Final = Path(__file__).parents[1]
-PROTO: Final = ROOT / "app" / "ubp" / "proto"
+PROTO: Final = ROOT / "app" / "formats" / "ubp" / "proto"
 PACKAGES: Final = {
-    "app.ubp.v1": ROOT / "app" / "ubp" / "v1",
+    "app.formats.ubp.v1": ROOT / "app" / "formats" / "ubp" / "v1",
     "utcp_gateway_client.serving.ubp_v1": (
         ROOT / "packages" / "python" / "src" / "utcp_gateway_client" / "serving" / "ubp_v1"
     ),

@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import text
 
 from app.catalog.feed import record_change
-from app.database import Database
-from app.models import (
+from app.storage.database import Database
+from app.storage.models import (
     AgentTestRow,
     Approval,
     ApprovalRequirementRow,

@@ -21,13 +21,13 @@ from joserfc import jws
 from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jwt import JWTClaimsRegistry, decode
 
-from app import exact_json
 from app.access.challenges import resource_paths
 from app.access.issuer_keys import IssuerKeys
-from app.errors import Unauthenticated
-from app.models import TENANT
+from app.core import exact_json
+from app.core.errors import Unauthenticated
+from app.core.settings import Settings
 from app.security.principal import Principal, TokenIdentity
-from app.settings import Settings
+from app.storage.models import TENANT
 
 TOKEN_ID_PREFIX: Final = "oauth:"
 """The beginning of the id of a principal that has an access token; ids of API keys have no colon."""

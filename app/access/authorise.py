@@ -23,10 +23,10 @@ from starlette.routing import BaseRoute
 from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens, TokenExpired
 from app.access.challenges import request_path
 from app.access.verifier import KeyVerifier
-from app.errors import Forbidden, Unauthenticated, scopes_missing
-from app.models import TENANT
+from app.core.errors import Forbidden, Unauthenticated, scopes_missing
 from app.security.principal import Principal
 from app.security.scopes import Scope
+from app.storage.models import TENANT
 
 PUBLIC: Literal["open"] = "open"
 """What a public route declares in place of a scope."""

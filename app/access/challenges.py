@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from app.errors import Forbidden, GatewayError, Unauthenticated
-from app.settings import Settings
-from app.settings.oauth import TOKEN_SCOPES
+from app.core.errors import Forbidden, GatewayError, Unauthenticated
+from app.core.settings import Settings
+from app.core.settings.oauth import TOKEN_SCOPES
 
 METADATA_PATH: Final = "/.well-known/oauth-protected-resource"
 """Where RFC 9728 has the metadata of a resource; the path of the resource follows."""

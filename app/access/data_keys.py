@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.database import Database
-from app.models import DataKeyRow
 from app.security.vault import DataKey, KeyRing, Vault
+from app.storage.database import Database
+from app.storage.models import DataKeyRow
 
 # The advisory lock for creating and rewrapping data keys: replicas that start together create one set.
 _LOCK = 7234

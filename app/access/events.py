@@ -10,8 +10,8 @@ from sqlalchemy import literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app.models import TENANT, Event
-from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+from app.storage.models import TENANT, Event
 
 NEWEST_EVENTS: Final = PageRequest("-at")
 _ORDER: Final = Ordering({"at": SortField(col(Event.id), "id", UUID, unique=True)}, item_id=col(Event.id))

@@ -8,9 +8,9 @@ from typing import Final
 import structlog
 
 from app.access.repository import expiring_keys
-from app.background import LoopMessages, cancel_tasks, run_periodically
-from app.database import Database
-from app.redis_client import RedisClient
+from app.core.background import LoopMessages, cancel_tasks, run_periodically
+from app.storage.database import Database
+from app.storage.redis import RedisClient
 
 _log = structlog.get_logger(__name__)
 

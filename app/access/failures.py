@@ -8,9 +8,9 @@ import time
 from collections import OrderedDict
 from typing import Final
 
-from app.client_address import address_group
+from app.core.client_address import address_group
+from app.core.rate_limit import RateLimit
 from app.security.gcra import MICROSECONDS, Bucket, admit
-from app.security.rate_limit import RateLimit
 
 CAPACITY: Final = 10_000
 

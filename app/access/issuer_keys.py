@@ -10,10 +10,10 @@ import structlog
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
 
-from app.errors import GatewayError, Unavailable
+from app.core.errors import GatewayError, Unavailable
+from app.core.loopback import is_loopback
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
-from app.security.loopback import is_loopback
 
 _log = structlog.get_logger(__name__)
 

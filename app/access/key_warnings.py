@@ -11,9 +11,9 @@ from sqlmodel import col
 
 from app.access.repository import is_expired
 from app.catalog.tools import Viewer, providers_with_tags, visible_providers
-from app.models import TENANT, Key, ToolsetRow, now
+from app.core.settings import Settings
 from app.security.scopes import ADMIN
-from app.settings import Settings
+from app.storage.models import TENANT, Key, ToolsetRow, now
 
 WarningCode = Literal["expires-soon", "unused", "admin-without-expiry", "unknown-providers", "sees-nothing"]
 

@@ -17,10 +17,10 @@ from typing import Final, Literal, NamedTuple
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from app.access.repository import find_keys
-from app.background import TaskSet
-from app.database import Database
-from app.errors import GatewayError, Overloaded, Unavailable, clone_error
-from app.models import Key
+from app.core.background import TaskSet
+from app.core.errors import GatewayError, Overloaded, Unavailable, clone_error
+from app.storage.database import Database
+from app.storage.models import Key
 
 LookupPriority = Literal["known", "unknown"]
 

@@ -15,13 +15,13 @@ from sqlmodel import col
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.models import TENANT, Key, now
-from app.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+from app.core.pagination import Ordering, Page, PageRequest, SortField, contains, read_page
+from app.core.rate_limit import RateLimit
+from app.core.upstream_mode import UpstreamMode
 from app.security.keys import MintedKey, digest, mint
 from app.security.principal import REPAIR_MODES, SCHEMA_FORMS, Grant, Principal
-from app.security.rate_limit import RateLimit
-from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
+from app.storage.models import TENANT, Key, now
 
 NEWEST_KEYS: Final = PageRequest("-created_at")
 _ORDER: Final = Ordering(

@@ -36,16 +36,16 @@ from app.access.failures import KeyFailureLimiter
 from app.access.key_ids import KeyIds
 from app.access.lookups import KeyLookups, LookupPriority, LookupTimeout
 from app.access.repository import list_key_ids, record_last_used
-from app.background import LoopMessages, cancel_tasks, run_periodically
 from app.catalog.feed import ChangeFeed, ChangeNotice
-from app.database import Database, DatabasePoolExhausted
-from app.errors import Overloaded, Unauthenticated, Unavailable
-from app.models import Key
+from app.core.background import LoopMessages, cancel_tasks, run_periodically
+from app.core.errors import Overloaded, Unauthenticated, Unavailable
+from app.core.rate_limit import RateLimit
+from app.core.upstream_mode import UpstreamMode
 from app.security.keys import ID_SLICE, KEY_LENGTH, digest, parse
 from app.security.principal import REPAIR_MODES, SCHEMA_FORMS, Principal
-from app.security.rate_limit import RateLimit
-from app.security.upstream_mode import UpstreamMode
 from app.security.vault import Vault
+from app.storage.database import Database, DatabasePoolExhausted
+from app.storage.models import Key
 
 _log = structlog.get_logger(__name__)
 

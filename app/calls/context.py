@@ -3,19 +3,19 @@
 import asyncio
 from typing import Any, Final
 
+from app.calls.arguments.repairs import repair_mode
 from app.calls.rate_limiter import RateLimitState
 from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, REPLAYED, CallRecorder
-from app.calls.repairs import repair_mode
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
-from app.errors import GatewayError, UpstreamError, UpstreamTimeout
-from app.json_schema.repair import Repair
+from app.core.errors import GatewayError, UpstreamError, UpstreamTimeout
+from app.core.upstream_mode import CallSource, effective_mode
+from app.formats.json_schema.repair import Repair
+from app.formats.toolclad.envelope import Evidence
+from app.outbound.resilience import classify_error
 from app.protocols.base import Result
-from app.resilience import classify_error
 from app.security.principal import Principal, RepairMode
 from app.security.response_masking import ResponseMasker
-from app.security.upstream_mode import CallSource, effective_mode
-from app.toolclad.envelope import Evidence
 
 CLIENT_CLOSED_REQUEST: Final = 499
 """The recorded status of a call whose client disconnected, as in nginx; no response has it."""

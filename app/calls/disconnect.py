@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from app.calls.request import ClientDisconnected
-from app.deadlines import Timer, TimerQueue
+from app.core.deadlines import Timer, TimerQueue
 
 # Most calls have ended by then, and need no task that watches the connection.
 _WATCH_AFTER_SECONDS: Final = 0.1

@@ -10,25 +10,25 @@ import time
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
-from app import exact_json
 from app.calls.context import CallContext
-from app.calls.response_checks import VIOLATIONS_HEADER, violations_header
+from app.calls.response.checks import VIOLATIONS_HEADER, violations_header
 from app.calls.retries import prepare_call
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     ResponseTooLarge,
     UpstreamError,
     UpstreamErrorResponse,
     UpstreamMalformed,
     UpstreamTimeout,
 )
-from app.json_schema.validator import Violations
+from app.core.text import pointer_parts
+from app.formats.json_schema.validator import Violations
+from app.formats.toolclad.contract import Contract, HttpSection
+from app.formats.toolclad.envelope import Evidence, output_name, parser_for, scan_id_of
+from app.formats.toolclad.outputs import MAX_OUTPUT_BYTES, UnreadableOutput, parse_output, raw_text
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import BODY_METADATA_HEADERS, GivesEvidence, Result
 from app.security.masking import MASK
-from app.text import pointer_parts
-from app.toolclad.contract import Contract, HttpSection
-from app.toolclad.envelope import Evidence, output_name, parser_for, scan_id_of
-from app.toolclad.outputs import MAX_OUTPUT_BYTES, UnreadableOutput, parse_output, raw_text
 
 _INLINE_BYTES: Final = 64 << 10
 _JSON: Final = "application/json"

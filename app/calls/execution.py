@@ -17,32 +17,32 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from app import exact_json
-from app.call_log.bodies import BodyRecorder
-from app.call_log.entries import CallLog
-from app.calls.approvals import CallApprovals, EndedCall, NoCallApprovals, WaitingCall
-from app.calls.argument_masking import secret_values
-from app.calls.arguments import LARGE_ARGUMENTS_BYTES
+from app.calls.approvals.approved_call import CallApprovals, EndedCall, NoCallApprovals, WaitingCall
+from app.calls.arguments.masking import secret_values
+from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
+from app.calls.arguments.presets import check_presets, with_presets, without_preset_hints, without_presets
+from app.calls.arguments.repairs import repair_mode, repaired_arguments
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
 from app.calls.evidence import evidenced
-from app.calls.idempotency_store import IdempotencyStore
-from app.calls.idempotent_call import IdempotentCall
-from app.calls.presets import check_presets, with_presets, without_preset_hints, without_presets
+from app.calls.idempotency.call import IdempotentCall
+from app.calls.idempotency.store import IdempotencyStore
+from app.calls.log.bodies import BodyRecorder
+from app.calls.log.entries import CallLog
 from app.calls.rate_limiter import RateLimiter
-from app.calls.recorded_calls import call_in_mode
 from app.calls.recorder import CallRecorder
-from app.calls.recordings import CallRecordings, NoCallRecordings
-from app.calls.repairs import repair_mode, repaired_arguments
+from app.calls.recordings.interactions import CallRecordings, NoCallRecordings
+from app.calls.recordings.recorded_calls import call_in_mode
 from app.calls.request import CallRequest
-from app.calls.response_cache import CacheKey, ResponseCache, credential_identity
-from app.calls.response_checks import checked_response
+from app.calls.response.cache import CacheKey, ResponseCache, credential_identity
+from app.calls.response.checks import checked_response
+from app.calls.response.shaping import shaped_response
 from app.calls.retries import is_retryable_by_client, prepare_call, send
-from app.calls.shaping import shaped_response
 from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
-from app.deadlines import Deadline, TimerQueue
-from app.errors import (
+from app.core import exact_json
+from app.core.deadlines import Deadline, TimerQueue
+from app.core.errors import (
     CallLogUnavailable,
     CredentialMissing,
     DeadlineExceeded,
@@ -56,14 +56,14 @@ from app.errors import (
     clone_error,
     not_found,
 )
+from app.core.resource_names import TOOL_NAME
+from app.core.telemetry.metrics import Metrics
+from app.core.telemetry.traces import Tracer
 from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
-from app.resource_names import TOOL_NAME
 from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
 from app.security.response_masking import ResponseMasker
-from app.telemetry.metrics import Metrics
-from app.telemetry.traces import Tracer
 
 _NAME: Final = re.compile(TOOL_NAME)
 

@@ -23,17 +23,29 @@ from app.calls.execution import (
 )
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import has_name
-from app.command_routing import Capability, CommandRouter
-from app.command_routing.model import not_connected
-from app.database import Database
-from app.errors import CredentialMissing, GatewayError, NotFound, RecordingNotFound, UnsetVariable
-from app.models import TENANT, Override, Provider, Revision, Tool
+from app.core.errors import (
+    CredentialMissing,
+    GatewayError,
+    NotFound,
+    RecordingNotFound,
+    UnsetVariable,
+)
+from app.core.upstream_mode import UpstreamMode
 from app.outbound.destinations import denied_destination
 from app.outbound.network import Network
+from app.protocols.command_routing import Capability, CommandRouter
+from app.protocols.command_routing.model import not_connected
 from app.protocols.registry import PROTOCOLS
 from app.security.principal import Principal
 from app.security.scopes import Scope
-from app.security.upstream_mode import UpstreamMode
+from app.storage.database import Database
+from app.storage.models import (
+    TENANT,
+    Override,
+    Provider,
+    Revision,
+    Tool,
+)
 
 CheckName = Literal[
     "key-state",

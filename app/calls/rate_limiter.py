@@ -17,8 +17,8 @@ from uuid import UUID
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from app.errors import RateLimited
-from app.redis_client import RedisClient
+from app.core.errors import RateLimited
+from app.core.rate_limit import RateLimit
 from app.security.gcra import (
     GCRA_SCRIPT,
     MICROSECONDS,
@@ -28,8 +28,8 @@ from app.security.gcra import (
     admit,
     read,
 )
-from app.security.rate_limit import RateLimit
 from app.security.vault import Vault
+from app.storage.redis import RedisClient
 
 __all__ = ["RateLimitState", "RateLimiter"]
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app import exact_json
-from app.call_log.bodies import BodyBuffers, BodyRecorder
-from app.call_log.entries import RUNNING, CallLog, CallLogEntry
+from app.calls.log.bodies import BodyBuffers, BodyRecorder
+from app.calls.log.entries import RUNNING, CallLog, CallLogEntry
 from app.calls.request import CallRequest
 from app.catalog.plan import Plan
-from app.errors import UpstreamErrorResponse
-from app.security.upstream_mode import CallSource
-from app.telemetry.context import CALL_ID
-from app.telemetry.metrics import OTHER, Metrics
-from app.telemetry.traces import CallTrace, Tracer
-from app.toolclad.envelope import Evidence
-from app.uuid7 import uuid7
+from app.core import exact_json
+from app.core.errors import UpstreamErrorResponse
+from app.core.telemetry.context import CALL_ID
+from app.core.telemetry.metrics import OTHER, Metrics
+from app.core.telemetry.traces import CallTrace, Tracer
+from app.core.upstream_mode import CallSource
+from app.core.uuid7 import uuid7
+from app.formats.toolclad.envelope import Evidence
 
 CANCELLED: Final = "cancelled"
 """The outcome of a call whose client disconnected before its response was complete."""

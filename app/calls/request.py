@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.call_log.entries import Interface
-from app.calls.approvals import ApprovedCall
-from app.calls.text_arguments import TextArguments
-from app.decoding.rule import ResponsePreferences
+from app.calls.approvals.approved_call import ApprovedCall
+from app.calls.arguments.texts import TextArguments
+from app.calls.log.entries import Interface
+from app.core.upstream_mode import UpstreamMode
+from app.formats.ubp.model import Command, Event
 from app.protocols.base import ProgressListener
+from app.protocols.responses.rule import ResponsePreferences
 from app.security.principal import Principal, RepairMode
-from app.security.upstream_mode import UpstreamMode
-from app.ubp.model import Command, Event
 
 
 class ClientDisconnected(ConnectionError):

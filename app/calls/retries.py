@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from app.calls.arguments import LARGE_ARGUMENTS_BYTES
+from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
-from app.calls.following import followed
-from app.calls.masking import await_and_mask
 from app.calls.progress import MaskedProgress
 from app.calls.recorder import CANCELLED
+from app.calls.response.following import followed
+from app.calls.response.masking import await_and_mask
 from app.catalog.plan import Plan
-from app.errors import (
+from app.core.errors import (
     GatewayError,
     UpstreamError,
     UpstreamMalformed,
@@ -31,10 +31,10 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.exact_json import without_decimals
+from app.core.exact_json import without_decimals
+from app.core.telemetry.traces import CallTrace
 from app.outbound.credentials import CredentialResolver, ResolvedCredentials, WireCredential
 from app.protocols.base import Call, FollowsLinks, Result
-from app.telemetry.traces import CallTrace
 
 # "Exponential Backoff And Jitter" (AWS): full jitter, a random part of the backoff, spreads retries best.
 _FIRST_BACKOFF: Final = 0.1

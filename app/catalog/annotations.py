@@ -5,9 +5,9 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final, Protocol, Self
 
+from app.formats.toolclad.contract import risk_tier_of
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
-from app.toolclad.contract import risk_tier_of
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})

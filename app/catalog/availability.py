@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from app.command_routing import Capability, CommandRouter
 from app.protocols.call_templates import protocol_of
+from app.protocols.command_routing import Capability, CommandRouter
 from app.protocols.registry import PROTOCOLS
 
 

@@ -20,10 +20,10 @@ from asyncpg.exceptions import InterfaceError, PostgresError
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.background import cancel_tasks
-from app.database import Database, asyncpg_dsn
-from app.errors import Unavailable
-from app.models import TENANT
+from app.core.background import cancel_tasks
+from app.core.errors import Unavailable
+from app.storage.database import Database, asyncpg_dsn
+from app.storage.models import TENANT
 
 ChangeKind = Literal[
     "provider",

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from app.core.settings import Settings
+from app.formats.toolclad.contract import Contract
 from app.outbound.limits import Limits
-from app.resilience import OriginPolicy
-from app.settings import Settings
-from app.toolclad.contract import Contract
+from app.outbound.resilience import OriginPolicy
 
 
 def limits_of(

@@ -12,32 +12,44 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlmodel import col
 
-from app import exact_json
 from app.catalog.cache_rule import CacheRule
 from app.catalog.limits import limits_of, policy_of
 from app.catalog.plan import Plan, PlanError
 from app.catalog.response_options import ResponseOptions
 from app.catalog.tools import ToolView, has_name, tool_select, tool_view
-from app.database import Database
-from app.decoding.rule import ResponseRule
-from app.errors import FieldError, GatewayError, InvalidInput, NotFound, UnsetVariable
-from app.models import TENANT, Credential, Provider, Tool, Variable
+from app.core import exact_json
+from app.core.errors import (
+    FieldError,
+    GatewayError,
+    InvalidInput,
+    NotFound,
+    UnsetVariable,
+)
+from app.core.rate_limit import RateLimit
+from app.core.settings import Settings
+from app.core.text import pointer
+from app.formats.toolclad.contract import Contract, risk_tier_of
+from app.formats.utcp.variables import candidates
 from app.outbound.egress import EgressSettings, build_egress_settings, without_client_certificate
+from app.outbound.resilience import Origins
 from app.outbound.scope import connection_scope
 from app.protocols.base import Adapter, DescribesResponses, PassesOwnSecrets, SendsOnce
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS, Adapters
+from app.protocols.responses.rule import ResponseRule
 from app.protocols.variables import variables_of, with_variables
-from app.resilience import Origins
-from app.security.credentials import SealedCredential, SealedVariable, open_credential
-from app.security.rate_limit import RateLimit
 from app.security.requirements import security_json, slot_names
 from app.security.response_masking import ResponseMasker
+from app.security.sealed_credentials import SealedCredential, SealedVariable, open_credential
 from app.security.vault import Vault
-from app.settings import Settings
-from app.text import pointer
-from app.toolclad.contract import Contract, risk_tier_of
-from app.utcp.variables import candidates
+from app.storage.database import Database
+from app.storage.models import (
+    TENANT,
+    Credential,
+    Provider,
+    Tool,
+    Variable,
+)
 
 EGRESS_SLOT = "egress"
 """The slot whose sealed fields are the secret egress settings of a provider: proxy_url and client_key."""

@@ -7,23 +7,23 @@ from uuid import UUID
 
 from app.catalog.cache_rule import CacheRule
 from app.catalog.response_options import ResponseOptions
-from app.decoding.reader import ResponseReader
-from app.decoding.rule import ResponseRule
-from app.errors import GatewayError
-from app.http_requests.output_spec import OutputSpec
-from app.http_requests.templates import ResponseSpec
-from app.json_schema.repair import Repaired, RepairScope
-from app.json_schema.validator import ArgumentValidator
+from app.core.errors import GatewayError
+from app.core.rate_limit import RateLimit
+from app.formats.json_schema.repair import Repaired, RepairScope
+from app.formats.json_schema.validator import ArgumentValidator
+from app.formats.toolclad.contract import Contract
+from app.formats.toolclad.formats import CHECKERS
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
+from app.outbound.resilience import Origin
 from app.protocols.base import Adapter
-from app.resilience import Origin
-from app.security.credentials import SealedCredential
-from app.security.rate_limit import RateLimit
+from app.protocols.requests.output_spec import OutputSpec
+from app.protocols.requests.templates import ResponseSpec
+from app.protocols.responses.reader import ResponseReader
+from app.protocols.responses.rule import ResponseRule
 from app.security.requirements import SecurityRequirements
 from app.security.response_masking import ResponseMasker
-from app.toolclad.contract import Contract
-from app.toolclad.formats import CHECKERS
+from app.security.sealed_credentials import SealedCredential
 
 
 class PlanError(Exception):

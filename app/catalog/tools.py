@@ -31,9 +31,9 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from app.models import TENANT, Override, Provider, Tool
 from app.protocols.registry import DEFAULT, PROTOCOLS
 from app.security.requirements import SecurityRequirements, compile_security
+from app.storage.models import TENANT, Override, Provider, Tool
 
 OVERRIDDEN: Final = (
     "description", "tags", "enabled", "requires_approval", "annotations", "publish_output_schema",

@@ -72,9 +72,9 @@ def agent_test(
 def _read_test(file: str) -> dict[str, Any]:
     """Return a test file as a JSON object; raise InputError."""
     # The loader reads YAML 1.2, of which JSON is a part, within limits.
-    from app.errors import GatewayError
-    from app.openapi.model import DocumentLimits
-    from app.openapi.yaml_load import load_yaml
+    from app.core.errors import GatewayError
+    from app.formats.archive import DocumentLimits
+    from app.openapi.reading.yaml_load import load_yaml
 
     def reject(pointer: str, detail: str) -> None:
         raise InputError(f"{file}: {pointer or 'the document'}: {detail}")

@@ -11,11 +11,11 @@ import typer
 
 from app.access.data_keys import open_vault, rewrap, wrapping_keys
 from app.access.repository import create_key
+from app.cli.embedded import EmbeddedServers, sealing_key
 from app.cli.operator_commands import operator_errors, settings_with
-from app.database import Database, migrate
-from app.embedded import EmbeddedServers, sealing_key
+from app.core.settings import Settings
 from app.security.vault import KeyRing
-from app.settings import Settings
+from app.storage.database import Database, migrate
 
 SEALING_KEY_FILE = "sealing.key"
 

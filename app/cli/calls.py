@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app import exact_json
 from app.cli.completion import key_ids, provider_names, tool_names, toolset_names
 from app.cli.output import OutputFormat
 from app.cli.pagination import (
@@ -23,6 +22,7 @@ from app.cli.pagination import (
 from app.cli.record_stream import follow
 from app.cli.session import GatewayCommand, SessionContext
 from app.cli.values import parse_time, url_path
+from app.core import exact_json
 
 commands = typer.Typer(name="calls", help="The record of calls.", no_args_is_help=True)
 

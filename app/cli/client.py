@@ -15,9 +15,9 @@ from typing import Any, Self
 import httpx2
 import orjson
 
-from app import exact_json
 from app.cli.errors import EnvelopeResponse, GatewayUnreachable, InputError, ProblemResponse
 from app.cli.values import ENVELOPE_TYPE, Files
+from app.core import exact_json
 
 _CONNECT_SECONDS = 5.0
 #: Longer than the gateway's own limit for one conversion, in case it does not respond to imports with 202.

@@ -20,8 +20,8 @@ from app.cli.pagination import (
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import confirm, parse_duration, parse_time, url_path
+from app.core.rate_limit import RateLimit
 from app.security.principal import REPAIR_MODES, SCHEMA_FORMS
-from app.security.rate_limit import RateLimit
 
 commands = typer.Typer(name="keys", help="API keys of clients.", no_args_is_help=True)
 

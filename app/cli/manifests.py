@@ -16,7 +16,7 @@ def packed_manifests(folder: str) -> bytes:
 
     Raise InputError for a folder without manifests, and for a file that cannot be read.
     """
-    from app.openapi.archive import pack
+    from app.formats.archive import pack
 
     root = Path(folder)
     files: dict[str, bytes] = {}

@@ -6,8 +6,8 @@ import sys
 import typer
 
 from app.cli.operator_commands import fail, operator_errors, settings_with
-from app.database import MigrationPlan, migration_plan
-from app.database import migrate as migrate_database
+from app.storage.database import MigrationPlan, migration_plan
+from app.storage.database import migrate as migrate_database
 
 
 def migrate(*, database_url: str | None, revision: str, yes: bool) -> None:

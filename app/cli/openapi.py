@@ -56,8 +56,9 @@ def check(
     TOKENS estimates what a tool costs in a model's context: the length of its name, description and inputs as
     JSON, divided by four. Exits with 1 if the document cannot be used or an operation is skipped.
     """
-    from app.errors import GatewayError
-    from app.openapi import ConvertOptions, convert
+    from app.core.errors import GatewayError
+    from app.openapi import ConvertOptions
+    from app.openapi.conversion.convert import convert
 
     output = ctx.obj.output
     content = read_bytes(file)

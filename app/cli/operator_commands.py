@@ -13,12 +13,12 @@ from pydantic_settings import SettingsError
 from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
+from app.cli.embedded import EmbeddedError
 from app.cli.errors import OperatorError
 from app.cli.sample import SampleError
-from app.database import SchemaError, check_dsn
-from app.embedded import EmbeddedError
-from app.errors import GatewayError
-from app.settings import Settings
+from app.core.errors import GatewayError
+from app.core.settings import Settings
+from app.storage.database import SchemaError, check_dsn
 
 _MESSAGE_MAX = 500
 

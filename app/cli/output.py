@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from app import exact_json
 from app.cli.table_layout import GAP, column_widths, short_time
+from app.core import exact_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app import exact_json
 from app.cli import provider_changes, provider_checks
 from app.cli.completion import provider_names
 from app.cli.errors import InputError, ProblemResponse
@@ -40,6 +39,7 @@ from app.cli.values import (
     server_options,
     url_path,
 )
+from app.core import exact_json
 
 commands = typer.Typer(name="providers", help="Registered APIs.", no_args_is_help=True)
 commands.add_typer(provider_checks.commands)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app import exact_json
 from app.cli.completion import key_ids, tool_names
 from app.cli.errors import InputError
 from app.cli.output import shortened
@@ -23,6 +22,7 @@ from app.cli.pagination import (
 )
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import confirm, read_json, read_text, url_path
+from app.core import exact_json
 
 commands = typer.Typer(
     name="recordings", help="Recorded calls, which keys and toolsets replay.", no_args_is_help=True

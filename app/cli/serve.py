@@ -15,6 +15,7 @@ from pathlib import Path
 from redis.exceptions import AuthenticationError, AuthorizationError
 
 from app.access.data_keys import check_ring
+from app.cli.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 from app.cli.errors import OperatorError
 from app.cli.listener import Listener, listening
 from app.cli.operator_commands import fail, operator_errors, settings_with, warn
@@ -22,12 +23,11 @@ from app.cli.sample import checkout, sample_api
 from app.cli.server import GatewayServer, server_config
 from app.cli.welcome import Welcome, console_address, welcome
 from app.cli.workers import Workers
-from app.database import Database, migrate, schema_state
-from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
-from app.redis_client import REDIS_ERRORS, connect
+from app.core.settings import Settings
+from app.core.telemetry.tracing import tracer_class
 from app.security.vault import KeyRing
-from app.settings import Settings
-from app.telemetry.tracing import tracer_class
+from app.storage.database import Database, migrate, schema_state
+from app.storage.redis import REDIS_ERRORS, connect
 
 LOOPBACK = "127.0.0.0/8,::1/128"
 _REDIS_SECONDS = 3.0

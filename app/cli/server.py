@@ -17,8 +17,8 @@ import uvicorn
 
 from app.cli.listener import Listener
 from app.cli.work_threads import WorkThreads
+from app.core.settings import Settings
 from app.server.http_protocol import HttpProtocol
-from app.settings import Settings
 
 _log = structlog.get_logger(__name__)
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app import exact_json
 from app.cli import tool_changes
 from app.cli.completion import provider_names, tool_names, toolset_names
 from app.cli.errors import EnvelopeResponse, ExitCode, InputError, ProblemResponse
@@ -25,6 +24,7 @@ from app.cli.pagination import (
 from app.cli.search_explanations import print_explained
 from app.cli.session import ClientSession, GatewayCommand, SessionContext
 from app.cli.values import ENVELOPE_TYPE, tool_arguments, url_path
+from app.core import exact_json
 
 # The status of a call that waits for approval.
 _WAITS: Final = 202

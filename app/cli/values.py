@@ -14,8 +14,8 @@ from urllib.parse import quote
 import orjson
 import typer
 
-from app import exact_json
 from app.cli.errors import InputError
+from app.core import exact_json
 
 #: `name=text` or `name:=json`; the first of both that appears splits.
 _ITEM = re.compile(r"([^=]*?)(:=|=)(.*)", re.DOTALL)
@@ -172,7 +172,7 @@ def _read_texts(texts: Mapping[str, str], inputs: Mapping[str, Any]) -> dict[str
 
     What fits no type stays as it is: the gateway says what is wrong.
     """
-    from app.json_schema.text_values import TextError, TextReader
+    from app.formats.json_schema.text_values import TextError, TextReader
 
     def load(text: str) -> Any:
         try:

@@ -14,15 +14,15 @@ import typer
 
 from app.access.data_keys import open_vault
 from app.access.repository import create_key, has_keys
+from app.access.sessions.model import FIRST_LINK_SECONDS
+from app.access.sessions.store import add_token
 from app.cli.client import GatewayClient
 from app.cli.errors import CommandFailed, ProblemResponse
 from app.cli.session import DEFAULT_URL
-from app.database import Database
-from app.models import TENANT, now
+from app.core.settings import Settings
 from app.security.vault import KeyRing
-from app.sessions.model import FIRST_LINK_SECONDS
-from app.sessions.store import add_token
-from app.settings import Settings
+from app.storage.database import Database
+from app.storage.models import TENANT, now
 
 ADMIN_KEY_FILE = "admin.key"
 _START_SECONDS = 60

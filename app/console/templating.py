@@ -13,9 +13,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template, pas
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from app import exact_json
 from app.console.static_files import StaticFiles
-from app.console.values import visible
+from app.console.views.values import visible
+from app.core import exact_json
 
 LANGUAGES: Final[Mapping[str, str]] = {"en": "English", "de": "Deutsch"}
 """The languages of the console, by their tags, with their own names."""

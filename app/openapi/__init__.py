@@ -1,12 +1,14 @@
 """Converts OpenAPI documents into tools: no I/O, one stage per file, with an import report.
 
-`convert` runs in this process, `app.openapi.child.convert_in_child` in a process of its own (for uploads).
+`convert` runs in this process, `app.openapi.process.client.convert_in_child` in a process of its own (for
+uploads).
 """
 
-from app.openapi.conversion import Conversion, ConvertedTool
-from app.openapi.convert import convert
-from app.openapi.load import is_convertible, is_openapi, sniff
-from app.openapi.model import ConvertOptions, DocumentLimits
+from app.formats.archive import DocumentLimits
+from app.openapi.conversion.convert import convert
+from app.openapi.conversion.results import Conversion, ConvertedTool
+from app.openapi.model import ConvertOptions
+from app.openapi.reading.load import is_convertible, is_openapi, sniff
 
 __all__ = [
     "Conversion",

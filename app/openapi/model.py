@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from app.formats.archive import DocumentLimits
+
 Json = dict[str, Any]
 """A JSON object whose members are not ours: a part of an OpenAPI document, a JSON Schema, a call template."""
 OUTPUT_EXTENSION: Final = "x-utcp-output"
@@ -13,29 +15,6 @@ OUTPUT_EXTENSION: Final = "x-utcp-output"
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 """The methods that have a field of their own in the Path Item Object of every 3.x; 3.2 adds `query`."""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentLimits:
-    """Limits beyond which a document is rejected. Sizes are in bytes, `overlay_seconds` is CPU time.
-
-    The defaults are well above the largest real document known (47 MB of JSON, 22,361 operations; the largest
-    input schema has 1.3 MB). An alias of YAML counts as much as its target. Nothing is validated against the
-    schema of a response, so `output_schema_size` is smaller than `tool_size`.
-    """
-
-    size: int = 128 * 2**20
-    yaml_size: int = 128 * 2**20
-    depth: int = 100
-    nodes: int = 10_000_000
-    yaml_nodes: int = 5_000_000
-    operations: int = 50_000
-    parameters: int = 2_000
-    tool_size: int = 2 * 2**20
-    output_schema_size: int = 32 * 2**10
-    output_size: int = 1024 * 2**20
-    output_factor: int = 48
-    overlay_seconds: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from app.openapi.assess import Assessment
-from app.openapi.declared_servers import DeclaredServer
-from app.openapi.lint import LintFinding
+from app.openapi.assessment.assess import Assessment
+from app.openapi.assessment.lint import LintFinding
+from app.openapi.conversion.declared_servers import DeclaredServer
 from app.openapi.model import Json
 
 Outcome = Literal["accepted", "renamed", "skipped"]

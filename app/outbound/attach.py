@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_plus
 
-from app.errors import CredentialMissing
+from app.core.errors import CredentialMissing
 from app.outbound.credentials import WireCredential
 from app.outbound.signing.signer import Headers, RequestSigner, SignableRequest
 from app.security.masking import MASK

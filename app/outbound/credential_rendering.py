@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.errors import CredentialMissing, CredentialNotAllowed, InvalidInput, UnsetVariable
+from app.core.errors import CredentialMissing, CredentialNotAllowed, InvalidInput, UnsetVariable
+from app.formats.utcp.oauth2_grant import read_google_key
+from app.formats.utcp.paths import compile_url
+from app.formats.utcp.signature_recipe import SignatureRecipe, key_bytes
 from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
 from app.outbound.oauth2 import TokenRequest
@@ -16,7 +19,7 @@ from app.outbound.signing.digest import DigestSigner, DigestStates
 from app.outbound.signing.hmac_signature import HmacSigner
 from app.outbound.signing.signer import RequestSigner
 from app.outbound.tokens import TokenHandle
-from app.security.credentials import (
+from app.security.sealed_credentials import (
     TOKEN_KINDS,
     SealedCredential,
     SealedVariable,
@@ -25,9 +28,6 @@ from app.security.credentials import (
 )
 from app.security.secret import Secret
 from app.security.vault import Vault
-from app.utcp.oauth2_grant import read_google_key
-from app.utcp.paths import compile_url
-from app.utcp.signature_recipe import SignatureRecipe, key_bytes
 
 Location = Literal["header", "query", "cookie", "field", "signature"]
 """The part of a request. `field` is a value of the call template, named by its JSON pointer (RFC 6901);

@@ -23,10 +23,10 @@ from app.outbound.oauth2 import TokenRequest
 from app.outbound.security_requirements import not_allowed, select_alternative
 from app.outbound.signing.digest import DigestStates
 from app.outbound.tokens import TokenCache, TokenHandle
-from app.security.credentials import TOKEN_KINDS, SealedCredential
 from app.security.masking import MASK, Masker
 from app.security.requirements import SecurityRequirements, SlotRequirement, compile_security
 from app.security.response_masking import ResponseMasker
+from app.security.sealed_credentials import TOKEN_KINDS, SealedCredential
 from app.security.secret import Secret
 from app.security.vault import Vault
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.security.secret import Secret
 
 _PROXY = re.compile(r"https?://(?:[!-.0-?A-~]*@)?[A-Za-z0-9.\[\]:_-]+/?")

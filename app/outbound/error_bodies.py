@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
+from app.core import exact_json
 from app.outbound.charsets import charset_of, decode_text
 from app.security.masking import Masker
 

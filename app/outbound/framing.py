@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Literal
 
 import orjson
 
-from app.errors import ResponseTooLarge
+from app.core.errors import ResponseTooLarge
 from app.outbound.charsets import charset_of, decode_text
 
 SSE_MEDIA_TYPE: Final = "text/event-stream"

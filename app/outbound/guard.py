@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, Literal
 
-from app.errors import BlockedAddress
+from app.core.errors import BlockedAddress
 
 _Address = IPv4Address | IPv6Address
 _Network = IPv4Network | IPv6Network

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.deadlines import Deadline, TimerQueue, timer_queue
-from app.errors import UpstreamTimeout, UpstreamUnreachable
+from app.core.deadlines import Deadline, TimerQueue, timer_queue
+from app.core.errors import UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
 from app.outbound.http1 import head

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from types import TracebackType
 from typing import Final, Self
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import AddressDenied, DeniedAddress, Guard
 from app.outbound.http1.dialing import Address, Dialer, Proxy, connect_error, open_tunnel

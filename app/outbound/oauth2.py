@@ -12,13 +12,13 @@ from typing import Any, Literal, Protocol
 from urllib.parse import quote_plus
 from uuid import UUID
 
-from app.errors import GatewayError, TokenRequestFailed
+from app.core.errors import GatewayError, TokenRequestFailed
+from app.formats.utcp.oauth2_grant import AuthMethod, GrantType
 from app.outbound.assertions import AssertionSettings
 from app.outbound.egress import EgressSettings
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.security.secret import Secret
-from app.utcp.oauth2_grant import AuthMethod, GrantType
 
 ConcreteMethod = Literal["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from cryptography import x509
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import GatewayError, UpstreamUnreachable
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import GatewayError, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.http1.dialing import Address
 from app.outbound.network import Network

@@ -7,8 +7,8 @@ from typing import Final
 
 from multidict import CIMultiDict
 
-from app.deadlines import Deadline, TimerQueue
-from app.errors import (
+from app.core.deadlines import Deadline, TimerQueue
+from app.core.errors import (
     ResponseTooLarge,
     UpstreamError,
     UpstreamMalformed,

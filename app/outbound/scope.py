@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from uuid import UUID
 
-from app.security.credentials import SealedCredential
+from app.security.sealed_credentials import SealedCredential
 
 
 def connection_scope(

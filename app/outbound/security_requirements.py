@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from app.errors import CredentialMissing, CredentialNotAllowed, FieldError
-from app.security.credentials import SealedCredential
+from app.core.errors import CredentialMissing, CredentialNotAllowed, FieldError
 from app.security.requirements import SecurityRequirements, SlotRequirement
+from app.security.sealed_credentials import SealedCredential
 
 
 def select_alternative(

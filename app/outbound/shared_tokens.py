@@ -1,7 +1,7 @@
 """The second level of the token cache: sealed tokens in Redis, and a lock so that one process fetches.
 
 Everything here works without Redis, too: while it is unreachable it reads as empty (see
-`app.redis_client.RedisClient`).
+`app.storage.redis.RedisClient`).
 """
 
 import base64
@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from redis.asyncio import Redis
 
-from app.redis_client import RedisClient
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
+from app.storage.redis import RedisClient
 
 _DELETE_IF_EQUAL = (
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end"

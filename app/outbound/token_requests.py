@@ -17,7 +17,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError, SecurityWarning
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from app.errors import (
+from app.core.errors import (
     BlockedAddress,
     GatewayError,
     InvalidInput,
@@ -28,6 +28,8 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.formats.utcp.oauth2_grant import check_key_length, default_algorithm
+from app.formats.utcp.paths import compile_url
 from app.outbound.assertions import ASSERTION_SECONDS, AssertionSettings
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
@@ -35,8 +37,6 @@ from app.outbound.oauth2 import ClientRejected, ConcreteMethod, FetchedToken, To
 from app.outbound.transport import EngineTransport
 from app.security.masking import mask_values
 from app.security.secret import Secret
-from app.utcp.oauth2_grant import check_key_length, default_algorithm
-from app.utcp.paths import compile_url
 
 _JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _CLIENT_ASSERTION: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

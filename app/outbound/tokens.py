@@ -13,14 +13,14 @@ import random
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import GatewayError, UpstreamTimeout, clone_error
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import GatewayError, UpstreamTimeout, clone_error
+from app.core.telemetry.context import TRACE
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.outbound.shared_tokens import SharedTokens
-from app.redis_client import RedisClient
 from app.security.secret import Secret
 from app.security.vault import Vault
-from app.telemetry.context import TRACE
+from app.storage.redis import RedisClient
 
 # Tokens are cached for 30 s less than their lifetime, or a fifth less if that is short: a call may take long.
 _MARGIN_SECONDS = 30.0

@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
 
-from app.command_routing import CommandRouter
-from app.errors import UpstreamErrorResponse, UpstreamRejected
-from app.http_requests.templates import ResponseSpec
-from app.models.base import TENANT
+from app.core.errors import UpstreamErrorResponse, UpstreamRejected
+from app.core.settings import Settings
+from app.formats.ubp.model import Command, CommandResult, Event
 from app.outbound.credentials import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.framing import StreamEvent
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.network import Network
+from app.protocols.command_routing import CommandRouter
+from app.protocols.requests.templates import ResponseSpec
 from app.security.masking import Masker
 from app.security.response_masking import ResponseMasker
-from app.settings import Settings
-from app.ubp.model import Command, CommandResult, Event
+from app.storage.models.base import TENANT
 
 Target = TypeVar("Target")
 """The compiled form of a call template; each adapter has its own type."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from app.errors import FieldError, InvalidInput
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import clean_text, pointer, reject_unstorable
+from app.formats.utcp.call_template import CallTemplate, Template, compile_template
+from app.formats.utcp.variables import VARIABLE
 from app.protocols.registry import DEFAULT, PROTOCOLS
-from app.text import clean_text, pointer, reject_unstorable
-from app.utcp.call_template import CallTemplate, Template, compile_template
-from app.utcp.variables import VARIABLE
 
 TYPE_KEYS: Final = ("call_template_type", "provider_type", "transport_type")
 

@@ -8,13 +8,14 @@
 These names keep their meaning within a minor release; the modules that define them may change.
 """
 
-from app.errors import (
+from app.core.errors import (
     GatewayError,
     InvalidInput,
     UpstreamError,
     UpstreamMalformed,
     UpstreamTimeout,
 )
+from app.formats.utcp.call_template import CallTemplate, compile_template
 from app.outbound.network import Address
 from app.protocols.base import Adapter, AdapterContext, Call, Discovered, Result
 from app.protocols.record import ProtocolRecord
@@ -22,7 +23,6 @@ from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.origins import socket_address, socket_origin
 from app.protocols.shared.results import JSON, time_limit, value_result
 from app.protocols.shared.sealed_fields import field_values
-from app.utcp.call_template import CallTemplate, compile_template
 
 __all__ = [
     "JSON",

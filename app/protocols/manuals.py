@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from app.errors import FieldError, InvalidDocument, InvalidInput
-from app.json_schema.normalize import normalize_inputs, normalize_schema
-from app.language_tags import document_language
+from app.core.errors import FieldError, InvalidDocument, InvalidInput
+from app.core.language_tags import document_language
+from app.core.text import (
+    NAME_LIMIT,
+    clean_text,
+    pointer,
+    reject_unstorable,
+    storable_text,
+)
+from app.core.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, distinct, read_keywords
+from app.formats.json_schema.normalize import normalize_inputs, normalize_schema
+from app.formats.utcp.call_template import Template
 from app.protocols.call_templates import for_tool, read_template
-from app.text import NAME_LIMIT, clean_text, pointer, reject_unstorable, storable_text
-from app.tool_keywords import KEYWORDS_EXTENSION, MAX_KEYWORDS, distinct, read_keywords
-from app.utcp.call_template import Template
 
 DocumentKind = Literal[
     "manual_v1", "manual_v0", "openapi", "provider_v0", "call_template_v1", "providers_list",

@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
+from app.formats.utcp.paths import compile_url
 from app.protocols.call_templates import protocol_of
 from app.protocols.origins import template_origin
 from app.protocols.registry import PROTOCOLS
-from app.utcp.paths import compile_url
 
 _SOCKET: Final = re.compile(r"([a-z][a-z0-9+.-]*)://(\[[^\]/]*\]|[^:/\[\]]+)(?::([0-9]+))?", re.IGNORECASE)
 _NUMBERS: Final = re.compile(r"(?:0x[0-9a-f]+|[0-9]+)(?:\.(?:0x[0-9a-f]+|[0-9]+)){0,3}")

@@ -9,7 +9,7 @@ files.
 from collections.abc import Mapping
 from typing import Any
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
 

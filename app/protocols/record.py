@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
-from app.errors import GatewayError
+from app.core.errors import GatewayError
+from app.formats.utcp.call_template import CallTemplate
+from app.formats.utcp.render import ManualVersion
 from app.protocols.base import Adapter, AdapterContext
 from app.protocols.shared.missing import MissingAdapter, is_missing
-from app.utcp.call_template import CallTemplate
-from app.utcp.render import ManualVersion
 
 Fields: TypeAlias = Mapping[str, Any]
 """A stored call template in 1.x spelling, as plain JSON."""

@@ -9,10 +9,10 @@ of a ToolClad manifest (`toolclad`) has placeholders of its own, and a `$` there
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from app.formats.utcp.call_template import CallTemplate, replace_strings, strings_at
+from app.formats.utcp.variables import BRACED, Lookup, find_variables, substitute
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
-from app.utcp.call_template import CallTemplate, replace_strings, strings_at
-from app.utcp.variables import BRACED, Lookup, find_variables, substitute
 
 _CONTRACT: Final = "toolclad"
 

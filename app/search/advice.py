@@ -13,9 +13,9 @@ import orjson
 import tantivy
 from tantivy import Occur, Query
 
+from app.core.suggestions import closest
 from app.search.lexical import FIELDS
 from app.search.text_analysis import QueryWord, first_sentence, plain_words
-from app.suggestions import closest
 
 FEW_WORDS: Final = 3
 """A text of up to so many words says little besides the thing itself."""

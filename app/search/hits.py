@@ -7,12 +7,12 @@ from uuid import UUID
 
 import orjson
 
-from app import exact_json
+from app.core import exact_json
+from app.formats.dialects.cost import tool_cost
+from app.formats.dialects.signature import signature
+from app.search.conditions import ToolCondition
 from app.search.explanation import Explanation
 from app.security.requirements import SlotAlternatives
-from app.tool_conditions import ToolCondition
-from app.tool_schemas.cost import tool_cost
-from app.tool_schemas.signature import signature
 
 _AVAILABLE: Final = {True: b"true", False: b"false", None: b"null"}
 
@@ -90,7 +90,7 @@ def hits_json(
     is_available: Callable[[ExecutorCommand], bool | None],
     condition: Callable[[Hit], ToolCondition],
 ) -> bytes:
-    """Return the hits as the JSON of `app.tools.schemas.ToolHits`.
+    """Return the hits as the JSON of `app.api.tools.schemas.ToolHits`.
 
     `is_available` tells whether an executor is connected that executes a command, `condition` what is known
     of a tool now.

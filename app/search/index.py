@@ -11,8 +11,8 @@ import orjson
 import tantivy
 from tantivy import Occur, Query
 
-from app import exact_json
 from app.catalog.tools import Viewer
+from app.core import exact_json
 from app.search.advice import Advice, SeeTool, VisibleTerms, advise
 from app.search.explanation import Explanation
 from app.search.hits import ExecutorCommand

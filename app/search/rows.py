@@ -15,10 +15,10 @@ from sqlmodel import col
 from app.catalog.annotations import Annotations, effects
 from app.catalog.availability import executor_command
 from app.catalog.tools import call_url, tool_select, version_stamp
-from app.models import TENANT, Override, Provider, Tool
 from app.search.hits import ShownTool, json_members
 from app.search.index import IndexedProvider, IndexedTool
 from app.security.requirements import compile_security, slot_alternatives
+from app.storage.models import TENANT, Override, Provider, Tool
 
 _BATCH: Final = 250
 _STAMP_BATCH: Final = 2_000

@@ -9,7 +9,7 @@ a process can continue without Redis from its last reply. All times are in micro
 import math
 from typing import Final, Self
 
-from app.security.rate_limit import RateLimit
+from app.core.rate_limit import RateLimit
 
 MICROSECONDS: Final = 1_000_000.0
 

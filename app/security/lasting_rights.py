@@ -11,7 +11,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import structlog
 
-from app.errors import Conflict, Forbidden, GatewayError, NotFound, Unauthenticated
+from app.core.errors import (
+    Conflict,
+    Forbidden,
+    GatewayError,
+    NotFound,
+    Unauthenticated,
+)
 from app.security.principal import Principal
 
 _log = structlog.get_logger(__name__)

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from app.errors import LoopDetected
+from app.core.errors import LoopDetected
 from app.security.vault import Vault
 
 CDN_LOOP: Final = b"cdn-loop"

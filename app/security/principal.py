@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
-from app.security.rate_limit import RateLimit
+from app.core.rate_limit import RateLimit
+from app.core.upstream_mode import UpstreamMode
 from app.security.scopes import ADMIN, missing_scopes
-from app.security.upstream_mode import UpstreamMode
 
 RepairMode = Literal["off", "safe", "on"]
 """Which repairs arguments get: none; all, but only of types for tools that are not read-only; or all."""

@@ -19,8 +19,8 @@ from typing import Any, Final, Self, TypeVar
 
 import orjson
 
-from app import exact_json
-from app.errors import FieldError, GatewayError, UpstreamError
+from app.core import exact_json
+from app.core.errors import FieldError, GatewayError, UpstreamError
 from app.security.masking import MASK, MIN_SECRET, secret_forms
 
 MIN_NEEDLE: Final = 12

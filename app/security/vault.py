@@ -27,8 +27,8 @@ from uuid import UUID
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from app.errors import GatewayError
-from app.uuid7 import uuid7
+from app.core.errors import GatewayError
+from app.core.uuid7 import uuid7
 
 Purpose = Literal["data", "digest"]
 

@@ -16,11 +16,11 @@ from starlette.requests import HTTPConnection, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.errors import ClientTimeout, ResponseTruncated
+from app.core.errors import ClientTimeout, ResponseTruncated
+from app.core.telemetry.metrics import Metrics
 from app.server.admission import Admission
 from app.server.key_expiry import with_expiry
 from app.server.middleware import limit_body, record_request
-from app.telemetry.metrics import Metrics
 
 
 class StatusResponse(Protocol):

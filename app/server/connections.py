@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 import structlog
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from app.client_address import address_group
+from app.core.client_address import address_group
+from app.core.settings import Settings
 from app.server.rejections import (
     ADDRESS_LIMIT,
     BODY_AFTER_RESPONSE,
@@ -28,7 +29,6 @@ from app.server.rejections import (
     RESPONSE_TIMEOUT,
     Rejection,
 )
-from app.settings import Settings
 
 if TYPE_CHECKING:
     from uvicorn.server import ServerState

@@ -8,8 +8,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.mcp_server.origin_check import is_loopback_origin
-from app.streaming.cross_origin import parameter_headers
+from app.agents.mcp.origin_check import is_loopback_origin
+from app.api.streams.cross_origin import parameter_headers
 
 _ALLOWED: Final = "Access-Control-Allow-Headers"
 

@@ -1,4 +1,4 @@
-"""Tells clients of deprecated operations (`app.deprecation`): in each response, and in the contract."""
+"""Tells clients of deprecated operations (`app.api.deprecation`): in each response, and in the contract."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.authorise import iter_routes
-from app.deprecation import Deprecation, deprecation_of
+from app.api.deprecation import Deprecation, deprecation_of
 
 _HEADERS: Final = {
     "Deprecation": "Since when the operation is deprecated (RFC 9745): `@` and seconds since 1970.",
@@ -45,7 +45,7 @@ def install(app: FastAPI) -> None:
     for route in routes:
         if getattr(route, "deprecated", None) and route_deprecation(route) is None:
             path = getattr(route, "path", "")
-            raise ValueError(f"{path} is deprecated without dates: declare them with app.deprecation.")
+            raise ValueError(f"{path} is deprecated without dates: declare them with app.api.deprecation.")
     if any(route_deprecation(route) for route in routes):
         app.add_middleware(DeprecationHeaders)
 

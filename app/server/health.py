@@ -13,14 +13,14 @@ from redis.asyncio import Redis
 from sqlalchemy import text
 
 from app.access import public_route, requires
+from app.api.dependencies import services_of
 from app.catalog.tools import visible_providers
-from app.database import Database
-from app.dependencies import services_of
-from app.errors import Overloaded, Unavailable
-from app.redis_client import REDIS_ERRORS, RedisPoolExhausted
-from app.schemas import problem_responses
+from app.core.errors import Overloaded, Unavailable
+from app.core.schemas import problem_responses
 from app.security.principal import Principal
 from app.services import Services
+from app.storage.database import Database
+from app.storage.redis import REDIS_ERRORS, RedisPoolExhausted
 
 router = APIRouter(tags=["operation"])
 

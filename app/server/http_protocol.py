@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from app.client_address import address_group
+from app.core.client_address import address_group
 from app.server import rejections
 from app.server.connections import LINGER_BYTES, ConnectionTable, Progress, connections_of
 from app.server.flow_control import LazyFlowControl

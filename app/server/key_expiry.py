@@ -10,8 +10,8 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.core.settings import Settings
 from app.security.principal import Principal
-from app.settings import Settings
 
 HEADER: Final = "API-Key-Expires"
 _NAME: Final = HEADER.lower().encode()

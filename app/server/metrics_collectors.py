@@ -9,30 +9,30 @@ from typing import Any
 
 from app.access import KeyVerifier
 from app.access.expiry_monitor import KeyExpiryMonitor
-from app.approvals.kinds import KINDS
-from app.approvals.service import ApprovalService
-from app.call_log.entries import CallLog
-from app.call_log.strict import StrictCallLog
 from app.calls import CallServices
+from app.calls.approvals.kinds import KINDS
+from app.calls.approvals.service import ApprovalService
+from app.calls.log.entries import CallLog
+from app.calls.log.strict import StrictCallLog
 from app.catalog import Catalog
 from app.catalog.feed import ChangeFeed
-from app.command_routing import CommandRouter
-from app.command_routing.counts import OUTCOMES, REJECTIONS
-from app.database import Database
-from app.database.group_commit import CommitQueue
+from app.core.telemetry import families as of
+from app.core.telemetry.families import Sample
+from app.core.telemetry.heartbeat import Heartbeat
+from app.core.telemetry.metrics import Metrics
 from app.outbound.http1.pool import ConnectionPool
+from app.outbound.resilience import BreakerState, Origins
 from app.outbound.tokens import TokenCache
-from app.redis_client import RedisClient
-from app.registration.output_deviations import OutputDeviations
-from app.resilience import BreakerState, Origins
-from app.search_vectors import SearchVectors
+from app.protocols.command_routing import CommandRouter
+from app.protocols.command_routing.counts import OUTCOMES, REJECTIONS
+from app.providers.registration.output_deviations import OutputDeviations
+from app.search.vectors import SearchVectors
 from app.server.admission import Admission
 from app.server.connections import ConnectionTable
 from app.services import Services
-from app.telemetry import families as of
-from app.telemetry.families import Sample
-from app.telemetry.heartbeat import Heartbeat
-from app.telemetry.metrics import Metrics
+from app.storage.database import Database
+from app.storage.database.group_commit import CommitQueue
+from app.storage.redis import RedisClient
 
 
 def start_collecting(

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from app import exact_json
-from app.errors import BadRequest, TooLarge
-from app.telemetry.metrics import Metrics
+from app.core import exact_json
+from app.core.errors import BadRequest, TooLarge
+from app.core.telemetry.metrics import Metrics
 
 log = structlog.get_logger("request")
 

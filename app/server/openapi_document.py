@@ -8,27 +8,27 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.access.authorise import ANY_KEY, PUBLIC, alternative_scopes, declared_scope, iter_routes
-from app.call_api.endpoint import CALL_ROUTE, TOOLSET_CALL_ROUTE
-from app.call_api.operation import (
+from app.agents.call.endpoint import CALL_ROUTE, TOOLSET_CALL_ROUTE
+from app.agents.call.operation import (
     OPERATION_ID,
     TOOLSET_OPERATION_ID,
     call_components,
     call_operation,
     toolset_call_operation,
 )
-from app.discovery.manual_schema import manual_components
-from app.executors import COMMANDS_ROUTE
-from app.executors.operation import OPERATION_ID as COMMAND_OPERATION_ID
-from app.executors.operation import command_components, command_operation
-from app.mcp_server.endpoint import MCP_ROUTE, TOOLSET_ROUTE
-from app.mcp_server.operation import mcp_components, mcp_operation
-from app.providers.request_bodies import request_components
-from app.schemas import Problem
+from app.agents.mcp.endpoint import MCP_ROUTE, TOOLSET_ROUTE
+from app.agents.mcp.operation import mcp_components, mcp_operation
+from app.agents.tool_calls import TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE
+from app.agents.tool_calls.operation import tool_calls_components, tool_calls_operation
+from app.agents.ubp import COMMANDS_ROUTE
+from app.agents.ubp.operation import OPERATION_ID as COMMAND_OPERATION_ID
+from app.agents.ubp.operation import command_components, command_operation
+from app.agents.utcp.manual_schema import manual_components
+from app.api.providers.request_bodies import request_components
+from app.core.schemas import Problem
+from app.core.settings import Settings
 from app.server.deprecation_headers import describe, route_deprecation
 from app.server.openapi_examples import add_examples
-from app.settings import Settings
-from app.tool_calls import TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE
-from app.tool_calls.operation import tool_calls_components, tool_calls_operation
 
 VERSION = version("utcp-gateway")
 DESCRIPTION = (

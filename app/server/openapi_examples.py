@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from app import errors
-from app.call_api.operation import OPERATION_ID, TOOLSET_OPERATION_ID
-from app.json_schema.references import inline
+from app.agents.call.operation import OPERATION_ID, TOOLSET_OPERATION_ID
+from app.core import errors
+from app.formats.json_schema.references import inline
 from app.server.problems.catalogue import example as problem_example
 
 _FILE: Final = Path(__file__).with_suffix(".json")

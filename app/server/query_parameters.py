@@ -18,8 +18,8 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.access.authorise import authorise_route, iter_routes
-from app.errors import FieldError, InvalidInput
-from app.text import pointer
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import pointer
 
 EXEMPT: Final = (
     "/",

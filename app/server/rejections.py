@@ -5,8 +5,8 @@
 
 from typing import Final, NamedTuple
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     BadRequest,
     GatewayError,
     HeadTooLarge,

@@ -10,16 +10,16 @@ from uuid import UUID
 
 import orjson
 
-from app import exact_json
 from app.catalog.annotations import Annotations, header_inputs_of
 from app.catalog.availability import executor_command
 from app.catalog.tools import ToolView
+from app.core import exact_json
+from app.formats.toolclad.contract import risk_tier_of
+from app.formats.utcp.render import GATEWAYS
 from app.protocols.call_templates import protocol_of
 from app.protocols.registry import PROTOCOLS
+from app.search.conditions import ToolCondition, ToolConditions
 from app.security.requirements import SlotAlternatives, slot_alternatives
-from app.tool_conditions import ToolCondition, ToolConditions
-from app.toolclad.contract import risk_tier_of
-from app.utcp.render import GATEWAYS
 
 TITLE_LIMIT: Final = 80
 """Characters of a title: hosts show it in one line."""

@@ -9,9 +9,9 @@ from sqlmodel import col
 
 from app.access.events import record_event
 from app.catalog.feed import record_change
-from app.errors import Conflict, FieldError, Forbidden, InvalidInput
-from app.models import TENANT, ToolsetRow
+from app.core.errors import Conflict, FieldError, Forbidden, InvalidInput
 from app.security.principal import Principal
+from app.storage.models import TENANT, ToolsetRow
 from app.toolsets.definition import StoredDefinition, ToolsetDefinition
 
 MAX_TOOLSETS: Final = 1_000

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from app.errors import Conflict
+from app.core.errors import Conflict
+from app.core.upstream_mode import UpstreamMode
 from app.security.principal import Principal, SchemaForm
-from app.security.upstream_mode import UpstreamMode
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.directory import Listing
 from app.toolsets.found import FoundTools, ToolSearch

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from app.catalog.feed import ChangeNotice
-from app.database import Database
-from app.errors import NotFound, not_found
-from app.search import SearchIndex
+from app.core.errors import NotFound, not_found
+from app.core.suggestions import closest
+from app.core.upstream_mode import UpstreamMode
+from app.search.search_index import SearchIndex
 from app.security.principal import Principal, SchemaForm
-from app.security.upstream_mode import UpstreamMode
-from app.suggestions import closest
+from app.storage.database import Database
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.collection import AmbiguousTool, CallTarget, CollectionOptions, ToolCollection
 from app.toolsets.definition import ResultBudget, ToolsetDefinition
@@ -74,6 +74,14 @@ class ToolCollections:
         if part is None:
             raise await self.unknown_toolset(name, principal)
         return _ToolsetCollection(*part, self.index)
+
+    async def member_names(self, toolset: str) -> frozenset[str]:
+        """Return the canonical names of the tools of a toolset, none for one that does not exist."""
+        found = (await self.toolsets.all()).get(toolset)
+        if found is None:
+            return frozenset()
+        members = await found.members(await self.directory.snapshot())
+        return frozenset(tool.tool for tool in members.tools)
 
     async def at(self, toolset: str | None, principal: Principal) -> ToolCollection:
         """Return the collection of a toolset, without one that of `open_view`; raise what both raise."""

@@ -8,13 +8,20 @@ from typing import Annotated, Any, Final, Literal, Self
 import orjson
 from pydantic import Field, field_validator, model_validator
 
-from app import exact_json
-from app.errors import InvalidDocument
-from app.schemas import ProviderName, ShortText, StrictModel, Tag, Text, ToolName, UpstreamModeInput
+from app.core import exact_json
+from app.core.errors import InvalidDocument
+from app.core.schemas import (
+    ProviderName,
+    ShortText,
+    StrictModel,
+    Tag,
+    Text,
+    ToolName,
+    UpstreamModeInput,
+)
+from app.core.text import pointer, reject_unstorable
 from app.security.principal import SchemaForm
-from app.text import pointer, reject_unstorable
 
-TOOLSET_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 AGENT_NAME: Final = r"^[A-Za-z0-9_-]{1,45}$"
 MAX_MEMBERS: Final = 1_000
 MAX_PRESET_BYTES: Final = 65_536
@@ -26,7 +33,6 @@ SCHEMAS: Final = (
 )
 _VARIABLE: Final = re.compile(r"\$\{?[A-Za-z_][A-Za-z0-9_]*\}")
 
-ToolsetName = Annotated[str, Field(pattern=TOOLSET_NAME, examples=["support"])]
 AgentName = Annotated[str, Field(pattern=AGENT_NAME, examples=["find_books"])]
 SearchText = Annotated[
     str,

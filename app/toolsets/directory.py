@@ -19,8 +19,8 @@ from sqlmodel import col
 
 from app.catalog.feed import ChangeNotice
 from app.catalog.tools import Viewer, is_enabled, tool_select, tool_view, version_stamp
-from app.database import Database
-from app.models import TENANT, Override, Provider, Tool
+from app.storage.database import Database
+from app.storage.models import TENANT, Override, Provider, Tool
 from app.toolsets.agent_tool import AgentTool, agent_tool
 
 _BATCH: Final = 250

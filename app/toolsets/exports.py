@@ -11,17 +11,17 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
+from app.core import exact_json
+from app.formats.dialects.aliases import AliasRecord
+from app.formats.dialects.convert import Converted, convert_inputs
+from app.formats.dialects.dialects import Dialect, Format, Strict, dialect
+from app.formats.dialects.losses import Grade, grade
+from app.formats.dialects.portable import Portable
+from app.formats.dialects.sanitize import UnusableSchema, description_for, sanitize_outputs
+from app.formats.utcp.render import ManualToolEntry, render_tool_v1
 from app.security.principal import SchemaForm
-from app.tool_schemas.aliases import AliasRecord
-from app.tool_schemas.convert import Converted, convert_inputs
-from app.tool_schemas.dialects import Dialect, Format, Strict, dialect
-from app.tool_schemas.losses import Grade, grade
-from app.tool_schemas.portable import Portable
-from app.tool_schemas.sanitize import UnusableSchema, description_for, sanitize_outputs
 from app.toolsets.agent_tool import AgentTool, toolset_call_url
 from app.toolsets.mcp_tool import mcp_tool, shown_schema, with_marks
-from app.utcp.render import ManualToolEntry, render_tool_v1
 
 Json = dict[str, Any]
 _Key = tuple[str, str, Format, Strict, SchemaForm]

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from app.search import Advice, Filters, SearchIndex, SearchResult, SeenTool
+from app.search.advice import Advice, SeenTool
+from app.search.index import Filters
+from app.search.search_index import SearchIndex, SearchResult
 from app.security.principal import Principal
 from app.toolsets.agent_tool import AgentTool
 

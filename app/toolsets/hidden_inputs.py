@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from app.json_schema.references import resolve
-from app.text import pointer_parts
+from app.core.text import pointer_parts
+from app.formats.json_schema.references import resolve
 
 Schema = dict[str, Any]
 

@@ -11,16 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from app.errors import NotFound, not_found
-from app.search import SearchIndex
+from app.core.errors import NotFound, not_found
+from app.core.suggestions import closest
+from app.formats.utcp.names import agent_name_for
+from app.search.search_index import SearchIndex
 from app.security.principal import Principal
-from app.suggestions import closest
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.collection import AmbiguousTool, CallTarget, CollectionOptions, ListMode, ToolCollection
 from app.toolsets.directory import Listing
 from app.toolsets.found import FoundTools, ToolSearch, find_members
 from app.toolsets.members import Members, MemberView
-from app.utcp.names import agent_name_for
 
 _HINT: Final = "GET /tools has all names that the API key may use; over MCP, tools/list."
 

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from app import exact_json
+from app.core import exact_json
+from app.formats.dialects.header_inputs import with_header_inputs
+from app.formats.dialects.losses import Loss
+from app.formats.dialects.portable import Portable, make_portable
 from app.security.principal import SchemaForm
-from app.tool_schemas.header_inputs import with_header_inputs
-from app.tool_schemas.losses import Loss
-from app.tool_schemas.portable import Portable, make_portable
 from app.toolsets.agent_tool import AgentTool
 
 META_PREFIX: Final = "utcp-gateway/"

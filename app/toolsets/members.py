@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from app import exact_json
 from app.catalog.tools import Viewer
-from app.errors import NotFound, not_found
-from app.json_schema.input_lookup import may_have_input
-from app.suggestions import closest
-from app.text import pointer_parts
+from app.core import exact_json
+from app.core.errors import NotFound, not_found
+from app.core.suggestions import closest
+from app.core.text import pointer_parts
+from app.formats.json_schema.input_lookup import may_have_input
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import MemberChange, StoredDefinition
 from app.toolsets.directory import Listing, Snapshot, may_see

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlmodel import col
 
 from app.catalog.feed import ChangeNotice
-from app.database import Database
-from app.models import TENANT, ToolsetRow
+from app.storage.database import Database
+from app.storage.models import TENANT, ToolsetRow
 from app.toolsets.definition import StoredDefinition
 from app.toolsets.directory import Snapshot
 from app.toolsets.members import Members, resolve_members

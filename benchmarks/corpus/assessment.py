@@ -10,9 +10,10 @@ from typing import Any
 
 import orjson
 
-from app.errors import GatewayError
-from app.openapi import Conversion, ConvertOptions, convert
-from app.utcp.names import LEGAL_NAME, alias_for
+from app.core.errors import GatewayError
+from app.formats.utcp.names import LEGAL_NAME, alias_for
+from app.openapi import Conversion, ConvertOptions
+from app.openapi.conversion.convert import convert
 from benchmarks.corpus import execution
 from benchmarks.corpus.bodies import Schemas
 from benchmarks.corpus.download import url_of

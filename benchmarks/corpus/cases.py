@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from app.http_requests.plan_compiler import compile_plan
-from app.openapi import ConvertOptions, convert
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
+from app.protocols.requests.plan_compiler import compile_plan
 from benchmarks.corpus.execution import Given, check_wire
 from benchmarks.corpus.operations import Pair
 from benchmarks.corpus.reading import Json, Reading

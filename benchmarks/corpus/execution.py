@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import jsonschema_rs
 
-from app.errors import InvalidArguments
+from app.core.errors import InvalidArguments
 from benchmarks.corpus import wire, xml_wire
 from benchmarks.corpus.addresses import canonical, expected_url
 from benchmarks.corpus.bodies import base, is_form, is_json

@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from app.openapi import ConvertOptions, convert
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
 from benchmarks.corpus.assessment import digest
 from benchmarks.corpus.download import ROOT, url_of
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
-from app.errors import InvalidInput
-from app.http_requests.plan_compiler import compile_plan
+from app.core.errors import InvalidInput
 from app.openapi import ConvertedTool
-from app.openapi.conversion import SecuritySchemeSlot
+from app.openapi.conversion.results import SecuritySchemeSlot
+from app.protocols.requests.plan_compiler import compile_plan
 from benchmarks.corpus.addresses import canonical, expected_url
 from benchmarks.corpus.reading import Json, LiteralOperation, LiteralParameter, Reading
 from benchmarks.corpus.records import Record

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from app.http_requests.plan_compiler import PreparedRequest
+from app.protocols.requests.plan_compiler import PreparedRequest
 from benchmarks.corpus.cases import URL, Bundle, Case, bundle, given_of
 from benchmarks.corpus.download import CorpusUnavailableError, swagger_client
 from benchmarks.corpus.execution import check_wire

@@ -2,5 +2,5 @@
 
 import os
 
-# As in a worker (app/search_vectors/service.py): further threads of linear algebra wait actively.
+# As in a worker (app/search/vectors/service.py): further threads of linear algebra wait actively.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import orjson
 
+from app.formats.utcp.names import legal_name
 from app.search.index import IndexedTool
-from app.utcp.names import legal_name
 from benchmarks.search.pool import pool_tool
 from benchmarks.search.queries import Query
 from tests.interop.environments import BFCL, install

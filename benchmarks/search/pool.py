@@ -16,11 +16,12 @@ from uuid import NAMESPACE_URL, uuid5
 import orjson
 
 from app.catalog.annotations import Annotations, effects
-from app.errors import GatewayError
-from app.openapi import ConvertOptions, convert
+from app.core.errors import GatewayError
+from app.formats.utcp.names import alias_for
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
 from app.search.hits import ShownTool, json_members
 from app.search.index import IndexedTool
-from app.utcp.names import alias_for
 from benchmarks.corpus.download import FOLDER, corpus, url_of
 
 SAMPLE: Final = 155

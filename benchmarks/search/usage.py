@@ -17,11 +17,11 @@ from statistics import fmean
 from typing import Final, NamedTuple
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from app.models import TENANT
 from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, ToolIndex
 from app.search.signals import SearchScope, Signals
-from app.search_usage.counts import MAX_WEIGHT, LabelCount, UsageCounts, decayed
+from app.search.usage.counts import MAX_WEIGHT, LabelCount, UsageCounts, decayed
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from benchmarks.search.usage_tasks import TASKS, Task, tools
 
 SESSIONS: Final = (0, 3, 10, 30, 100)

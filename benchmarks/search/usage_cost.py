@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import UUID
 
-from app.models import TENANT
-from app.search_usage.counts import LabelCount, UsageCounts
-from app.search_usage.digests import UsageDigests
-from app.search_usage.observed import SearchQueue
+from app.search.usage.counts import LabelCount, UsageCounts
+from app.search.usage.digests import UsageDigests
+from app.search.usage.observed import SearchQueue
 from app.security.principal import Principal
 from app.security.vault import KeyRing, Vault
+from app.storage.models import TENANT
 
 _STEMS_OF_SEARCH = 8
 _TIMES = 2_000

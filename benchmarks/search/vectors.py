@@ -13,15 +13,15 @@ from uuid import UUID
 import numpy as np
 
 from app.search.index import IndexedTool
-from app.search_vectors.encoder import TextEncoder
-from app.search_vectors.folder import VectorFolder
-from app.search_vectors.matrix import VectorMatrix
-from app.search_vectors.model_build import prepare_graph
-from app.search_vectors.model_source import ModelSource, find_model, missing_libraries
-from app.search_vectors.store import text_digest
-from app.search_vectors.texts import DescribedTool, tool_texts
-from app.search_vectors.tool_digests import Digests
-from app.search_vectors.vector_file import VectorFile
+from app.search.vectors.encoder import TextEncoder
+from app.search.vectors.folder import VectorFolder
+from app.search.vectors.matrix import VectorMatrix
+from app.search.vectors.model_build import prepare_graph
+from app.search.vectors.model_source import ModelSource, find_model, missing_libraries
+from app.search.vectors.store import text_digest
+from app.search.vectors.texts import DescribedTool, tool_texts
+from app.search.vectors.tool_digests import Digests
+from app.search.vectors.vector_file import VectorFile
 from benchmarks.corpus.download import ROOT
 
 _MODEL: Final = ROOT / ".venvs" / "semantic-model"

@@ -13,10 +13,10 @@ import pytest
 
 from app.access import declared_scope
 from app.access.authorise import iter_routes
-from app.database import asyncpg_dsn
+from app.core.settings import Settings
 from app.main import create_app
 from app.security.scopes import ADMIN, SCOPES
-from app.settings import Settings
+from app.storage.database import asyncpg_dsn
 from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 from tests.harness.gateway import RunningGateway
@@ -143,7 +143,7 @@ def test_every_route_declares_who_may_use_it() -> None:
 def test_the_public_routes_are_exactly_these() -> None:
     app = create_app(Settings(_env_file=None))
     routes = {getattr(r, "path", str(r)) for r in iter_routes(app.routes) if declared_scope(r) == "open"}
-    # Pages of the console ask for a session themselves (tests/api/sessions).
+    # Pages of the console ask for a session themselves (tests/api/session).
     found = {path for path in routes if not path.startswith("/console")}
     assert found == {
         "/", "/docs", "/openapi.json", "/session", "/health/live", "/health/ready",

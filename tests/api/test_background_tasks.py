@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from app.calls.log.record_feed import RecordSubscription
+from app.core.settings import Settings
 from app.security.vault import KeyRing
-from app.settings import Settings
-from app.streaming.record_feed import RecordSubscription
 from tests.harness.application import Application, run_application
 from tests.harness.cancelling import begin_again, end_by_one_cancellation, find_coroutine
 from tests.harness.mcp_requests import CAPABILITIES_KEY, MODERN, VERSION_KEY

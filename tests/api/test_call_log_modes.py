@@ -18,7 +18,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.plain_http import WITHOUT_CERTIFICATES

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 import redis
 
-from app.database import asyncpg_dsn
-from app.tool_schemas.dialects import Format
+from app.formats.dialects.dialects import Format
+from app.storage.database import asyncpg_dsn
 from tests.harness.canaries import LeakSearch, canary, spellings
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.model_peers import ModelServer, Turn

@@ -4,8 +4,8 @@ from urllib.parse import quote
 
 import pytest
 
+from app.core.settings import Settings
 from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.api.test_http_methods import MANUAL
 from tests.harness.application import Application, run_application
 from tests.harness.cases import for_each

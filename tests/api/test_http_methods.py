@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.models import TENANT, CallRecord, now
+from app.calls.results.budget import Rest
+from app.core.uuid7 import uuid7
 from app.security.principal import Principal
-from app.tool_results.budget import Rest
-from app.uuid7 import uuid7
+from app.storage.models import TENANT, CallRecord, now
 from tests.harness.application import Application
 from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT

@@ -11,8 +11,8 @@ import asyncpg
 import httpx2
 import pytest
 
-from app.database import asyncpg_dsn
 from app.security.vault import KeyRing
+from app.storage.database import asyncpg_dsn
 from tests.harness.beside import beside, raw_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair

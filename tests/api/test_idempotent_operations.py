@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import text
 from starlette.responses import Response
 
-from app.errors import IdempotencyRunning, Unavailable
-from app.idempotent_operations import IdempotentOperation, IdempotentResponder
-from app.models import TENANT
+from app.api.idempotency import IdempotentOperation, IdempotentResponder
+from app.core.errors import IdempotencyRunning, Unavailable
 from app.security.principal import Principal
+from app.storage.models import TENANT
 
 KEY = {"name": "agent", "scopes": ["tools:read"]}
 DOCUMENT = {

@@ -15,10 +15,10 @@ import websockets
 from aiohttp import web
 from pydantic import SecretStr
 
-from tests.api.executors.test_grpc import STATUS, definitions
-from tests.api.executors.test_grpc import connected as connected_by_grpc
-from tests.api.mcp.test_streams import listening
-from tests.api.sessions.conftest import PlainBrowser
+from tests.api.agents.mcp.test_streams import listening
+from tests.api.agents.ubp.test_grpc import STATUS, definitions
+from tests.api.agents.ubp.test_grpc import connected as connected_by_grpc
+from tests.api.session.conftest import PlainBrowser
 from tests.harness.application import Application, run_application
 from tests.harness.beside import web_server
 from tests.harness.cases import for_each

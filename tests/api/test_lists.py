@@ -8,8 +8,8 @@ import pytest
 
 from app.access.events import record_event
 from app.access.repository import KeyDescription, issue_key
-from app.models import CallRecord, Revision, Tool, Variable
 from app.security.principal import Grant
+from app.storage.models import CallRecord, Revision, Tool, Variable
 from tests.harness.application import Application, run_application
 from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT

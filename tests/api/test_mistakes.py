@@ -14,7 +14,7 @@ from aiohttp import web
 from sqlalchemy import update
 from sqlmodel import col
 
-from app.models import Key, now
+from app.storage.models import Key, now
 from tests.api.mistakes import as_text, expected_texts, with_placeholders
 from tests.harness.application import Application
 from tests.harness.beside import web_server

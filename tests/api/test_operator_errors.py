@@ -13,10 +13,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.database import asyncpg_dsn
+from app.core.settings import Settings
 from app.main import create_app
 from app.security.vault import KeyRing
-from app.settings import Settings
+from app.storage.database import asyncpg_dsn
 from tests.harness.cases import for_each
 from tests.harness.gateway import PROGRAM, environment_for, run_in_process
 from tests.harness.servers import Pair

@@ -17,7 +17,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from app.database import asyncpg_dsn, migrate, schema_state
+from app.storage.database import asyncpg_dsn, migrate, schema_state
 from scripts.release import DATA, head_revision, revisions
 from scripts.release_data import write_release_data
 from tests.harness.gateway import RunningGateway, serve

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from aiohttp import web
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, is_alive, serve
 from tests.harness.plain_http import WITHOUT_CERTIFICATES

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from app.access.data_keys import open_vault
-from app.database import Database
-from app.embedded.folder import FolderLock
+from app.cli.embedded.folder import FolderLock
 from app.security.vault import KeyRing
+from app.storage.database import Database
 from tests.api.mistakes import expected_texts, with_placeholders
 from tests.api.test_mistakes import MISTAKES
 from tests.harness.cases import for_each

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.http_requests.plan_compiler import PreparedRequest
+from app.protocols.requests.plan_compiler import PreparedRequest
 from benchmarks.corpus.cases import Bundle, Case, bundle, given_of
 from benchmarks.corpus.execution import check_wire
 from benchmarks.corpus.records import Record

@@ -8,7 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.openapi import Conversion, ConvertOptions, convert
+from app.openapi import Conversion, ConvertOptions
+from app.openapi.conversion.convert import convert
 from benchmarks.corpus.assessment import Extent, assess, compare, digest
 from benchmarks.corpus.cases import assess_case
 from benchmarks.corpus.records import PERFECT, Assessment

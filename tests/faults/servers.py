@@ -12,9 +12,16 @@ from typing import Any
 
 import asyncpg
 
-from app.embedded import postgres, valkey
-from app.embedded.folder import ensure_own_folder, socket_folder
-from app.embedded.launch import LaunchPrefix, ServerProcess, find_binary, find_launch_prefix, open_log, run
+from app.cli.embedded import postgres, valkey
+from app.cli.embedded.folder import ensure_own_folder, socket_folder
+from app.cli.embedded.launch import (
+    LaunchPrefix,
+    ServerProcess,
+    find_binary,
+    find_launch_prefix,
+    open_log,
+    run,
+)
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from itertools import product
 
 import asyncpg
 
-from app.database import asyncpg_dsn
 from app.security.scopes import ADMIN, SCOPES
+from app.storage.database import asyncpg_dsn
 from tests.fuzz.checked_client import CheckedClient, CheckedResponse
 from tests.fuzz.contract import ContractOperation
 from tests.fuzz.objects import FuzzObjects

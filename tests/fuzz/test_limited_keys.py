@@ -10,8 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.database import asyncpg_dsn
 from app.security.scopes import SCOPES
+from app.storage.database import asyncpg_dsn
 from tests.fuzz.checked_client import CheckedClient, CheckedResponse
 from tests.fuzz.contract import ContractOperation, read_operations
 from tests.fuzz.coverage_table import CoverageRecorder

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.json_schema.references import resolve
+from app.formats.json_schema.references import resolve
 from tests.harness.schema_values import Values
 
 _LEVELS = 7

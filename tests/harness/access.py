@@ -15,15 +15,17 @@ from starlette.routing import Route
 
 from app.access import KeyVerifier, anonymous_if, authorise, public_route, requires
 from app.access.repository import create_key
+from app.api.events import routes as routes_events
+from app.api.keys import routes
+from app.api.me import routes as routes_me
 from app.catalog.feed import ChangeFeed
-from app.database import Database
-from app.keys import routes, routes_events, routes_me
+from app.core.settings import Settings
+from app.core.telemetry.metrics import Metrics
 from app.security.principal import Principal
 from app.security.vault import KeyRing, Vault
 from app.server import problems
 from app.services import Services, build_services
-from app.settings import Settings
-from app.telemetry.metrics import Metrics
+from app.storage.database import Database
 from tests.harness.servers import Pair
 
 # Nobody listens there.

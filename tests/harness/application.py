@@ -13,14 +13,14 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.access.repository import create_key
+from app.agents.mcp import McpServer
+from app.agents.utcp import Manuals
 from app.cli.server import server_config
-from app.discovery import Manuals
+from app.core.settings import Settings
 from app.main import create_app
-from app.mcp_server import McpServer
-from app.openapi.worker_process import ForkServer
+from app.openapi.process.workers import ForkServer
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.services import Services, open_services
-from app.settings import Settings
 from tests.harness.plain_http import WITHOUT_CERTIFICATES
 
 

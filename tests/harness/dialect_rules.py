@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from app.text import pointer
-from app.tool_schemas.dialects import Dialect, SchemaRules
-from app.tool_schemas.measure import measure
+from app.core.text import pointer
+from app.formats.dialects.dialects import Dialect, SchemaRules
+from app.formats.dialects.measure import measure
 
 _NO_KEYWORDS = frozenset({"nullable", "propertyOrdering"})
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from app.tool_schemas.aliases import AliasRecord, Rule
+from app.formats.dialects.aliases import AliasRecord, Rule
 
 
 def record_of(alias: dict[str, Any]) -> AliasRecord:

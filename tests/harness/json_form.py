@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.json_schema.references import transformed
+from app.formats.json_schema.references import transformed
 
 
 def json_schema_of(schema: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.database import Database
+from app.core.settings import Settings
 from app.outbound.http1.pool import PROBATION_SECONDS
 from app.security.vault import KeyRing
-from app.settings import Settings
+from app.storage.database import Database
 from tests.harness.application import Application, run_application
 from tests.harness.servers import Pair
 from tests.stored import clear

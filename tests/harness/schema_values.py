@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from app.json_schema.references import resolve, transformed
+from app.formats.json_schema.references import resolve, transformed
 
 FORMATS = {
     "date-time": "2026-01-02T03:04:05Z", "date": "2026-01-02", "time": "03:04:05Z", "duration": "P1D",
@@ -20,7 +20,7 @@ FORMATS = {
     "uuid": "7b0f6c5e-4c26-4c2f-9e61-3f6c1c5d0a11", "uri": "https://a.example/b", "byte": "YQ==",
 }  # fmt: skip
 _LEVELS = 6
-# How the description says what the schema of a dialect cannot: app/tool_schemas/losses.py.
+# How the description says what the schema of a dialect cannot: app/formats/dialects/losses.py.
 _WORDS = {
     "minimum length": "minLength", "maximum length": "maxLength", "minimum number of items": "minItems",
     "maximum number of items": "maxItems", "minimum": "minimum", "maximum": "maximum", "greater than": "exclusiveMinimum",

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from app.search_vectors.onnx_graph import Array, BertShape, bert_graph
+from app.search.vectors.onnx_graph import Array, BertShape, bert_graph
 
 INSTALLED = Path(__file__).parents[2] / ".venvs" / "semantic-model"
 """Where `make semantic-model` installs the package of the model."""

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-from app.database import asyncpg_dsn, migrate
-from app.embedded import EmbeddedServers
+from app.cli.embedded import EmbeddedServers
+from app.storage.database import asyncpg_dsn, migrate
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from google.protobuf import struct_pb2, timestamp_pb2
 from hypothesis import strategies as st
 
-from app.ubp.v1 import core_pb2, tools_pb2
+from app.formats.ubp.v1 import core_pb2, tools_pb2
 
 NAMES: Final = (
     "agent.register_tools", "agent.deregister_tools", "agent.list_tools", "agent.ping", "command.cancel",

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.embedded.launch import find_binary
+from app.cli.embedded.launch import find_binary
 
 
 @dataclass(slots=True)

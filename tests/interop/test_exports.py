@@ -16,10 +16,10 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from app.errors import InvalidArguments
-from app.json_schema.validator import ArgumentValidator
-from app.tool_schemas.aliases import undo
-from app.tool_schemas.dialects import FORMATS, Format, Strict, dialect
+from app.core.errors import InvalidArguments
+from app.formats.dialects.aliases import undo
+from app.formats.dialects.dialects import FORMATS, Format, Strict, dialect
+from app.formats.json_schema.validator import ArgumentValidator
 from tests.harness.dialect_rules import broken_rules
 from tests.harness.exported_calls import as_exported, record_of
 from tests.harness.json_form import json_schema_of

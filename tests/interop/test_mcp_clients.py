@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.meta_tools import META_TOOL_NAMES
+from app.toolsets.meta_tools import META_TOOL_NAMES
 from tests.harness.beside import beside
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair

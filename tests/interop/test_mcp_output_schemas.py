@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from app.registration.output_deviations import MAX_DEVIATIONS
+from app.providers.registration.output_deviations import MAX_DEVIATIONS
 from tests.harness.beside import beside, web_server
 from tests.harness.gateway import RunningGateway, serve
 from tests.harness.servers import Pair

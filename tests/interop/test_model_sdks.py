@@ -5,9 +5,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from app.model_calls.answers import result_messages
-from app.model_calls.model import CallAnswer, Dialect, ToolCall
-from app.tool_results import Media, ModelResult
+from app.agents.tool_calls.answers import result_messages
+from app.agents.tool_calls.model import CallAnswer, Dialect, ToolCall
+from app.calls.results import Media, ModelResult
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import ask_program
 from tests.interop.environments import interpreter

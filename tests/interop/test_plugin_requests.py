@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from app.plugins.entry import PluginCredential, PluginEntry
-from app.plugins.loader import PluginCatalogue
+from app.providers.plugins.entry import PluginCredential, PluginEntry
+from app.providers.plugins.loader import PluginCatalogue
 from benchmarks.corpus.download import CorpusUnavailableError
 from tests.harness.gateway import RunningGateway
 from tests.interop.environments import InstallError

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 import pytest
 
+from app.core.processes import child_process
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
-from app.processes import child_process
 from app.protocols.base import AdapterContext, Call, Result
 from app.protocols.registry import Adapters
 from app.security.masking import Masker

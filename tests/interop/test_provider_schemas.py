@@ -13,7 +13,7 @@ import pytest
 from tests.harness.gateway import RunningGateway
 from tests.interop.clients import ask_program
 from tests.interop.environments import interpreter
-from tests.unit.tool_schemas.schemas import SCHEMAS
+from tests.unit.formats.dialects.schemas import SCHEMAS
 
 HERE = Path(__file__).parent
 STRICT = ("auto", "true", "false")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidArguments, InvalidDocument
-from app.json_schema.validator import ArgumentValidator
-from app.toolclad.argument_types import ArgumentSection, CustomType, argument_schema, resolved
-from app.toolclad.command import compile_command
-from app.toolclad.formats import CHECKERS
-from app.toolclad.manifest import read_manifest, read_project
-from app.toolclad.outputs import parse_output
+from app.core.errors import InvalidArguments, InvalidDocument
+from app.formats.json_schema.validator import ArgumentValidator
+from app.formats.toolclad.argument_types import ArgumentSection, CustomType, argument_schema, resolved
+from app.formats.toolclad.command import compile_command
+from app.formats.toolclad.formats import CHECKERS
+from app.formats.toolclad.manifest import read_manifest, read_project
+from app.formats.toolclad.outputs import parse_output
 from tests.interop.environments import install, required
 
 ROOT = Path(__file__).parents[2]

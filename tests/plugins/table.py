@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from app.plugins.entry import PluginEntry
-from app.plugins.loader import PluginCatalogue
+from app.providers.plugins.entry import PluginEntry
+from app.providers.plugins.loader import PluginCatalogue
 from tests.plugins.record import stored
 from tests.plugins.sdks import SDKS
 

@@ -5,12 +5,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from app.core.settings import Settings
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import Adapter, AdapterContext, Call, Result, StreamEvent
 from app.security.masking import Masker
-from app.settings import Settings
 
 
 @contextlib.asynccontextmanager

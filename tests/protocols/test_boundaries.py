@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from app.errors import InvalidArguments, InvalidInput
+from app.core.errors import InvalidArguments, InvalidInput
+from app.formats.utcp.call_template import compile_template
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
 from app.protocols.registry import PROTOCOLS, Adapters
 from app.protocols.tcp.template import TcpTemplate
 from app.security.masking import Masker
-from app.utcp.call_template import compile_template
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.all import settings as operator_settings

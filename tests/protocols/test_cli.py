@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import (
+from app.core.errors import (
     InvalidArguments,
     InvalidInput,
     ResponseTooLarge,
@@ -20,12 +20,12 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credential_rendering import WireCredential
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext
 from app.protocols.cli.adapter import CliAdapter
 from app.security.secret import Secret
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.cli import alive

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import (
+from app.core.errors import (
     BlockedAddress,
     GatewayError,
     InvalidArguments,

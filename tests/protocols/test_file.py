@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import BlockedAddress, GatewayError, InvalidInput, ResponseTooLarge, UpstreamUnreachable
+from app.core.errors import (
+    BlockedAddress,
+    GatewayError,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamUnreachable,
+)
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext, Call
 from app.protocols.file.adapter import FileAdapter
 from app.security.masking import Masker
-from app.settings import Settings
 
 
 @pytest.fixture

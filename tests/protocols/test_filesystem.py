@@ -10,13 +10,19 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import BlockedAddress, InvalidArguments, InvalidInput, ResponseTooLarge, UpstreamUnreachable
+from app.core.errors import (
+    BlockedAddress,
+    InvalidArguments,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamUnreachable,
+)
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext
 from app.protocols.filesystem.adapter import FilesystemAdapter
 from app.security.masking import Masker
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 

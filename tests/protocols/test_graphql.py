@@ -11,7 +11,7 @@ import strawberry
 from aiohttp import WSMsgType, web
 from graphql import build_schema, introspection_from_schema, parse, validate
 
-from app.errors import (
+from app.core.errors import (
     InvalidArguments,
     InvalidInput,
     ResponseTooLarge,

@@ -15,7 +15,7 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 from grpc_status import rpc_status
 
-from app.errors import (
+from app.core.errors import (
     CredentialMissing,
     InvalidArguments,
     InvalidInput,
@@ -26,6 +26,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.limits import Limits
@@ -33,7 +34,6 @@ from app.protocols.base import AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import Unusable, build_pool
 from app.security.secret import Secret
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 from tests.protocols.kits.grpc import DESCRIPTORS, SERVICE, F, add_fields, grpc_server, handler_of

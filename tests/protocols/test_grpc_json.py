@@ -9,11 +9,11 @@ import orjson
 import pytest
 from google.protobuf import descriptor_pb2
 
-from app.errors import InvalidArguments
+from app.core.errors import InvalidArguments
+from app.core.settings import Settings
 from app.protocols.base import Adapter, AdapterContext
 from app.protocols.grpc.adapter import GrpcAdapter
 from app.protocols.grpc.descriptors import build_pool
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.kits.grpc import F, add_fields, grpc_server, handler_of

@@ -7,7 +7,7 @@ import json
 import pytest
 from aiohttp import web
 
-from app.errors import (
+from app.core.errors import (
     InvalidArguments,
     InvalidInput,
     ResponseTooLarge,
@@ -17,6 +17,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credentials import WireCredential
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
@@ -24,7 +25,6 @@ from app.protocols.base import AdapterContext, Call
 from app.protocols.http.adapter import HttpAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
-from app.settings import Settings
 from tests.harness.cases import for_each
 
 QUICK = Limits(connect=1, first_byte=1, total=1, idle=0.5, response_bytes=2**20)

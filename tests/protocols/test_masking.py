@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.call_api.content_negotiation import parse_accept
-from app.call_api.responses import respond
-from app.call_log.batch_writer import BatchCallLog
+from app.agents.call.content_negotiation import parse_accept
+from app.agents.call.responses import respond
 from app.calls import CallOutcome, CallRequest
 from app.calls.context import CallContext
-from app.calls.masking import await_and_mask, mask_result
+from app.calls.log.batch_writer import BatchCallLog
 from app.calls.recorder import CallRecorder
-from app.calls.streams import StreamRegistry
-from app.database import Database
-from app.deadlines import timer_queue
-from app.errors import UpstreamError, UpstreamMalformed
-from app.models import TENANT
+from app.calls.response.masking import await_and_mask, mask_result
+from app.calls.response.streams import StreamRegistry
+from app.core.deadlines import timer_queue
+from app.core.errors import UpstreamError, UpstreamMalformed
+from app.core.settings import Settings
+from app.core.telemetry.metrics import Metrics
 from app.protocols.base import AdapterContext, Result
 from app.protocols.cli.adapter import CliAdapter
 from app.protocols.http.adapter import HttpAdapter
@@ -29,8 +29,8 @@ from app.protocols.registry import Adapters
 from app.security.masking import Masker
 from app.security.principal import Principal
 from app.security.response_masking import ResponseMasker
-from app.settings import Settings
-from app.telemetry.metrics import Metrics
+from app.storage.database import Database
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, events_of
 from tests.protocols.kits.all import KITS, settings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.errors import (
+from app.core.errors import (
     InvalidArguments,
     InvalidInput,
     UpstreamMalformed,
@@ -23,13 +23,13 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credential_rendering import WireCredential
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
 from app.security.masking import Masker
 from app.security.secret import Secret
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of
 from tests.protocols.kits.base import free_port

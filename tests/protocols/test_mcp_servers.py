@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from app.errors import UpstreamError, UpstreamRejected, UpstreamTimeout, UpstreamUnreachable
+from app.core.errors import UpstreamError, UpstreamRejected, UpstreamTimeout, UpstreamUnreachable
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
 from app.security.masking import Masker
-from app.settings import Settings
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.peers.mcp import McpPeer
 

@@ -11,9 +11,8 @@ import asyncpg
 import orjson
 import pytest
 
-from app import exact_json
-from app.database import asyncpg_dsn
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     BlockedAddress,
     InvalidArguments,
     InvalidInput,
@@ -23,6 +22,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credential_rendering import WireCredential
 from app.outbound.guard import Guard
 from app.outbound.http import Engine
@@ -31,7 +31,7 @@ from app.protocols.base import AdapterContext
 from app.protocols.postgres.adapter import PostgresAdapter
 from app.security.masking import Masker
 from app.security.secret import Secret
-from app.settings import Settings
+from app.storage.database import asyncpg_dsn
 from tests.harness.cases import for_each
 from tests.harness.servers import Pair
 from tests.protocols.calling import call_of

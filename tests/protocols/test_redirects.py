@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.errors import (
+from app.core.errors import (
     UpstreamError,
     UpstreamRejected,
     UpstreamTimeout,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import app.protocols
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.protocols.base import AdapterContext
 from app.protocols.registry import BUILT_IN, PROTOCOLS, Adapters, Protocols
 from app.security.masking import Masker
-from app.settings import Settings
 
 PACKAGE = Path(app.protocols.__file__).parent
 APP = PACKAGE.parent

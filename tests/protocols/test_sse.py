@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
+from app.core.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext, Call
 from app.protocols.sse.adapter import SseAdapter
 from app.security.masking import Masker
-from app.settings import Settings
 
 
 class Dropped(Exception):

@@ -6,13 +6,13 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import UpstreamTimeout
+from app.core.errors import UpstreamTimeout
+from app.core.settings import Settings
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.base import AdapterContext, Call, Result
 from app.protocols.streamable_http.adapter import StreamableHttpAdapter
 from app.security.masking import Masker
-from app.settings import Settings
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import (
+from app.core.errors import (
     CredentialMissing,
     InvalidArguments,
     InvalidInput,

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from app.errors import (
+from app.core.errors import (
     BlockedAddress,
     InvalidArguments,
     InvalidInput,
@@ -20,6 +20,7 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
+from app.core.settings import Settings
 from app.outbound.credential_rendering import WireCredential
 from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard
@@ -30,7 +31,6 @@ from app.protocols.manuals import read_manual
 from app.protocols.webrtc.adapter import WebrtcAdapter
 from app.protocols.webrtc.connection import MAX_MESSAGE_BYTES
 from app.security.secret import Secret
-from app.settings import Settings
 from tests.harness.cases import for_each
 from tests.protocols.calling import call_of, read_response
 from tests.protocols.kits.base import free_port

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from app.errors import (
+from app.core.errors import (
     CredentialMissing,
     InvalidArguments,
     InvalidInput,

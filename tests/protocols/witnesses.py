@@ -23,8 +23,8 @@ import h11
 import orjson
 from websockets.asyncio.server import ServerConnection
 
-from app.ubp.model import Command, Message
-from app.ubp.values import value_of
+from app.formats.ubp.model import Command, Message
+from app.formats.ubp.values import value_of
 from tests.protocols.kits.base import Template, Upstream
 from tests.protocols.kits.grpc import GrpcKit
 from tests.protocols.kits.local import ROOT, PostgresKit

@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from app.database import Database
+from app.storage.database import Database
 from tests.stored import clear
 
 

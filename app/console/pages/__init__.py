@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from app.console.page_router import PageRouter
+from app.console.http.page_router import PageRouter
 from app.console.pages import (
     add_api,
     approvals,

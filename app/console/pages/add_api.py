@@ -11,15 +11,21 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, ConfirmationRequired, path_of
-from app.console.credential_forms import CredentialForms, missing_slots
-from app.console.import_views import BatchView, PreviewView
-from app.console.imports import problem_of_import, read_import, start_import
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.console.provider_draft import ADDRESSES, DOCUMENTS, Draft, DraftLost, legal_name
-from app.console.schema_form import Submission
+from app.console.forms.credential_forms import CredentialForms, missing_slots
+from app.console.forms.provider_draft import (
+    ADDRESSES,
+    DOCUMENTS,
+    Draft,
+    DraftLost,
+    legal_name,
+)
+from app.console.forms.schema_form import Submission
+from app.console.http.api_client import ApiProblem, ConfirmationRequired, path_of
+from app.console.http.imports import problem_of_import, read_import, start_import
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.import_views import BatchView, PreviewView
+from app.console.views.notices import Notice
 
 router = PageRouter()
 

@@ -9,13 +9,13 @@ from uuid import UUID
 
 from starlette.responses import Response
 
-from app import exact_json
-from app.console.api_client import ApiProblem, path_of
-from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 from app.console.templating import json_text
-from app.console.values import highlighted
+from app.console.views.notices import Notice
+from app.console.views.values import highlighted
+from app.core import exact_json
 
 router = PageRouter()
 

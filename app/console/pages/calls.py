@@ -12,18 +12,18 @@ import orjson
 from markupsafe import Markup
 from starlette.responses import Response
 
-from app import exact_json
-from app.call_log.entries import Interface
-from app.console.api_client import ApiProblem, path_of
-from app.console.api_stream import ApiStreamResponse
-from app.console.call_selection import STEPS, CallSelection, read_selection
-from app.console.call_stream import CallRowStream
-from app.console.charts import Chart, Period, bar_chart, line_chart
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.calls.log.entries import Interface
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.api_stream import ApiStreamResponse
+from app.console.http.call_stream import CallRowStream
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 from app.console.templating import parsed_time
-from app.console.values import highlighted, visible
-from app.security.upstream_mode import CallSource
+from app.console.views.call_selection import STEPS, CallSelection, read_selection
+from app.console.views.charts import Chart, Period, bar_chart, line_chart
+from app.console.views.values import highlighted, visible
+from app.core import exact_json
+from app.core.upstream_mode import CallSource
 
 router = PageRouter()
 

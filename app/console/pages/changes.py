@@ -8,13 +8,13 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.api_stream import ApiStreamResponse
-from app.console.call_stream import CallRowStream
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.api_stream import ApiStreamResponse
+from app.console.http.call_stream import CallRowStream
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 from app.console.templating import json_text
-from app.console.values import json_changes, word_diff
+from app.console.views.values import json_changes, word_diff
 
 router = PageRouter()
 

@@ -4,12 +4,12 @@ from typing import Any
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.console.schema_form.controls import Unreadable, json_text, read_json
-from app.telemetry.redaction import is_secret_name
+from app.console.forms.schema_form.controls import Unreadable, json_text, read_json
+from app.console.http.api_client import ApiProblem
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.notices import Notice
+from app.core.telemetry.redaction import is_secret_name
 
 router = PageRouter()
 

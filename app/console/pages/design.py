@@ -9,8 +9,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 
 _CHECKOUT_MARK: Final = Path(__file__).parents[3] / "pyproject.toml"
 

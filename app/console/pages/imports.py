@@ -2,11 +2,11 @@
 
 from starlette.responses import Response
 
-from app.console.api_client import path_of
-from app.console.import_views import ROWS, BatchView, PreviewView
-from app.console.imports import problem_of_import
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import path_of
+from app.console.http.imports import problem_of_import
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.import_views import ROWS, BatchView, PreviewView
 
 router = PageRouter()
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, ApiResponse, path_of
-from app.console.key_form import KeyForm, field_errors
-from app.console.key_snippets import key_snippets
-from app.console.key_words import ROLES
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.uuid7 import uuid7
+from app.console.forms.key_form import KeyForm, field_errors
+from app.console.http.api_client import ApiProblem, ApiResponse, path_of
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.key_snippets import key_snippets
+from app.console.views.key_words import ROLES
+from app.console.views.notices import Notice
+from app.core.uuid7 import uuid7
 
 router = PageRouter()
 

@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import path_of
-from app.console.key_form import whole_number
-from app.console.key_words import WARNING_WORDS, scopes_in_words
-from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.forms.key_form import whole_number
+from app.console.http.api_client import path_of
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 from app.console.pages.key_creation import once_header, once_key, render_created
+from app.console.views.key_words import WARNING_WORDS, scopes_in_words
+from app.console.views.notices import Notice
 from app.security.scopes import missing_scopes
 
 router = PageRouter()

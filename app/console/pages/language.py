@@ -2,9 +2,9 @@
 
 from starlette.responses import Response
 
-from app.console.local_urls import local_path
-from app.console.page import LANGUAGE_COOKIE, Page
-from app.console.page_router import PageRouter
+from app.console.http.local_urls import local_path
+from app.console.http.page import LANGUAGE_COOKIE, Page
+from app.console.http.page_router import PageRouter
 from app.console.templating import LANGUAGES
 
 _YEAR = 365 * 24 * 3600

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 
 router = PageRouter()
 

@@ -13,12 +13,18 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.call_selection import whole_intervals
-from app.console.charts import Chart, Period, Sparkline, bar_chart, sparkline
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 from app.console.templating import parsed_time
+from app.console.views.call_selection import whole_intervals
+from app.console.views.charts import (
+    Chart,
+    Period,
+    Sparkline,
+    bar_chart,
+    sparkline,
+)
 
 router = PageRouter()
 

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.search import MAX_QUERY_LENGTH
+from app.console.http.api_client import ApiProblem
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.search.parameters import MAX_QUERY_LENGTH
 
 router = PageRouter()
 

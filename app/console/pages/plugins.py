@@ -5,10 +5,10 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
+from app.console.views.notices import Notice
 
 router = PageRouter()
 

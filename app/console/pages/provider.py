@@ -5,14 +5,14 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.credential_forms import missing_slots
-from app.console.import_views import PreviewView
-from app.console.imports import problem_of_import, read_import, start_import
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.forms.credential_forms import missing_slots
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.imports import problem_of_import, read_import, start_import
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 from app.console.pages.providers import STATE_KINDS, download
+from app.console.views.import_views import PreviewView
+from app.console.views.notices import Notice
 
 router = PageRouter()
 

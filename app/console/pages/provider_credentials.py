@@ -4,13 +4,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.credential_forms import CredentialForms
-from app.console.notices import Notice
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.forms.credential_forms import CredentialForms
+from app.console.forms.schema_form import Submission
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 from app.console.pages.provider import base, by_field, render_provider
-from app.console.schema_form import Submission
+from app.console.views.notices import Notice
 
 router = PageRouter()
 

@@ -6,13 +6,13 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.api_schemas import api_components, is_secret, without_null
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.forms.schema_form import Submission, build, parse
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.api_schemas import api_components, is_secret, without_null
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 from app.console.pages.provider import base, render_provider
-from app.console.schema_form import Submission, build, parse
+from app.console.views.notices import Notice
 
 router = PageRouter()
 

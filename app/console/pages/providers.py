@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.page import PAGE_HEADERS, PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.http.page import PAGE_HEADERS, PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
 
 router = PageRouter()
 

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.console.toolset_form import lines
-from app.search import MAX_QUERIES
+from app.console.forms.toolset_form import lines
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.notices import Notice
+from app.search.parameters import MAX_QUERIES
 
 router = PageRouter()
 

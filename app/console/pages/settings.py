@@ -5,9 +5,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from app.console.api_stream import ApiStreamResponse
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.http.api_stream import ApiStreamResponse
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 
 router = PageRouter()
 

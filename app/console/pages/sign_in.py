@@ -14,18 +14,18 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from app.access.authorise import PUBLIC
-from app.console.confirmation import confirm_session, confirmation_page, remembered_path, retry_after
-from app.console.kept_forms import FORM_FIELD
-from app.console.local_urls import local_path
-from app.console.page import Page, root_of
-from app.console.page_router import PageRouter
-from app.console.sign_in_page import continue_page, form_limit, sign_in_page, with_bounded_body
-from app.console.submitted_form import check_charset
-from app.dependencies import services_of
-from app.errors import BadRequest, GatewayError
-from app.sessions import NewSession, Sessions
-from app.sessions.cookie import delete_cookies, read_cookie, set_cookie
-from app.sessions.site import check_same_origin, site_of
+from app.access.sessions import NewSession, Sessions
+from app.access.sessions.cookie import delete_cookies, read_cookie, set_cookie
+from app.access.sessions.site import check_same_origin, site_of
+from app.api.dependencies import services_of
+from app.console.forms.confirmation import confirm_session, confirmation_page, remembered_path, retry_after
+from app.console.forms.kept_forms import FORM_FIELD
+from app.console.forms.submitted_form import check_charset
+from app.console.http.local_urls import local_path
+from app.console.http.page import Page, root_of
+from app.console.http.page_router import PageRouter
+from app.console.http.sign_in_page import continue_page, form_limit, sign_in_page, with_bounded_body
+from app.core.errors import BadRequest, GatewayError
 
 _MAX_FIELDS: Final = 10
 

@@ -9,17 +9,16 @@ from uuid import UUID
 import orjson
 from starlette.responses import Response
 
-from app import exact_json
-from app.console.api_client import ApiProblem, path_of
-from app.console.notices import Notice
-from app.console.page import PAGE_HEADERS, Page
-from app.console.page_router import PageRouter
-from app.console.schema_form import Submission, build
-from app.console.schema_form.controls import json_text
-from app.console.snippets import snippets
-from app.console.tool_inputs import input_rows
-from app.console.tool_rows import effect_of, state_badges
-from app.console.tool_trial import (
+from app.console.forms.schema_form import Submission, build
+from app.console.forms.schema_form.controls import json_text
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import PAGE_HEADERS, Page
+from app.console.http.page_router import PageRouter
+from app.console.views.notices import Notice
+from app.console.views.snippets import snippets
+from app.console.views.tool_inputs import input_rows
+from app.console.views.tool_rows import effect_of, state_badges
+from app.console.views.tool_trial import (
     Trial,
     TrialResult,
     call,
@@ -30,7 +29,8 @@ from app.console.tool_trial import (
     read_trial,
     send_call,
 )
-from app.console.values import highlighted, json_changes, paragraphs, word_diff
+from app.console.views.values import highlighted, json_changes, paragraphs, word_diff
+from app.core import exact_json
 
 router = PageRouter()
 

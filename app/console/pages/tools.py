@@ -5,14 +5,14 @@ from typing import Any, Final, get_args
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem
-from app.console.keyset import next_page, previous_page
-from app.console.notices import Notice
-from app.console.page import PAGE_HEADERS, PAGE_SIZE, Page
-from app.console.page_router import PageRouter
-from app.console.tool_rows import tool_rows
-from app.console.tool_selection import FILTERS, MAX_SELECTED, ToolSelection
-from app.tool_schemas.dialects import Format
+from app.console.http.api_client import ApiProblem
+from app.console.http.page import PAGE_HEADERS, PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
+from app.console.views.keyset import next_page, previous_page
+from app.console.views.notices import Notice
+from app.console.views.tool_rows import tool_rows
+from app.console.views.tool_selection import FILTERS, MAX_SELECTED, ToolSelection
+from app.formats.dialects.dialects import Format
 
 router = PageRouter()
 

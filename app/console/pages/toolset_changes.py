@@ -6,12 +6,7 @@ from typing import Any, Final
 from starlette.datastructures import FormData
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.notices import Notice
-from app.console.page import Page
-from app.console.page_router import PageRouter
-from app.console.tool_selection import ToolSelection
-from app.console.toolset_form import (
+from app.console.forms.toolset_form import (
     InvalidForm,
     body_of,
     empty_fields,
@@ -19,7 +14,12 @@ from app.console.toolset_form import (
     preset_of,
     writable,
 )
-from app.text import pointer_parts
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
+from app.console.views.notices import Notice
+from app.console.views.tool_selection import ToolSelection
+from app.core.text import pointer_parts
 
 router = PageRouter()
 

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from app.console.api_client import ApiProblem, path_of
-from app.console.connect_snippets import toolset_snippets
-from app.console.keyset import next_page, previous_page
-from app.console.page import PAGE_SIZE, Page
-from app.console.page_router import PageRouter
+from app.console.http.api_client import ApiProblem, path_of
+from app.console.http.page import PAGE_SIZE, Page
+from app.console.http.page_router import PageRouter
+from app.console.views.connect_snippets import toolset_snippets
+from app.console.views.keyset import next_page, previous_page
 
 router = PageRouter()
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.openapi.formats.translation import OPENAPI, UNREADABLE, UNREADABLE_PART, Translation, Warn
 from app.openapi.model import METHODS, Json
-from app.openapi.refs import escape
+from app.openapi.reading.refs import escape
 
 # Parameters of every method that are set by credentials, or that make no sense for a tool.
 _LEFT_OUT: Final = frozenset(

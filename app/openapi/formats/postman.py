@@ -19,7 +19,7 @@ from app.openapi.formats.postman_urls import PostmanUrl, read_url, server_of
 from app.openapi.formats.secret_names import is_secret_header, is_secret_name
 from app.openapi.formats.translation import OPENAPI, UNREADABLE, UNREADABLE_PART, Translation, Warn
 from app.openapi.model import METHODS, Json
-from app.openapi.refs import escape
+from app.openapi.reading.refs import escape
 
 _WORDS: Final = re.compile(r"[A-Za-z0-9]+")
 _MAX_NAME: Final = 60

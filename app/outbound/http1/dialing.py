@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from aiohappyeyeballs import start_connection
 
-from app.errors import BlockedAddress, GatewayError, InvalidInput, UpstreamUnreachable
+from app.core.errors import BlockedAddress, GatewayError, InvalidInput, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, proxy_context
 from app.outbound.guard import AddressDenied, DeniedAddress, Guard, GuardedResolver, literal_addresses
 from app.outbound.http1.exchange import NO_COMMON_VERSION

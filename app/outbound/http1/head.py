@@ -8,7 +8,7 @@ from typing import Final
 
 from yarl import URL
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.outbound.http1.decoding import ACCEPTED
 from app.outbound.http1.dialing import Address
 

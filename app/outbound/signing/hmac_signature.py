@@ -1,4 +1,4 @@
-"""HMAC request signatures by a recipe (`app/utcp/signature_recipe.py`)."""
+"""HMAC request signatures by a recipe (`app/formats/utcp/signature_recipe.py`)."""
 
 import base64
 import hashlib
@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import Final
 
+from app.formats.utcp.signature_recipe import SignatureRecipe, fill, placeholders
 from app.outbound.signing.signer import SignableRequest, Signed
-from app.utcp.signature_recipe import SignatureRecipe, fill, placeholders
 
 _TIMESTAMPS: Final[Mapping[str, Callable[[datetime], str]]] = {
     "unix": lambda now: str(int(now.timestamp())),

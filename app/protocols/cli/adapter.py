@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from app.errors import InvalidInput, UpstreamMalformed, UpstreamTimeout
+from app.core.errors import InvalidInput, UpstreamMalformed, UpstreamTimeout
 from app.outbound.credential_rendering import is_secret
 from app.outbound.framing import StreamEvent, parse_events
 from app.protocols.base import (

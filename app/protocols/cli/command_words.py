@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.errors import FieldError, InvalidArguments, InvalidInput, UpstreamMalformed
+from app.core.errors import FieldError, InvalidArguments, InvalidInput, UpstreamMalformed
 from app.protocols.shared.texts import as_text
 
 # utcp-cli ends a placeholder with UTCP_END, the other protocols of UTCP with UTCP_ARG.

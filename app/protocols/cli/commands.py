@@ -4,9 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from app.errors import FieldError, InvalidInput
-from app.text import pointer
-from app.toolclad.command import program_of
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import pointer
+from app.formats.toolclad.command import program_of
 
 
 def split_command(command: str, *, at: str) -> list[str]:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.errors import FieldError, InvalidInput
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import pointer
+from app.formats.utcp.call_template import compile_template
 from app.protocols.cli.command_words import Argument, OutputReference, Word, parse_command
 from app.protocols.cli.commands import split_command
 from app.protocols.cli.manifest_run import ManifestCommand, compile_manifest_command
@@ -12,8 +14,6 @@ from app.protocols.cli.record import origin_of
 from app.protocols.cli.template import CliTemplate
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.rules import is_shell
-from app.text import pointer
-from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from app.errors import FieldError, InvalidArguments, InvalidInput, ResponseTooLarge, UpstreamUnreachable
+from app.core.errors import (
+    FieldError,
+    InvalidArguments,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamUnreachable,
+)
+from app.core.text import pointer
+from app.formats.toolclad.command import CompiledCommand, compile_command
+from app.formats.toolclad.contract import Contract
+from app.formats.toolclad.envelope import output_name, scan_id_of
 from app.protocols.base import Call
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.rules import is_path, is_shell
-from app.text import pointer
-from app.toolclad.command import CompiledCommand, compile_command
-from app.toolclad.contract import Contract
-from app.toolclad.envelope import output_name, scan_id_of
 
 _AT: Final = "/toolclad/command"
 _PATHS: Final = frozenset({"path", "credential_file"})

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from app.errors import UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
+from app.core.errors import UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected, UpstreamUnreachable
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import Call
 from app.protocols.cli.command_words import fill_words

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from app.utcp.call_template import CallTemplate
+from app.formats.utcp.call_template import CallTemplate
 
 
 class CliCommand(BaseModel):

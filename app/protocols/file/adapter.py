@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from app.errors import BlockedAddress, FieldError, InvalidInput, ResponseTooLarge, UpstreamUnreachable
+from app.core.errors import (
+    BlockedAddress,
+    FieldError,
+    InvalidInput,
+    ResponseTooLarge,
+    UpstreamUnreachable,
+)
+from app.formats.utcp.call_template import compile_template
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.file.template import FileTemplate
 from app.protocols.shared.effects import ReadOnly
 from app.protocols.shared.results import TEXT, body_result
-from app.utcp.call_template import compile_template
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.utcp.auth import Auth
-from app.utcp.call_template import CallTemplate
+from app.formats.utcp.auth import Auth
+from app.formats.utcp.call_template import CallTemplate
 
 
 class FileTemplate(CallTemplate):

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NoReturn
 
-from app.errors import (
+from app.core.errors import (
     BlockedAddress,
     FieldError,
     InvalidArguments,
@@ -20,6 +20,7 @@ from app.errors import (
     ResponseTooLarge,
     UpstreamUnreachable,
 )
+from app.formats.utcp.call_template import compile_template
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.filesystem.paths import (
     NotAFile,
@@ -32,7 +33,6 @@ from app.protocols.filesystem.paths import (
 )
 from app.protocols.filesystem.template import FilesystemTemplate
 from app.protocols.shared.results import value_result
-from app.utcp.call_template import compile_template
 
 DENIED: Final = "Access denied: path not allowed"
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.utcp.call_template import CallTemplate
+from app.formats.utcp.call_template import CallTemplate
 
 
 class FilesystemTemplate(CallTemplate):

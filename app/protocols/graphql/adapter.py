@@ -7,9 +7,11 @@ from typing import Any, ClassVar, Final
 
 from graphql import GraphQLSchema
 
-from app import exact_json
-from app.errors import FieldError, InvalidArguments
-from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan_without_body
+from app.core import exact_json
+from app.core.errors import FieldError, InvalidArguments
+from app.core.text import pointer
+from app.formats.utcp.call_template import compile_template
+from app.formats.utcp.paths import compile_url
 from app.outbound.attach import Headers, attach, sign_upgrade
 from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
 from app.protocols.graphql.chosen_fields import read_fields
@@ -19,14 +21,12 @@ from app.protocols.graphql.schema_cache import SchemaCache
 from app.protocols.graphql.subscriptions import SUBPROTOCOL, Subscription
 from app.protocols.graphql.template import GraphqlTemplate
 from app.protocols.graphql.tools import INTROSPECTION, build_manual
+from app.protocols.requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan_without_body
 from app.protocols.shared.described import describe_headers
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 from app.protocols.shared.messages import map_encoding_errors
 from app.protocols.shared.results import JSON, event_result
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
-from app.text import pointer
-from app.utcp.call_template import compile_template
-from app.utcp.paths import compile_url
 
 _ACCEPT: Final = "application/graphql-response+json, application/json;q=0.9"
 _MAX_SCHEMA_BYTES: Final = 16 << 20

@@ -26,9 +26,9 @@ from graphql import (
     visit,
 )
 
-from app.errors import FieldError, InvalidArguments
+from app.core.errors import FieldError, InvalidArguments
+from app.core.text import pointer
 from app.protocols.graphql.selections import Node as SelectedField
-from app.text import pointer
 
 FIELDS_ARGUMENT: Final = "_fields"
 """The argument that a discovered tool has for them, unless its field has an argument of that name."""

@@ -16,12 +16,12 @@ from graphql import (
     print_ast,
 )
 
-from app.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.text import pointer
 from app.protocols.graphql.chosen_fields import FIELDS_ARGUMENT, check_fields, root_field, with_fields
 from app.protocols.graphql.selections import Selector, selection_text
 from app.protocols.graphql.template import GraphqlTemplate
 from app.protocols.graphql.types import root_type, variable_type
-from app.text import pointer
 
 _MAX_TOKENS: Final = 50_000
 _NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")

@@ -3,10 +3,10 @@
 import importlib
 from typing import Any
 
+from app.formats.utcp.variables import find_variables
 from app.protocols.graphql.template import GraphqlTemplate
 from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord
 from app.protocols.shared.origins import url_origin
-from app.utcp.variables import find_variables
 
 
 def _native(fields: Fields) -> dict[str, Any]:

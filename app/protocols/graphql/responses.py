@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     UpstreamError,
     UpstreamErrorResponse,
     UpstreamMalformed,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from graphql import GraphQLError, GraphQLSchema, build_client_schema, validate_schema
 
-from app.errors import ResponseTooLarge, UpstreamError, UpstreamMalformed, UpstreamRejected
+from app.core.errors import ResponseTooLarge, UpstreamError, UpstreamMalformed, UpstreamRejected
 
 _MAX_SCHEMAS: Final = 16
 _SECONDS: Final = 600.0

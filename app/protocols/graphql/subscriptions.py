@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
-from app.errors import UpstreamMalformed
+from app.core import exact_json
+from app.core.errors import UpstreamMalformed
 from app.outbound.framing import StreamEvent
 from app.protocols.graphql.responses import response_error, response_value
 from app.protocols.shared.websocket_client import WebSocket

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator
 
-from app.errors import FieldError, InvalidInput
-from app.http_requests.templates import HttpBasedTemplate
+from app.core.errors import FieldError, InvalidInput
+from app.protocols.requests.templates import HttpBasedTemplate
 
 _FIELD: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]{0,254}")
 

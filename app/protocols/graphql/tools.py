@@ -11,8 +11,8 @@ from graphql import (
     get_introspection_query,
 )
 
-from app import exact_json
-from app.errors import UpstreamMalformed
+from app.core import exact_json
+from app.core.errors import UpstreamMalformed
 from app.protocols.graphql.chosen_fields import FIELDS_ARGUMENT, fields_schema
 from app.protocols.graphql.inputs import Schema, arguments_schema
 from app.protocols.graphql.selections import Selector, response_schema, selection_text

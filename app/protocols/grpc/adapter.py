@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     FieldError,
     InvalidInput,
     UpstreamError,

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import InvalidInput, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.network import Address, Network
 

@@ -13,8 +13,8 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     ResponseTooLarge,
     UpstreamError,
     UpstreamErrorResponse,

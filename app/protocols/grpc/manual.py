@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor
 
-from app import exact_json
-from app.errors import FieldError, InvalidInput, ResponseTooLarge
+from app.core import exact_json
+from app.core.errors import FieldError, InvalidInput, ResponseTooLarge
 from app.protocols.grpc.descriptor_pruner import DescriptorPruner, encode_descriptors
 from app.protocols.grpc.descriptors import Rpc, Unusable, rpc
 from app.protocols.grpc.messages import check_json_size

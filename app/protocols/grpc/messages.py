@@ -13,9 +13,9 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from app import exact_json
-from app.errors import FieldError, InvalidArguments, ResponseTooLarge, UpstreamMalformed
-from app.text import pointer
+from app.core import exact_json
+from app.core.errors import FieldError, InvalidArguments, ResponseTooLarge, UpstreamMalformed
+from app.core.text import pointer
 
 _WELL_KNOWN: Final = "google.protobuf."
 _OBJECTS: Final = frozenset({f"{_WELL_KNOWN}{name}" for name in ("Struct", "Any", "Empty")})

@@ -3,11 +3,11 @@
 import re
 from typing import Any, Final
 
-from app.errors import CredentialMissing, FieldError, InvalidInput
+from app.core.errors import CredentialMissing, FieldError, InvalidInput
+from app.core.text import pointer
 from app.outbound.attach import attach
 from app.outbound.credentials import WireCredential
 from app.protocols.base import Call
-from app.text import pointer
 
 Pairs = list[tuple[str, str]]
 

@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection_pb2
 
-from app.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
+from app.core.errors import ResponseTooLarge, UpstreamMalformed, UpstreamRejected
 from app.protocols.grpc.descriptors import Unusable, build_pool
 from app.protocols.grpc.errors import upstream_response
 from app.protocols.grpc.rpc import RpcFailed

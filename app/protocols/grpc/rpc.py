@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 import grpc
 import grpc.aio
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import UpstreamTimeout
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import UpstreamTimeout
 from app.protocols.grpc.channels import Lease
 
 __all__ = ["RpcFailed", "RpcStream", "unary"]

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from app.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.errors import FieldError, InvalidArguments, InvalidInput
+from app.core.text import pointer
+from app.formats.utcp.call_template import compile_template
 from app.outbound.network import Address
 from app.protocols.base import Call
 from app.protocols.grpc.descriptors import Rpc, Unusable, find_rpc, read_descriptors
@@ -13,8 +15,6 @@ from app.protocols.grpc.messages import encode_message
 from app.protocols.grpc.metadata import Pairs, template_metadata
 from app.protocols.grpc.record import origin_of
 from app.protocols.grpc.template import GrpcTemplate
-from app.text import pointer
-from app.utcp.call_template import compile_template
 
 _SERVICE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _METHOD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

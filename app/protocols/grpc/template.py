@@ -4,8 +4,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
-from app.errors import FieldError, InvalidInput
-from app.utcp.call_template import CallTemplate
+from app.core.errors import FieldError, InvalidInput
+from app.formats.utcp.call_template import CallTemplate
 
 
 class GrpcTemplate(CallTemplate):

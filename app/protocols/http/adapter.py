@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
-from app import exact_json
-from app.http_requests.manifest_request import ManifestPlan, manifest_plan
-from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
-from app.http_requests.templates import ResponseSpec
+from app.core import exact_json
+from app.core.text import pointer_parts
 from app.outbound.framing import parse_events
 from app.outbound.response import OutboundResponse
 from app.protocols.base import (
@@ -20,10 +18,12 @@ from app.protocols.base import (
     GivesEvidence,
     Result,
 )
+from app.protocols.requests.manifest_request import ManifestPlan, manifest_plan
+from app.protocols.requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
+from app.protocols.requests.templates import ResponseSpec
 from app.protocols.shared.http_based import HttpBasedAdapter, join_length_prefixed
 from app.protocols.shared.redirects import is_declared, is_same_origin, resolve_location
 from app.protocols.shared.sealed_fields import field_values
-from app.text import pointer_parts
 
 _SMALL_BODY = 64 * 1024
 # Headers of a response without body that are not described: those of the connection (RFC 9110 sections 7.6.1,

@@ -4,8 +4,8 @@ from typing import Literal, Self
 
 from pydantic import Field
 
-from app.http_requests.templates import RequestTemplate
-from app.utcp.auth import Auth
+from app.formats.utcp.auth import Auth
+from app.protocols.requests.templates import RequestTemplate
 
 
 class HttpTemplate(RequestTemplate):

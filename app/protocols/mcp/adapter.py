@@ -6,14 +6,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     FieldError,
     InvalidArguments,
     UpstreamErrorResponse,
     UpstreamRejected,
     UpstreamTimeout,
 )
+from app.formats.utcp.percent import escape
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
 from app.protocols.base import (
@@ -39,7 +40,6 @@ from app.protocols.mcp.server import ErrorReply
 from app.protocols.mcp.session_pool import SessionPool
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.results import JSON, check_size, time_limit, value_result
-from app.utcp.percent import escape
 
 _CLIENT_ERROR_CODES: Final = frozenset({-32600, -32601, -32602, -32042, -32002})
 _ERROR_BODY: Final = 64 * 1024

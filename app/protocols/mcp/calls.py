@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from app import exact_json
-from app.errors import UpstreamUnreachable
+from app.core import exact_json
+from app.core.errors import UpstreamUnreachable
 from app.protocols.base import Call
 from app.protocols.mcp.compiling import McpTarget, server_of
 from app.protocols.mcp.pending_request import PendingRequest, SessionExpired

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from app import exact_json
-from app.errors import FieldError, InvalidInput
+from app.core import exact_json
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import pointer
+from app.formats.toolclad.contract import Contract
+from app.formats.utcp.call_template import compile_template
 from app.outbound.attach import attach
 from app.protocols.base import Call
 from app.protocols.mcp.record import origin_of
@@ -17,9 +20,6 @@ from app.protocols.shared.described import describe_headers
 from app.protocols.shared.programs import ProgramCommand, ProgramRules
 from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.security.masking import MASK
-from app.text import pointer
-from app.toolclad.contract import Contract
-from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from app.core.text import pointer
 from app.protocols.record import ClientConfiguration, Fields
-from app.text import pointer
 
 _IN_TEMPLATE: Final = "/config/mcpServers"
 _PLACES: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httpx2
 import orjson
 
-from app.errors import (
+from app.core.errors import (
     GatewayError,
     UpstreamError,
     UpstreamErrorResponse,
@@ -22,13 +22,13 @@ from app.errors import (
     UpstreamUnauthorized,
     UpstreamUnreachable,
 )
-from app.http_requests.request_plan import PreparedRequest
 from app.outbound.egress import EgressSettings
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
 from app.protocols.mcp.pending_request import CURRENT, PendingRequest, SessionExpired
+from app.protocols.requests.request_plan import PreparedRequest
 from app.protocols.shared.redirects import explain_redirect, follow_redirects, is_redirect, mark_processed
 from app.security.masking import Masker
 

@@ -8,7 +8,7 @@ import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from app.errors import GatewayError
+from app.core.errors import GatewayError
 from app.outbound.limits import Limits
 from app.outbound.response import OutboundResponse
 

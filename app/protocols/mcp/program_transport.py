@@ -9,7 +9,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from app.errors import (
+from app.core.errors import (
     GatewayError,
     ResponseTooLarge,
     UpstreamError,

@@ -3,12 +3,12 @@
 from typing import Any
 from urllib.parse import quote
 
-from app.errors import FieldError, InvalidInput
+from app.core.errors import FieldError, InvalidInput
+from app.core.text import pointer
+from app.formats.utcp.paths import compile_url
 from app.protocols.mcp.configuration import read_configuration
 from app.protocols.mcp.template import McpTemplate
 from app.protocols.record import DirectMode, Fields, NotDirect, ProtocolRecord, not_direct_here
-from app.text import pointer
-from app.utcp.paths import compile_url
 
 
 def origin_of(fields: Fields) -> str:

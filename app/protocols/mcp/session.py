@@ -21,8 +21,8 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
 from pydantic import TypeAdapter, ValidationError
 
-from app.deadlines import Timer
-from app.errors import (
+from app.core.deadlines import Timer
+from app.core.errors import (
     GatewayError,
     InvalidInput,
     UpstreamError,

@@ -5,8 +5,8 @@ import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import GatewayError, UpstreamTimeout, UpstreamUnreachable
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import GatewayError, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.protocols.mcp.server import McpServerSettings

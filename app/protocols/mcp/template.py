@@ -5,9 +5,9 @@ from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from app.errors import FieldError, InvalidInput
-from app.utcp.call_template import CallTemplate
-from app.utcp.names import legal_name
+from app.core.errors import FieldError, InvalidInput
+from app.formats.utcp.call_template import CallTemplate
+from app.formats.utcp.names import legal_name
 
 
 class McpServer(BaseModel):

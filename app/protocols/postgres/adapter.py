@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Final
 import orjson
 from asyncpg import exceptions
 
-from app import exact_json
-from app.background import TaskSet
-from app.errors import (
+from app.core import exact_json
+from app.core.background import TaskSet
+from app.core.errors import (
     FieldError,
     InvalidArguments,
     InvalidInput,
@@ -27,6 +27,7 @@ from app.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from app.formats.utcp.call_template import compile_template
 from app.outbound.egress import EgressSettings
 from app.protocols.base import AdapterContext, Call, Discovered, Result, SendsOnce
 from app.protocols.postgres.connections import (
@@ -41,7 +42,6 @@ from app.protocols.postgres.values import distinct_names, json_rows, use_text_fo
 from app.protocols.shared.origins import socket_origin
 from app.protocols.shared.results import JSON, body_result, time_limit
 from app.protocols.shared.sealed_fields import field_values
-from app.utcp.call_template import compile_template
 
 _BATCH: Final = 200
 _OVERHEAD: Final = 1 << 20

@@ -11,7 +11,7 @@ from typing import Any, Final
 import asyncpg
 from asyncpg import exceptions
 
-from app.errors import (
+from app.core.errors import (
     GatewayError,
     UpstreamErrorResponse,
     UpstreamRejected,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from app import exact_json
+from app.core import exact_json
 
 TEXT_TYPES: Final = (
     "date", "timestamp", "timestamptz", "time", "timetz", "interval", "bytea", "money", "inet", "cidr",

@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from app.errors import FieldError, InvalidArguments
+from app.core.errors import FieldError, InvalidArguments
+from app.core.text import pointer
 from app.protocols.shared.messages import MessagePart, join_parts
-from app.text import pointer
 
 # What text protocols read as the end of a line, a record or a message: the control characters of ASCII but
 # the tab, those of Latin-1 (among them NEL), and Unicode's line and paragraph separators.

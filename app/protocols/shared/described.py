@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from app import exact_json
+from app.core import exact_json
 from app.protocols.base import LargeBody
 from app.protocols.shared.messages import json_text
 

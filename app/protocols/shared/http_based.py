@@ -4,7 +4,7 @@ Statuses: 2xx and 304 are results. 401 raises UpstreamUnauthorized, so that a st
 A redirect within the origin is followed (`shared.redirects`), unless the operation declares it as its result.
 Every other status raises UpstreamRejected with a bounded, masked body; so does a redirect to another origin,
 because following it would carry the request to an address that nobody registered. Those of a discovery are
-followed by `app.registration`, for which it raises Redirected.
+followed by `app.providers.registration`, for which it raises Redirected.
 """
 
 import codecs
@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from app.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
-from app.http_requests.plan_compiler import PreparedRequest
+from app.core.errors import UpstreamError, UpstreamErrorResponse, UpstreamRejected, UpstreamUnauthorized
 from app.outbound.attach import Headers, attach, sign
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.http import OutboundRequest
 from app.outbound.response import OutboundResponse
 from app.protocols.base import AdapterContext, Call, Discovered, Redirected
+from app.protocols.requests.plan_compiler import PreparedRequest
 from app.protocols.shared.described import describe_body, describe_headers
 from app.protocols.shared.redirects import (
     FOLLOWED_STATUSES,

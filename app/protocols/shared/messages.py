@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from app.errors import CredentialMissing, FieldError, InvalidArguments
+from app.core.errors import CredentialMissing, FieldError, InvalidArguments
 from app.protocols.base import Call
 from app.protocols.shared.texts import PLACEHOLDER, argument_value, named_arguments
 

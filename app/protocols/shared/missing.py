@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any, NoReturn
 
-from app.errors import FieldError, InvalidInput
+from app.core.errors import FieldError, InvalidInput
 from app.protocols.base import Call, Discovered, Result
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.utcp.paths import checked_host, compile_url
+from app.formats.utcp.paths import checked_host, compile_url
 
 WEBSOCKET_SCHEMES: Final = ("wss", "ws")
 

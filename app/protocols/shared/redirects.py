@@ -15,12 +15,12 @@ from urllib.parse import quote_from_bytes
 
 from yarl import URL
 
-from app.errors import UpstreamError
-from app.http_requests.plan_compiler import SAFE_METHODS
-from app.http_requests.request_plan import PreparedRequest
+from app.core.errors import UpstreamError
+from app.core.telemetry.redaction import mask_shapes
 from app.outbound.response import OutboundResponse, Redirection
+from app.protocols.requests.plan_compiler import SAFE_METHODS
+from app.protocols.requests.request_plan import PreparedRequest
 from app.security.masking import URI_CHARACTERS, Masker
-from app.telemetry.redaction import mask_shapes
 
 MAX_REDIRECTS: Final = 5
 FOLLOWED_STATUSES: Final = frozenset({301, 302, 303, 307, 308})

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
-from app.deadlines import Deadline, timer_queue
-from app.errors import ResponseTooLarge, UpstreamTimeout
+from app.core import exact_json
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import ResponseTooLarge, UpstreamTimeout
 from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 

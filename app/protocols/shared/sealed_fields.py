@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
+from app.formats.utcp.call_template import replace_strings
 from app.outbound.credentials import WireCredential
 from app.security.masking import MASK
-from app.utcp.call_template import replace_strings
 
 
 def field_values(credentials: Iterable[WireCredential], *, masked: bool = False) -> dict[str, str]:

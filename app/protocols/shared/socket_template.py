@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from app.utcp.call_template import CallTemplate
+from app.formats.utcp.call_template import CallTemplate
 
 Framing = Literal["stream", "length_prefix", "delimiter", "fixed_length"]
 

@@ -5,7 +5,7 @@ import codecs
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app.errors import FieldError, InvalidInput
+from app.core.errors import FieldError, InvalidInput
 from app.outbound.framing import StreamEvent
 from app.outbound.network import Address
 from app.protocols.base import MASKED_HEADER, Call, Result

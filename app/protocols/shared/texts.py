@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from app import exact_json
-from app.errors import FieldError, InvalidArguments
-from app.text import pointer
+from app.core import exact_json
+from app.core.errors import FieldError, InvalidArguments
+from app.core.text import pointer
 
 PLACEHOLDER: Final = re.compile(r"UTCP_ARG_(.+?)_UTCP_ARG")
 

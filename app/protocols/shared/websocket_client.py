@@ -18,8 +18,8 @@ from websockets.exceptions import ConnectionClosed, InvalidState, InvalidStatus,
 from websockets.typing import Subprotocol
 from websockets.uri import WebSocketURI, parse_uri
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import (
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import (
     GatewayError,
     ResponseTooLarge,
     UpstreamError,

@@ -11,15 +11,15 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
-from app.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
-from app.http_requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
+from app.core.errors import UpstreamError, UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
+from app.formats.utcp.call_template import compile_template
 from app.outbound.framing import SSE_MEDIA_TYPE, SseParser, StreamEvent
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, Result
+from app.protocols.requests.plan_compiler import ArgumentPlan, PreparedRequest, compile_plan
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.results import event_result
 from app.protocols.sse.template import SseTemplate
-from app.utcp.call_template import compile_template
 
 _ACCEPT: Final = ("Accept", SSE_MEDIA_TYPE)
 _DOCUMENTS: Final = ("Accept", "application/json, application/yaml;q=0.9, */*;q=0.5")

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from app.http_requests.plan_compiler import ArgumentPlan, compile_plan
+from app.formats.utcp.call_template import compile_template
 from app.outbound.framing import JSON_LINES_MEDIA_TYPES, is_json, parse_events
 from app.outbound.response import OutboundResponse
 from app.protocols.base import Call, Discovered, ProgressListener, Result
+from app.protocols.requests.plan_compiler import ArgumentPlan, compile_plan
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.results import event_result
 from app.protocols.streamable_http.template import StreamableHttpTemplate
-from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from app.http_requests.templates import HttpBasedTemplate
+from app.protocols.requests.templates import HttpBasedTemplate
 
 
 class StreamableHttpTemplate(HttpBasedTemplate):

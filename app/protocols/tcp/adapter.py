@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from app.formats.utcp.call_template import compile_template
 from app.outbound.framing import StreamEvent
 from app.outbound.network import Address, Stream
 from app.protocols.base import AdapterContext, Call, Discovered, Result
@@ -24,7 +25,6 @@ from app.protocols.shared.sockets import (
 )
 from app.protocols.tcp.framings import IncomingResponse, frame_request, read_delimiter
 from app.protocols.tcp.template import TcpTemplate
-from app.utcp.call_template import compile_template
 
 
 @dataclass(frozen=True, slots=True)

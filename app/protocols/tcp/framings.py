@@ -9,7 +9,13 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
 
-from app.errors import FieldError, InvalidArguments, InvalidInput, UpstreamTimeout, UpstreamUnreachable
+from app.core.errors import (
+    FieldError,
+    InvalidArguments,
+    InvalidInput,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from app.outbound.limits import Limits
 from app.outbound.network import Stream
 from app.protocols.shared.results import check_size, time_limit

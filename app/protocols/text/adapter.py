@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from app.formats.utcp.call_template import compile_template
 from app.protocols.base import AdapterContext, Call, Discovered, Result
 from app.protocols.shared.effects import ReadOnly
 from app.protocols.shared.results import TEXT, body_result
 from app.protocols.shared.sealed_fields import field_values
 from app.protocols.text.template import TextTemplate
-from app.utcp.call_template import compile_template
 
 
 class TextAdapter(ReadOnly):

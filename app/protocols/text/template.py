@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from app.utcp.auth import Auth
-from app.utcp.call_template import CallTemplate, InlineDocument
+from app.formats.utcp.auth import Auth
+from app.formats.utcp.call_template import CallTemplate, InlineDocument
 
 
 class TextTemplate(CallTemplate):

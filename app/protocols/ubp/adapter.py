@@ -8,19 +8,26 @@ from typing import Any, ClassVar, Final, TypeGuard
 
 import orjson
 
-from app.command_routing import Capability
-from app.errors import InvalidInput, UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected
-from app.exact_json import dumps
+from app.core.errors import InvalidInput, UpstreamErrorResponse, UpstreamMalformed, UpstreamRejected
+from app.core.exact_json import dumps
+from app.core.uuid7 import uuid7
+from app.formats.ubp.json_form import command_json
+from app.formats.ubp.model import (
+    MEDIA_TYPE,
+    TRACE_CONTEXT,
+    Command,
+    CommandResult,
+    Event,
+    Status,
+)
+from app.formats.ubp.statuses import http_status_of
+from app.formats.ubp.values import bytes_of, struct_payload, value_of
+from app.formats.utcp.call_template import compile_template
 from app.protocols.base import AdapterContext, Call, Discovered, Result
+from app.protocols.command_routing import Capability
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.results import BYTES, JSON, body_result
 from app.protocols.ubp.template import UbpTemplate
-from app.ubp.json_form import command_json
-from app.ubp.model import MEDIA_TYPE, TRACE_CONTEXT, Command, CommandResult, Event, Status
-from app.ubp.statuses import http_status_of
-from app.ubp.values import bytes_of, struct_payload, value_of
-from app.utcp.call_template import compile_template
-from app.uuid7 import uuid7
 
 PROGRESS: Final = "command.progress"
 """The event that tells how far a command is: a number, or an object with progress, total and message."""

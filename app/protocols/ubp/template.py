@@ -4,7 +4,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from app.utcp.call_template import CallTemplate
+from app.formats.utcp.call_template import CallTemplate
 
 MAX_COMMAND_NAME: Final = 200
 """Characters of the name of a command."""

@@ -8,7 +8,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from app.errors import FieldError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable
+from app.core.errors import FieldError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable
+from app.formats.utcp.call_template import compile_template
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
 from app.outbound.network import Address, Datagrams
@@ -29,7 +30,6 @@ from app.protocols.shared.sockets import (
 )
 from app.protocols.udp.template import UdpTemplate
 from app.security.masking import Masker
-from app.utcp.call_template import compile_template
 
 MAX_DATAGRAM_BYTES: Final = 65_507
 """Bytes that a datagram carries (RFC 768 over IPv4)."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     FieldError,
     InvalidInput,
     UpstreamError,
@@ -22,6 +22,7 @@ from app.errors import (
     UpstreamRejected,
     UpstreamUnauthorized,
 )
+from app.formats.utcp.call_template import compile_template
 from app.outbound.attach import attach
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call, Discovered, Result, StreamEvent
@@ -34,7 +35,6 @@ from app.protocols.webrtc.connection import Peer
 from app.protocols.webrtc.record import origin_of
 from app.protocols.webrtc.signalling import Signalling, signalling_url
 from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate
-from app.utcp.call_template import compile_template
 
 _ERROR_BODY: Final = 64 << 10
 

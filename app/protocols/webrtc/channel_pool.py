@@ -9,9 +9,15 @@ from typing import Any, Final
 
 import orjson
 
-from app import exact_json
-from app.deadlines import Deadline, timer_queue
-from app.errors import GatewayError, InvalidArguments, UpstreamTimeout, UpstreamUnreachable, clone_error
+from app.core import exact_json
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import (
+    GatewayError,
+    InvalidArguments,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+    clone_error,
+)
 
 _IDLE_SECONDS: Final = 60.0
 _MAX_CHANNELS: Final = 64

@@ -12,8 +12,8 @@ from typing import Any, Final
 from aioice.ice import get_host_addresses
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from app.deadlines import Deadline, timer_queue
-from app.errors import (
+from app.core.deadlines import Deadline, timer_queue
+from app.core.errors import (
     BlockedAddress,
     GatewayError,
     ResponseTooLarge,

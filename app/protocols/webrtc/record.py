@@ -1,9 +1,9 @@
 """UTCP 0.x's `webrtc`: messages on a data channel."""
 
+from app.formats.utcp.paths import HTTP_SCHEMES, compile_url
 from app.protocols.record import DirectMode, Fields, ProtocolRecord
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
 from app.protocols.webrtc.template import WebrtcTemplate
-from app.utcp.paths import HTTP_SCHEMES, compile_url
 
 
 def origin_of(fields: Fields) -> str:

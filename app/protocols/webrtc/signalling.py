@@ -14,8 +14,8 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 import orjson
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     FieldError,
     GatewayError,
     InvalidInput,
@@ -24,10 +24,10 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.http_requests.plan_compiler import PreparedRequest
 from app.outbound.attach import Headers, attach, sign_upgrade
 from app.outbound.error_bodies import sanitize_error_body
 from app.protocols.base import AdapterContext, Call
+from app.protocols.requests.plan_compiler import PreparedRequest
 from app.protocols.shared.http_based import HttpBasedAdapter
 from app.protocols.shared.websocket_client import Upgrade, WebSocket
 from app.protocols.webrtc.template import WebrtcTarget, WebrtcTemplate

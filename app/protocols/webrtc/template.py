@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
 
+from app.formats.utcp.call_template import CallTemplate
 from app.outbound.attach import Headers
-from app.utcp.call_template import CallTemplate
 
 
 class WebrtcTemplate(CallTemplate):

@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from app import exact_json
-from app.errors import (
+from app.core import exact_json
+from app.core.errors import (
     CredentialMissing,
     FieldError,
     InvalidInput,
@@ -17,11 +17,15 @@ from app.errors import (
     UpstreamMalformed,
     UpstreamRejected,
 )
-from app.http_requests.plan_compiler import ArgumentPlan, compile_plan_without_body
+from app.core.text import pointer
+from app.formats.utcp.call_template import compile_template
+from app.formats.utcp.headers import HEADER_NAME
+from app.formats.utcp.paths import compile_url
 from app.outbound.attach import attach, sign_upgrade
 from app.outbound.error_bodies import sanitize_error_body
 from app.outbound.framing import StreamEvent
 from app.protocols.base import AdapterContext, Call, ChecksUpstream, Discovered, Result
+from app.protocols.requests.plan_compiler import ArgumentPlan, compile_plan_without_body
 from app.protocols.shared.described import describe_headers, describe_message
 from app.protocols.shared.effects import UnknownEffects
 from app.protocols.shared.messages import DISCOVERY
@@ -37,10 +41,6 @@ from app.protocols.websocket.messages import (
 )
 from app.protocols.websocket.record import origin_of
 from app.protocols.websocket.template import WebsocketTemplate
-from app.text import pointer
-from app.utcp.call_template import compile_template
-from app.utcp.headers import HEADER_NAME
-from app.utcp.paths import compile_url
 
 _OWN_HEADER_PREFIX: Final = "sec-websocket-"
 _ERROR_BODY: Final = 64 * 1024

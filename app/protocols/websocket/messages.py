@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 
-from app import exact_json
+from app.core import exact_json
+from app.core.text import load_json
 from app.outbound.framing import StreamEvent
 from app.protocols.base import Call, Result
 from app.protocols.shared.boundaries import check_control_characters
@@ -14,7 +15,6 @@ from app.protocols.shared.results import BYTES, JSON, TEXT, body_result
 from app.protocols.shared.sealed_fields import fill_sealed_fields
 from app.protocols.shared.texts import fill_json
 from app.protocols.websocket.template import WebsocketTemplate
-from app.text import load_json
 
 
 def build_message(

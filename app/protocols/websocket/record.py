@@ -2,10 +2,10 @@
 
 import re
 
+from app.formats.utcp.paths import compile_url
 from app.protocols.record import Fields, ProtocolRecord
 from app.protocols.shared.origins import WEBSOCKET_SCHEMES
 from app.protocols.websocket.template import WebsocketTemplate
-from app.utcp.paths import compile_url
 
 
 def origin_of(fields: Fields) -> str:

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from app.errors import PROBLEM_TYPE, GatewayError, UpstreamErrorResponse, UpstreamRejected
+from app.core.errors import PROBLEM_TYPE, GatewayError, UpstreamErrorResponse, UpstreamRejected
 from app.protocols import record
 from app.security import vault
 from app.server.problems.catalogue_texts import TEXTS

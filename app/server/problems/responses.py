@@ -14,11 +14,11 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import exact_json
 from app.access.challenges import challenge
-from app.errors import GatewayError, ResponseTruncated
+from app.core import exact_json
+from app.core.errors import GatewayError, ResponseTruncated
+from app.core.telemetry.unexpected import log_unexpected_error
 from app.server.problems.translation import translate
-from app.telemetry.unexpected import log_unexpected_error
 
 MEDIA_TYPE = "application/problem+json"
 

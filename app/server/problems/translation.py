@@ -13,8 +13,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match, Mount
 
 from app.access.authorise import iter_routes
-from app.database import DatabasePoolExhausted, is_unavailable
-from app.errors import (
+from app.core.errors import (
     BadRequest,
     Conflict,
     FieldError,
@@ -30,9 +29,10 @@ from app.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
+from app.core.suggestions import closest, did_you_mean
+from app.core.text import json_error
 from app.server.problems.validation import validation_error
-from app.suggestions import closest, did_you_mean
-from app.text import json_error
+from app.storage.database import DatabasePoolExhausted, is_unavailable
 
 # HEAD is served wherever GET is (app/server/head_requests.py).
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")

@@ -6,11 +6,17 @@ from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 
-from app.errors import BadRequest, FieldError, GatewayError, InvalidInput, UnsupportedMediaType
-from app.field_names import unknown_member
-from app.schemas import PATTERN_MESSAGES
-from app.suggestions import closest, did_you_mean
-from app.text import json_error
+from app.core.errors import (
+    BadRequest,
+    FieldError,
+    GatewayError,
+    InvalidInput,
+    UnsupportedMediaType,
+)
+from app.core.field_names import unknown_member
+from app.core.schemas import PATTERN_MESSAGES
+from app.core.suggestions import closest, did_you_mean
+from app.core.text import json_error
 
 _MAX_ERRORS = 50
 _MAX_SEGMENT_LENGTH = 200

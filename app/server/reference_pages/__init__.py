@@ -11,8 +11,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse
 
 from app.access.authorise import public_route
-from app.errors import not_found
-from app.schemas import problem_responses
+from app.core.errors import not_found
+from app.core.schemas import problem_responses
+from app.core.suggestions import closest
 from app.security.scopes import SCOPES
 from app.server.problems.catalogue import ProblemType, problem_types
 from app.server.reference_pages.negotiation import preferred
@@ -27,7 +28,6 @@ from app.server.reference_pages.render import (
     scopes_markdown,
 )
 from app.server.reference_pages.scopes import ScopeDescription, scope_descriptions
-from app.suggestions import closest
 
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from app.errors import PROBLEMS_PATH, SCOPES_PATH
+from app.core.errors import PROBLEMS_PATH, SCOPES_PATH
 from app.server.docs_page.page import prose
 from app.server.problems.catalogue import ProblemType
 from app.server.reference_pages.scopes import ScopeDescription

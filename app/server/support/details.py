@@ -10,11 +10,11 @@ from pydantic import BaseModel, Field
 from redis.asyncio import Redis
 from sqlalchemy import text
 
-from app.errors import Overloaded, Unavailable
-from app.redis_client import REDIS_ERRORS
+from app.core.errors import Overloaded, Unavailable
 from app.server.health import DependencyState
 from app.server.openapi_document import VERSION
 from app.services import Services
+from app.storage.redis import REDIS_ERRORS
 
 
 class _ProcessStart:

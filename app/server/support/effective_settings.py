@@ -6,9 +6,9 @@ from typing import Any, Final
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_core import PydanticUndefined
 
+from app.core.settings import Settings
+from app.core.telemetry.redaction import mask_shapes
 from app.security.masking import Masker
-from app.settings import Settings
-from app.telemetry.redaction import mask_shapes
 
 # All that is before the last `@` of a URL: a password with `/` or `@` in it, which is no valid URL, too.
 _USER_INFORMATION: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^\s,\"']*@")

@@ -7,14 +7,14 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from app.access import requires
-from app.dependencies import UsesServices
-from app.errors import Forbidden
-from app.schemas import problem_responses
+from app.api.dependencies import UsesServices
+from app.core.errors import Forbidden
+from app.core.schemas import problem_responses
+from app.core.telemetry.redaction import mask_shapes
 from app.security.principal import Principal
 from app.server.support.details import DetailsView, read_details
 from app.server.support.effective_settings import SettingList, SettingView, effective_settings
 from app.server.support.examples import BUNDLE, DETAILS, SETTING, response_with
-from app.telemetry.redaction import mask_shapes
 
 router = APIRouter(tags=["operation"])
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.harness.gateway import RunningGateway
 from tests.harness.upstream import Upstream, upstream
 

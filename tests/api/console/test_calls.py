@@ -9,11 +9,11 @@ import orjson
 import pytest
 from aiohttp import web
 
-from app.call_log.batch_writer import BatchCallLog
-from app.call_log.entries import CallLogEntry
-from app.errors import Stopping
-from app.models import TENANT
-from app.uuid7 import uuid7
+from app.calls.log.batch_writer import BatchCallLog
+from app.calls.log.entries import CallLogEntry
+from app.core.errors import Stopping
+from app.core.uuid7 import uuid7
+from app.storage.models import TENANT
 from tests.harness.beside import web_server
 from tests.harness.cases import for_each
 from tests.stored import clear, store_provider, store_tool

@@ -6,10 +6,10 @@ from html import unescape
 
 import pytest
 
-from app.console.kept_forms import FORM_FIELD
+from app.console.forms.kept_forms import FORM_FIELD
 from tests.api.console.test_hostile_requests import admin, application
 from tests.api.console.test_step_up import confirm, form_of, make_old
-from tests.api.sessions.conftest import PlainBrowser, key_of, text_of
+from tests.api.session.conftest import PlainBrowser, key_of, text_of
 from tests.harness.cases import for_each
 
 __all__ = ["admin", "application"]

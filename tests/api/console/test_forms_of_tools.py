@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from app.console.schema_form import build, parse
-from app.errors import GatewayError
-from app.openapi import ConvertOptions, convert
+from app.console.forms.schema_form import build, parse
+from app.core.errors import GatewayError
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
 from benchmarks.corpus.download import FOLDER, url_of
 from tests.harness.html_forms import successful_controls
 from tests.harness.schema_values import values_of

@@ -7,8 +7,9 @@ import re
 import httpx2
 import pytest
 
-from app.console import call_selection, key_form, keyset, provider_draft, tool_selection
+from app.console.forms import key_form, provider_draft
 from app.console.pages import PAGES
+from app.console.views import call_selection, keyset, tool_selection
 from tests.harness.application import Application
 from tests.harness.cases import for_each
 from tests.harness.plain_http import WITHOUT_CERTIFICATES

@@ -6,7 +6,7 @@ import pytest
 
 from app.console.pages import PAGES
 from tests.api.console.test_hostile_requests import GETS, POSTS, admin, application, with_names
-from tests.api.sessions.conftest import PlainBrowser, key_of
+from tests.api.session.conftest import PlainBrowser, key_of
 from tests.harness.cases import for_each
 
 __all__ = ["admin", "application"]

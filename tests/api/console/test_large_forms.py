@@ -8,7 +8,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 import pytest
 
-from app.console.values import highlighted, visible
+from app.console.views.values import highlighted, visible
 from tests.api.console.test_hostile_requests import admin, application
 from tests.harness.scaling import assert_linear
 

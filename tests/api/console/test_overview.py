@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.api.console.test_hostile_requests import admin, application
-from tests.api.sessions.conftest import text_of
+from tests.api.session.conftest import text_of
 
 __all__ = ["admin", "application"]
 

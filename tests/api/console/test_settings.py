@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
+from app.core.settings import Settings
 from app.security.masking import Masker
 from app.server.support.effective_settings import effective_settings
-from app.settings import Settings
 from tests.harness.canaries import LeakSearch, canary
 from tests.harness.cases import for_each
 from tests.harness.gateway import RunningGateway, run_command, serve

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.console.snippets import snippets
+from app.console.views.snippets import snippets
 
 PACKAGE = Path(__file__).parents[3] / "packages" / "python"
 ARGUMENTS = {"q": "sea-wolf", "limit": 3}

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.access.authorise import declared_recent, declared_scope, iter_routes
-from app.console.api_client import ApiClient, ConfirmationRequired, path_of
-from app.console.confirmation import FORM_FIELD, PROOF_FIELD
-from app.console.page import Page
-from app.console.page_router import PageRouter
+from app.console.forms.confirmation import FORM_FIELD, PROOF_FIELD
+from app.console.http.api_client import ApiClient, ConfirmationRequired, path_of
+from app.console.http.page import Page
+from app.console.http.page_router import PageRouter
 from app.console.pages import PAGES
-from app.models import TENANT
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from tests.api.console.test_hostile_requests import FORMS, POSTS, admin, application, with_names
-from tests.api.sessions.conftest import PlainBrowser, key_of, text_of
+from tests.api.session.conftest import PlainBrowser, key_of, text_of
 from tests.harness.cases import for_each
 
 __all__ = ["admin", "application"]

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.api.plugins.conftest import CANARY
 from tests.protocols.peers.postgres import postgres_port
 

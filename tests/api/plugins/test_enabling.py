@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidInput
-from app.models import TENANT
-from app.plugins import PluginConfiguration
-from app.plugins.enabled import EnabledPlugin
+from app.core.errors import InvalidInput
+from app.providers.plugins import PluginConfiguration
+from app.providers.plugins.enabled import EnabledPlugin
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from tests.api.plugins.conftest import CANARY
 from tests.harness.cases import for_each
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from app.plugins import PluginCatalogue, PluginEntry
-from app.plugins.entry import PluginTest
+from app.providers.plugins import PluginCatalogue, PluginEntry
+from app.providers.plugins.entry import PluginTest
 from tests.api.plugins.conftest import CANARY
 
 CATALOGUE = PluginCatalogue()

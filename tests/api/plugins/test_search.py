@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.models import TENANT
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from tests.api.plugins.conftest import CANARY
 
 PRINCIPAL = Principal(key_id="k", name="k", tenant_id=TENANT, scopes=frozenset({"admin"}))

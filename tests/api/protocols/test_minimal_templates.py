@@ -17,7 +17,7 @@ from tests.protocols.kits.base import Kit, Template, Upstream
 from tests.protocols.kits.local import ROOT
 from tests.protocols.kits.streams import FOLDER
 
-# Executors connect to the gateway, under the name of their provider: tests/api/executors calls their tools.
+# Executors connect to the gateway, under the name of their provider: tests/api/agents/ubp calls their tools.
 CALLED = [kit for kit in KITS if not PROTOCOLS[kit.protocol].is_connected]
 EVERY = pytest.mark.parametrize("kit", CALLED, ids=lambda kit: kit.protocol, scope="module")
 

@@ -6,8 +6,8 @@ from copy import deepcopy
 import pytest
 from sqlalchemy import text
 
-from app.registration.approval_requirements import ApprovalRequirements
-from app.registration.repository import lock_names
+from app.providers.registration.approval_requirements import ApprovalRequirements
+from app.providers.registration.repository import lock_names
 from tests.harness.application import run_application
 from tests.harness.cases import for_each
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 from sqlmodel import col
 
-from app.models import Approval, now
+from app.storage.models import Approval, now
 
 from .documents import manual, openapi, tool
 

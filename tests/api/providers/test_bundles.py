@@ -5,7 +5,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from app.openapi.archive import pack
+from app.formats.archive import pack
 
 from .documents import manual, openapi, tool
 

@@ -15,26 +15,19 @@ from typing import get_args
 
 import pytest
 
-from app.approvals_api.schemas import ApprovalDecision
-from app.credentials import input_models as credential_inputs
-from app.credentials import permissions
-from app.credentials.input_models import CredentialInput
-from app.http_requests.output_spec import OutputSpec
-from app.http_requests.templates import BodySpec, EncodingSpec, ParameterSpec, PartHeader, ResponseSpec
-from app.keys.schemas import KeyCreate, KeyPatch, KeyRotation
-from app.plugins.configuration import PluginConfiguration
-from app.protocols.cli.template import CliCommand
-from app.protocols.mcp.template import McpConfig, McpServer
-from app.protocols.registry import PROTOCOLS
-from app.providers import export, request_bodies
-from app.providers.schemas_check import CheckRequest
-from app.providers.toolset_transfer import ExportedToolset
-from app.recording_api.schemas import RecordingCreate, RecordingPatch, RunCreate
-from app.recordings.document import RecordingDocument
-from app.recordings.options import RecordingOptions
-from app.registration import from_export as exported
-from app.registration import input_models as inputs
-from app.schemas import (
+from app.api.approvals.schemas import ApprovalDecision
+from app.api.exports.schemas import ExportQuery
+from app.api.keys.schemas import KeyCreate, KeyPatch, KeyRotation
+from app.api.providers import export, request_bodies
+from app.api.providers.schemas_check import CheckRequest
+from app.api.providers.toolset_transfer import ExportedToolset
+from app.api.recordings.schemas import RecordingCreate, RecordingPatch, RunCreate
+from app.api.tools.schemas import ToolPatch
+from app.api.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
+from app.api.toolsets.schemas import ToolsetCreate, ToolsetInput
+from app.calls.recordings.document import RecordingDocument
+from app.calls.recordings.options import RecordingOptions
+from app.core.schemas import (
     AllPagesInput,
     AnnotationsInput,
     RateLimitInput,
@@ -42,14 +35,8 @@ from app.schemas import (
     StrictModel,
     UpstreamModeInput,
 )
-from app.search_words.definition import PinnedResult, SynonymSet
-from app.toolclad.contract import Contract
-from app.tools.schemas import ToolPatch
-from app.tools.schemas_batch import ToolBatch, ToolFilter, ToolOperation
-from app.tools.schemas_exports import ExportQuery
-from app.toolset_api.schemas import ToolsetCreate, ToolsetInput
-from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
-from app.utcp.auth import (
+from app.formats.toolclad.contract import Contract
+from app.formats.utcp.auth import (
     ApiKeyAuth,
     AwsSigV4Auth,
     BasicAuth,
@@ -58,7 +45,26 @@ from app.utcp.auth import (
     HmacAuth,
     OAuth2Auth,
 )
-from app.xml.shape import XmlNode, XmlShape
+from app.formats.xml.shape import XmlNode, XmlShape
+from app.protocols.cli.template import CliCommand
+from app.protocols.mcp.template import McpConfig, McpServer
+from app.protocols.registry import PROTOCOLS
+from app.protocols.requests.output_spec import OutputSpec
+from app.protocols.requests.templates import (
+    BodySpec,
+    EncodingSpec,
+    ParameterSpec,
+    PartHeader,
+    ResponseSpec,
+)
+from app.providers.credentials import input_models as credential_inputs
+from app.providers.credentials import permissions
+from app.providers.credentials.input_models import CredentialInput
+from app.providers.plugins.configuration import PluginConfiguration
+from app.providers.registration import from_export as exported
+from app.providers.registration import input_models as inputs
+from app.search.words.definition import PinnedResult, SynonymSet
+from app.toolsets.definition import MemberChange, ResultBudget, StoredDefinition, ToolsetDefinition
 from tests.harness.cases import for_each
 from tests.harness.certificates import certificate
 
@@ -337,7 +343,7 @@ def inputs_of(model):
 
 # They register nothing: entries of the catalogue are files of the operator, responses of a recording are sent
 # to nobody but its clients, and the key of a model API is that of the request that has it.
-NOT_REGISTERED = ("app.plugins.entry", "app.recordings.document", "app.agent_tests.")
+NOT_REGISTERED = ("app.providers.plugins.entry", "app.calls.recordings.document", "app.agents.tests.")
 
 
 def test_every_model_that_a_registrar_sends_is_classified():

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from app.catalog.feed import record_change
-from app.resilience.outcomes import AttemptOutcome
+from app.outbound.resilience.outcomes import AttemptOutcome
 
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 DEFINITION = {"providers": ["library"], "changes": {"library.search": {"name": "find"}}}

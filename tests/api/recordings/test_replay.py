@@ -6,7 +6,7 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from app.calls.recorded_calls import SOURCE_HEADER
+from app.calls.recordings.recorded_calls import SOURCE_HEADER
 from app.catalog.feed import record_change
 
 

@@ -7,9 +7,9 @@ import orjson
 import pytest
 from sqlalchemy import func, select, text
 
-from app.calls.recordings import RecordingLimits
-from app.models import RecordedInteractionRow, RecordingRow, ReplayRunRow
-from app.recordings.document import response_of
+from app.calls.recordings.document import response_of
+from app.calls.recordings.interactions import RecordingLimits
+from app.storage.models import RecordedInteractionRow, RecordingRow, ReplayRunRow
 from tests.api.recordings.conftest import OUTPUTS, OWN_SECRET, SECRET
 from tests.harness.cases import for_each
 

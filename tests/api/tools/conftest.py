@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from app.catalog.feed import ChangeNotice, record_change
-from app.models import Credential, Variable
-from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
-from app.uuid7 import uuid7
+from app.core.uuid7 import uuid7
+from app.security.sealed_credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
+from app.storage.models import Credential, Variable
 from tests.harness.application import Application, serve_with
 from tests.harness.beside import web_server
 from tests.stored import clear, store_provider, store_tool

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.models import Revision
+from app.storage.models import Revision
 from tests.harness.cases import for_each
 
 

@@ -9,8 +9,14 @@ from sqlalchemy import func, select, update
 from sqlmodel import col
 
 from app.catalog.feed import record_change
-from app.models import Approval, Event, Key, Tool, now
-from app.security.rate_limit import RateLimit
+from app.core.rate_limit import RateLimit
+from app.storage.models import (
+    Approval,
+    Event,
+    Key,
+    Tool,
+    now,
+)
 
 SECRET = "canary-4711-secret"
 INPUTS = {

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.call_log.entries import CallLogEntry
-from app.models import TENANT
-from app.uuid7 import uuid7
+from app.calls.log.entries import CallLogEntry
+from app.core.uuid7 import uuid7
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 CANARY = "canary-2f8d1c"

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import text
 
-from app.call_log.strict import StrictCallLog
+from app.calls.log.strict import StrictCallLog
 from tests.harness.cases import for_each
 
 AMPLE_SECONDS = 15

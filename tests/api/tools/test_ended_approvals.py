@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from sqlalchemy import update
 
-from app.models import Approval, now
+from app.storage.models import Approval, now
 from tests.api.tools.test_call_approvals import agent, approver, asked, lend, own_id
 from tests.harness.cases import for_each
 from tests.harness.mcp_requests import McpClient

@@ -7,8 +7,8 @@ import pytest
 
 from app.access.repository import find_key, revoke_key
 from app.catalog.feed import record_change
-from app.models import Revision
-from app.security.rate_limit import RateLimit
+from app.core.rate_limit import RateLimit
+from app.storage.models import Revision
 
 SECURED = [[{"slot": "main", "scopes": []}]]
 # The problem of a call by the first required check that does not pass.

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from app.models import TENANT
+from app.formats.dialects.aliases import undo
+from app.formats.dialects.dialects import FORMATS, dialect
 from app.security.principal import Principal
-from app.tool_schemas.aliases import undo
-from app.tool_schemas.dialects import FORMATS, dialect
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 EVERYBODY = Principal(key_id="k", name="n", tenant_id=TENANT, scopes=frozenset({"tools:read"}))

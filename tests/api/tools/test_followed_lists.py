@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from app.access.events import record_event
-from app.call_log.batch_writer import BatchCallLog
-from app.call_log.entries import CallLogEntry
-from app.call_log.store import insert_statement, records_json
-from app.database import Database
-from app.models import TENANT
-from app.uuid7 import uuid7
+from app.calls.log.batch_writer import BatchCallLog
+from app.calls.log.entries import CallLogEntry
+from app.calls.log.store import insert_statement, records_json
+from app.core.uuid7 import uuid7
+from app.storage.database import Database
+from app.storage.models import TENANT
 
 SEED = 25
 LISTS = 8

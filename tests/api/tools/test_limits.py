@@ -9,13 +9,13 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from app.calls.idempotency_store import IdempotencyStore
-from app.calls.idempotent_call import ReplayedError
+from app.calls.idempotency.call import ReplayedError
+from app.calls.idempotency.store import IdempotencyStore
 from app.calls.rate_limiter import RateLimiter
 from app.catalog.feed import record_change
-from app.database import Database
-from app.redis_client import RedisClient, connect
-from app.security.rate_limit import RateLimit
+from app.core.rate_limit import RateLimit
+from app.storage.database import Database
+from app.storage.redis import RedisClient, connect
 from tests.harness.beside import web_server
 from tests.harness.cases import for_each
 from tests.harness.valkey import own_valkey, wire_to

@@ -6,9 +6,9 @@ import pytest
 
 from app.access import declared_scope
 from app.access.authorise import iter_routes
-from app.call_api.endpoint import CALL_ROUTE
-from app.discovery import router as discovery_router
-from app.tools import router as tools_router
+from app.agents.call.endpoint import CALL_ROUTE
+from app.agents.utcp import router as discovery_router
+from app.api.tools import router as tools_router
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import orjson
 import pytest
 
-from app.call_log.bodies import BodyRecorder
+from app.calls.log.bodies import BodyRecorder
 from tests.harness.cases import for_each
 
 INPUTS = {

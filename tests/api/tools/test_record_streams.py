@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import text
 
 from app.access.events import record_event
-from app.call_log.batch_writer import BatchCallLog
-from app.call_log.entries import CallLogEntry
+from app.calls.log.batch_writer import BatchCallLog
+from app.calls.log.entries import CallLogEntry
 from app.catalog.feed import record_change
-from app.errors import Stopping
-from app.models import TENANT
-from app.uuid7 import uuid7
+from app.core.errors import Stopping
+from app.core.uuid7 import uuid7
+from app.storage.models import TENANT
 
 
 def entry(tool="outer.b", **changed):

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import pytest
 from sqlalchemy import text
 
-from app.call_log.bodies import BodyRecorder
+from app.calls.log.bodies import BodyRecorder
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def encoding_processes(gateway: RunningGateway) -> list[int]:
     return [
         child.pid
         for child in psutil.Process(gateway.process.pid).children(recursive=True)
-        if "app.search_vectors.encoding_process" in " ".join(child.cmdline())
+        if "app.search.vectors.encoding_process" in " ".join(child.cmdline())
     ]
 
 

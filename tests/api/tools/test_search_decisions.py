@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.call_log.entries import CallLogEntry
-from app.models import TENANT
-from app.uuid7 import uuid7
+from app.calls.log.entries import CallLogEntry
+from app.core.uuid7 import uuid7
+from app.storage.models import TENANT
 
 SLOT = [[{"slot": "token"}]]
 SECRET = "canary-of-the-shop"

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from app.calls.streams import StreamRegistry
+from app.calls.response.streams import StreamRegistry
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from aiohttp import web
 
-from app.calls.streams import StreamRegistry
+from app.calls.response.streams import StreamRegistry
 from tests.harness.beside import web_server
 
 SSE = {"Accept": "text/event-stream"}

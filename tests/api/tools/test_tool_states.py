@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.models import CallStat
+from app.storage.models import CallStat
 
 
 async def names(client, query):

@@ -5,13 +5,13 @@ import pytest
 from aiohttp import web
 from sqlalchemy import text
 
-from app.call_log.bodies import BodyRecorder
 from app.calls import execute
+from app.calls.log.bodies import BodyRecorder
 from app.calls.request import CallRequest
 from app.catalog.feed import record_change
-from app.errors import InvalidArguments
-from app.models import TENANT
+from app.core.errors import InvalidArguments
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from tests.harness.beside import web_server
 
 PLAIN, SECRET = "canary-branch-7c41", "canary-secret-9b2e"

@@ -12,11 +12,11 @@ from uuid import UUID
 from playwright.async_api import Browser, Page
 
 from app.access.repository import create_key
-from app.call_log.batch_writer import BatchCallLog
-from app.call_log.entries import CallLogEntry
-from app.models import TENANT
-from app.sessions.cookie import loopback_cookie
-from app.uuid7 import uuid7
+from app.access.sessions.cookie import loopback_cookie
+from app.calls.log.batch_writer import BatchCallLog
+from app.calls.log.entries import CallLogEntry
+from app.core.uuid7 import uuid7
+from app.storage.models import TENANT
 from tests.browser.harness import BrowserPage, open_page
 from tests.harness.application import Application
 from tests.stored import store_provider, store_tool
@@ -118,7 +118,7 @@ async def fill(app: ConsoleApp, *, calls: int = 600) -> None:
                 tool,
                 id=uuid7_at(at),
                 at=at,
-                key_id=app.keys[chance.choices(("support agent", "nightly report"), (3, 1))[0]][1],
+                key_id=app.api.keys[chance.choices(("support agent", "nightly report"), (3, 1))[0]][1],
                 outcome=outcome,
                 status=502 if is_error else 200,
                 upstream_status=None if is_error else 200,

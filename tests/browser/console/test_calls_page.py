@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.async_api import expect
 
+from app.core.settings import Settings
 from app.security.vault import KeyRing
-from app.settings import Settings
 from tests.browser.console.calls_app import ConsoleApp, axe_in_both_schemes, fill, scroll_width
 from tests.harness.application import run_application
 

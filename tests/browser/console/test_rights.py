@@ -11,7 +11,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.browser.console.pages import POST_PATHS, Form, Site, read_site
 from tests.browser.console.population import KEYS, Populated, populate, upstreams
 from tests.harness.gateway import serve

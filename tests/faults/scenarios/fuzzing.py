@@ -6,7 +6,7 @@ import re
 import sys
 from pathlib import Path
 
-from app.processes import child_process
+from app.core.processes import child_process
 from tests.faults.proxy import Toxic
 from tests.faults.report import Row
 from tests.faults.rig import Rig

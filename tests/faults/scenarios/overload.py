@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from app.processes import child_process
+from app.core.processes import child_process
 from tests.faults.load import Load, Outcome, counts, milliseconds, percentile
 from tests.faults.report import Row
 from tests.faults.rig import Rig

@@ -2,7 +2,7 @@
 
 import sys
 
-from app.settings import Settings
+from app.core.settings import Settings
 from tests.protocols.kits.base import Kit
 from tests.protocols.kits.cli import MISSING, CliKit
 from tests.protocols.kits.graphql import GraphqlKit

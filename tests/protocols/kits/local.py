@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import orjson
 
-from app.database import asyncpg_dsn
+from app.storage.database import asyncpg_dsn
 from tests.harness.servers import pair
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream, free_port
 from tests.protocols.peers.postgres import postgres_port

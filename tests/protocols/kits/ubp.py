@@ -4,10 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from app.command_routing import CommandRouter, ExecutorConnection
-from app.models.base import TENANT
-from app.ubp.model import REPLY_TO, Command, CommandResult, Message, Status
-from app.ubp.values import value_of, value_payload
+from app.formats.ubp.model import (
+    REPLY_TO,
+    Command,
+    CommandResult,
+    Message,
+    Status,
+)
+from app.formats.ubp.values import value_of, value_payload
+from app.protocols.command_routing import CommandRouter, ExecutorConnection
+from app.storage.models.base import TENANT
 from tests.protocols.kits.base import HUGE, Kit, Template, Upstream
 
 COMMANDS = CommandRouter()

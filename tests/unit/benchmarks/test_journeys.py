@@ -3,7 +3,7 @@
 import ast
 import sys
 
-from app.text import pointer
+from app.core.text import pointer
 from benchmarks.journey_probe import Recorder, recording
 from benchmarks.journeys import Journey, ambiguous_names, deciding_files, wirings
 

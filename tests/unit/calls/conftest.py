@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from app.calls.rate_limiter import RateLimiter
-from app.redis_client import RedisClient, connect
 from app.security.vault import KeyRing, Vault
+from app.storage.redis import RedisClient, connect
 from tests.harness.valkey import OwnValkey, Wire, own_valkey, wire_to
 
 

@@ -1,6 +1,6 @@
 """The arguments of a call, as whoever approves it sees them."""
 
-from app.calls.argument_masking import masked_arguments
+from app.calls.arguments.masking import masked_arguments
 from app.security.masking import Masker
 from tests.harness.cases import for_each
 

@@ -5,9 +5,9 @@ from decimal import Decimal
 import orjson
 import pytest
 
-from app import exact_json
-from app.calls.arguments import parse_arguments
-from app.errors import BadRequest, InvalidArguments, TooLarge
+from app.calls.arguments.parsing import parse_arguments
+from app.core import exact_json
+from app.core.errors import BadRequest, InvalidArguments, TooLarge
 from tests.harness.cases import for_each
 from tests.harness.scaling import assert_linear
 

@@ -5,7 +5,7 @@ from email.utils import formatdate
 
 import pytest
 
-from app.calls.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
+from app.calls.response.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
 from app.catalog.cache_rule import CacheRule
 from tests.harness.cases import for_each
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from app.calls.mocking import mocked_response
-from app.errors import Conflict
+from app.calls.recordings.mocking import mocked_response
+from app.core.errors import Conflict
 from tests.harness.cases import for_each
 
 

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from app.calls.rate_limiter import RateLimiter
-from app.errors import RateLimited
-from app.redis_client import RedisClient
+from app.core.errors import RateLimited
+from app.core.rate_limit import RateLimit
 from app.security.gcra import Bucket, admit
-from app.security.rate_limit import RateLimit
+from app.storage.redis import RedisClient
 from tests.harness.cases import for_each
 
 TENANT = UUID(int=1)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from app.calls.response_cache import CacheKey, ResponseCache
+from app.calls.response.cache import CacheKey, ResponseCache
 from app.catalog.cache_rule import CacheRule
-from app.deadlines import timer_queue
-from app.errors import (
+from app.core.deadlines import timer_queue
+from app.core.errors import (
     UpstreamErrorResponse,
     UpstreamRejected,
     UpstreamTimeout,

@@ -8,11 +8,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import exact_json
-from app.calls.shown_arguments import HiddenPart, Shown, show_arguments, show_request, without_hidden_at
+from app.calls.arguments.shown import (
+    HiddenPart,
+    Shown,
+    show_arguments,
+    show_request,
+    without_hidden_at,
+)
+from app.core import exact_json
+from app.core.text import pointer
 from app.protocols.shared.described import describe_body, describe_headers, describe_message
 from app.security.masking import Masker
-from app.text import pointer
 from tests.harness.cases import for_each
 
 PIN = {"type": "string", "writeOnly": True}

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.calls.text_arguments import TextArguments
-from app.errors import FieldError, InvalidArguments
-from app.json_schema.validator import ArgumentValidator
+from app.calls.arguments.texts import TextArguments
+from app.core.errors import FieldError, InvalidArguments
+from app.formats.json_schema.validator import ArgumentValidator
 from tests.harness.cases import for_each
 
 INTEGER = {"type": "integer"}

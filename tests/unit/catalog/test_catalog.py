@@ -8,7 +8,7 @@ import pytest
 
 from app.catalog import Catalog
 from app.catalog.feed import ChangeNotice
-from app.errors import NotFound
+from app.core.errors import NotFound
 from tests.harness.cases import for_each
 
 

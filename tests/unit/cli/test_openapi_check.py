@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from app.cli.session import ClientSession
-from app.openapi import ConvertOptions, convert
-from app.openapi.archive import pack
+from app.formats.archive import pack
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
 Run = Callable[..., Any]

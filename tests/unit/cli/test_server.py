@@ -5,7 +5,7 @@ import socket
 from typing import Any
 
 from app.cli.server import GatewayServer, server_config
-from app.settings import Settings
+from app.core.settings import Settings
 
 
 async def _answering(scope: Any, _receive: Any, send: Any) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.welcome import Welcome, console_address, text_of, welcome
-from app.settings import Settings
+from app.core.settings import Settings
 
 LINK = {"url": "http://127.0.0.1:8000/console/sign-in#ugl_token", "expires_at": "2030-01-01T00:00:00Z"}
 

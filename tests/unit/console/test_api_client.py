@@ -10,9 +10,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from app.access.authorise import SESSION_PRINCIPAL
-from app.console.api_client import ApiClient, ApiProblem, path_of
-from app.models import TENANT
+from app.console.http.api_client import ApiClient, ApiProblem, path_of
 from app.security.principal import Principal
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 PRINCIPAL = Principal(key_id="k", name="somebody", tenant_id=TENANT, scopes=frozenset({"admin"}))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from starlette.datastructures import QueryParams
 
-from app.console.call_selection import read_selection, whole_intervals
+from app.console.views.call_selection import read_selection, whole_intervals
 from tests.harness.cases import for_each
 
 NOW = datetime(2026, 11, 24, 12, 34, 56, tzinfo=UTC)

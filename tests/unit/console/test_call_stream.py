@@ -2,7 +2,7 @@
 
 import orjson
 
-from app.console.call_stream import MAX_ROWS, CollectedCalls, server_sent_event, sse_events
+from app.console.http.call_stream import MAX_ROWS, CollectedCalls, server_sent_event, sse_events
 
 
 async def parts(*texts):

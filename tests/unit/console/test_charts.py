@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from app.console.charts import (
+from app.console.templating import environment
+from app.console.views.charts import (
     BOTTOM,
     LEFT,
     RIGHT,
@@ -20,7 +21,6 @@ from app.console.charts import (
     nice_ticks,
     sparkline,
 )
-from app.console.templating import environment
 from tests.harness.cases import for_each
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)

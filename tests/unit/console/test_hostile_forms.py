@@ -4,9 +4,9 @@ import tracemalloc
 
 import pytest
 
-from app.console.schema_form import parse
-from app.console.schema_form.controls import Unreadable, read_json
-from app.console.tool_inputs import input_rows
+from app.console.forms.schema_form import parse
+from app.console.forms.schema_form.controls import Unreadable, read_json
+from app.console.views.tool_inputs import input_rows
 
 
 def test_a_name_of_many_levels_takes_no_memory() -> None:

@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from app.console.notices import Notice, read_notice
+from app.console.views.notices import Notice, read_notice
 
 KEY = b"k" * 32
 NOTICE = Notice("tools-disabled", 3, "library", "/console/tools/enable", (("name", "a=b"), ("name", "c")))

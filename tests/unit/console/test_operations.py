@@ -2,12 +2,12 @@
 
 import pytest
 
-from app.console.navigation import _ITEMS
-from app.console.operations import Operations
+from app.console.http.operations import Operations
+from app.console.views.navigation import _ITEMS
+from app.core.settings import Settings
 from app.main import create_app
-from app.models import TENANT
 from app.security.principal import Principal
-from app.settings import Settings
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 

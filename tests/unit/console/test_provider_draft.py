@@ -4,7 +4,7 @@ import orjson
 import pytest
 from starlette.datastructures import FormData, QueryParams
 
-from app.console.provider_draft import Draft, DraftLost, legal_name, shown_url
+from app.console.forms.provider_draft import Draft, DraftLost, legal_name, shown_url
 from app.security.vault import KeyRing, Vault
 from tests.harness.cases import for_each
 

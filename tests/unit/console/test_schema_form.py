@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from app.console.schema_form import FormView, Submission, build, parse
-from app.console.schema_form.fields import Field, JsonField, ObjectField
+from app.console.forms.schema_form import FormView, Submission, build, parse
+from app.console.forms.schema_form.fields import Field, JsonField, ObjectField
 from app.console.templating import environment
 from tests.harness.cases import for_each
 from tests.harness.html_forms import controls_of, successful_controls

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.snippets import literal, snippets
-from app.console.values import has_invisible
+from app.console.views.snippets import literal, snippets
+from app.console.views.values import has_invisible
 
 HOSTILE: dict[str, Any] = {
     "q": 'it\'s "quoted" $HOME `id` $(id) \\n \\ ; #',

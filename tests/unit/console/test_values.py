@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.console.values import has_invisible, highlighted, json_changes, json_tree, visible, word_diff
+from app.console.views.values import (
+    has_invisible,
+    highlighted,
+    json_changes,
+    json_tree,
+    visible,
+    word_diff,
+)
 from tests.harness.cases import for_each
 
 EVIL = '</span><script>alert(1)</script><img src=x onerror="alert(1)">\'"&'

@@ -128,7 +128,7 @@ def container_environment(service: str, variables: dict[str, str]) -> dict[str, 
 
 @pytest.mark.parametrize("service", ["gateway", "migrate"])
 def test_every_setting_of_the_env_file_arrives_in_the_container(service):
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     given = {name.upper(): f"given-{name}" for name in Settings.model_fields}
     arrived = container_environment(service, given | {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r"})
@@ -136,7 +136,7 @@ def test_every_setting_of_the_env_file_arrives_in_the_container(service):
 
 
 def test_required_variables_alone_make_a_gateway_that_starts(monkeypatch):
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     required = {"POSTGRES_PASSWORD": "p", "REDIS_PASSWORD": "r", "PUBLIC_BASE_URL": "https://t.example"}
     with pytest.raises(LookupError, match=r"^SEALING_KEYS: "):
@@ -185,7 +185,7 @@ AGENTS = {
 
 
 def _settings_of(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch):
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
@@ -203,7 +203,7 @@ def test_settings_of_agents_in_the_env_file_are_those_of_each_replica(monkeypatc
 
 
 def test_each_setting_of_agents_is_tried():
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     known = {name.upper() for name in Settings.model_fields}
     assert {name for name in known if name.startswith(("MCP_", "TOOL_CALLS_", "OAUTH_"))} == set(AGENTS)
@@ -223,8 +223,8 @@ def _seconds_of_nginx(directive: str) -> int:
 
 
 def test_nginx_waits_longer_than_a_call_and_a_silent_subscription_take():
-    from app.model_calls.runner import MAX_SECONDS
-    from app.settings import Settings
+    from app.agents.tool_calls.runner import MAX_SECONDS
+    from app.core.settings import Settings
 
     settings = Settings(_env_file=None)
     least = max(settings.total_timeout, MAX_SECONDS, 2 * settings.stream_heartbeat_seconds)
@@ -232,7 +232,7 @@ def test_nginx_waits_longer_than_a_call_and_a_silent_subscription_take():
 
 
 def test_nginx_has_connections_left_when_every_subscription_is_open():
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     replicas = SERVICES["gateway"]["deploy"]["replicas"]
     # One from the client and one to the gateway for each; nginx has at least one worker.
@@ -244,7 +244,7 @@ def test_nginx_has_connections_left_when_every_subscription_is_open():
 
 
 def test_variables_of_compose_are_settings_or_documented_as_its_own():
-    from app.settings import Settings
+    from app.core.settings import Settings
     from scripts.configuration import COMPOSE as VARIABLES
 
     used = set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text()))
@@ -262,7 +262,7 @@ def test_what_must_survive_is_on_a_named_volume():
 
 
 def test_variables_of_the_gateway_are_settings_that_exist():
-    from app.settings import Settings
+    from app.core.settings import Settings
 
     known = {name.upper() for name in Settings.model_fields}
     assert set(SERVICES["gateway"]["environment"]) <= known

@@ -21,7 +21,7 @@ def test_wheel_has_no_examples_and_its_code_finds_none(tmp_path: Path) -> None:
     page = {"page.html", "assets/docs.css", "assets/docs.js", "assets/icon.svg"}
     assert {f"app/server/docs_page/{file}" for file in page} < set(names)
     assert "app/server/openapi_examples.json" in names
-    protos = {path.relative_to(ROOT).as_posix() for path in (ROOT / "app/ubp/proto").rglob("*.proto")}
+    protos = {path.relative_to(ROOT).as_posix() for path in (ROOT / "app/formats/ubp/proto").rglob("*.proto")}
     assert protos
     assert protos < set(names)
     assert not [name for name in names if "examples" in name.split("/")]

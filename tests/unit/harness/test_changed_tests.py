@@ -22,8 +22,8 @@ USES = {
     "tests/harness/upstream.py": [],
     "tests/api/tools/conftest.py": ["tests/harness/upstream.py"],
     "tests/api/tools/test_call.py": ["tests/api/tools/conftest.py", "tests/conftest.py"],
-    "tests/api/mcp/test_streams.py": ["tests/api/tools/conftest.py", "tests/conftest.py"],
-    "tests/unit/calls/test_execute.py": ["tests/conftest.py"],
+    "tests/api/agents/mcp/test_streams.py": ["tests/api/tools/conftest.py", "tests/conftest.py"],
+    "tests/integration/calls/test_execute.py": ["tests/conftest.py"],
 }
 PACKAGES = Packages(
     importers={"calls": frozenset({"call_api"}), "errors": frozenset({"calls", "keys"})},
@@ -100,13 +100,13 @@ def test_the_packages_are_those_of_the_import_graph():
 @pytest.mark.parametrize(
     ("changed", "users"),
     [
-        ("tests/api/tools/conftest.py", {"tests/api/tools/test_call.py", "tests/api/mcp/test_streams.py"}),
+        ("tests/api/tools/conftest.py", {"tests/api/tools/test_call.py", "tests/api/agents/mcp/test_streams.py"}),
         (
             "tests/harness/upstream.py",
-            {"tests/api/tools/conftest.py", "tests/api/tools/test_call.py", "tests/api/mcp/test_streams.py"},
+            {"tests/api/tools/conftest.py", "tests/api/tools/test_call.py", "tests/api/agents/mcp/test_streams.py"},
         ),
         ("tests/harness/servers.py", set(USES) - {"tests/harness/servers.py"} - {"tests/harness/upstream.py"} - {"tests/api/tools/conftest.py"}),
-        ("tests/unit/calls/data.json", {"tests/unit/calls/test_execute.py"}),
+        ("tests/unit/calls/data.json", {"tests/integration/calls/test_execute.py"}),
         ("tests/harness/new.py", set()),
     ],
 )  # fmt: skip
@@ -116,9 +116,9 @@ def test_users_of_a_file_of_tests_are_direct_and_indirect_ones(changed, users):
 
 def test_uses_are_imports_and_the_conftests_above():
     uses = read_uses(ROOT)
-    used = uses["tests/api/mcp/test_streams.py"]
-    assert {"tests/api/mcp/conftest.py", "tests/conftest.py", "tests/harness/mcp_requests.py"} <= used
-    assert "tests/api/tools/conftest.py" in uses["tests/api/mcp/conftest.py"]
+    used = uses["tests/api/agents/mcp/test_streams.py"]
+    assert {"tests/api/agents/mcp/conftest.py", "tests/conftest.py", "tests/harness/mcp_requests.py"} <= used
+    assert "tests/api/tools/conftest.py" in uses["tests/api/agents/mcp/conftest.py"]
     assert "tests/api/tools/conftest.py" not in used
 
 
@@ -131,18 +131,18 @@ def test_a_package_selects_its_tests_those_that_import_it_and_those_of_its_impor
 
 
 def test_a_ground_package_selects_its_own_tests_and_names_what_is_left_out():
-    selection = select_tests(["app/uuid7.py", "app/errors.py"], PACKAGES, {})
-    assert {str(path.relative_to(ROOT)) for path in selection.files} == {"tests/unit/test_uuid7.py"}
-    assert selection.left_out == ["app/errors: the tests of calls, keys, which import it"]
+    selection = select_tests(["app/core/uuid7.py", "app/core/errors.py"], PACKAGES, {})
+    assert {str(path.relative_to(ROOT)) for path in selection.files} == {"tests/unit/core/test_uuid7.py"}
+    assert selection.left_out == ["app/core/errors: the tests of calls, keys, which import it"]
 
 
 def test_a_changed_test_selects_itself_and_a_helper_its_users():
-    changed = ["tests/unit/test_uuid7.py", "tests/harness/upstream.py", "tests/interop/test_streams.py"]
-    uses = {"tests/unit/xml/test_reader.py": ["tests/harness/upstream.py"]} | USES
+    changed = ["tests/unit/core/test_uuid7.py", "tests/harness/upstream.py", "tests/interop/test_streams.py"]
+    uses = {"tests/unit/formats/xml/test_reader.py": ["tests/harness/upstream.py"]} | USES
     selection = select_tests(changed, PACKAGES, uses)
     selected = {str(path.relative_to(ROOT)) for path in selection.files}
-    assert "tests/unit/test_uuid7.py" in selected
-    assert selected <= {"tests/unit/test_uuid7.py"} | set(uses)
+    assert "tests/unit/core/test_uuid7.py" in selected
+    assert selected <= {"tests/unit/core/test_uuid7.py"} | set(uses)
     assert selection.left_out == ["tests/interop/test_streams.py: no test of make test uses it"]
 
 

@@ -7,7 +7,8 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from app.openapi import Conversion, ConvertedTool, ConvertOptions
+from app.openapi.conversion.convert import convert
 
 Paths = dict[str, Any]
 Convert = Callable[..., Conversion]

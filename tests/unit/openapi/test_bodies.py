@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.openapi import ConvertedTool
-from app.openapi.files import is_file
+from app.openapi.schemas.files import is_file
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import GatewayError, InvalidDocument, TooLarge
-from app.openapi import ConvertOptions, convert
-from app.openapi.archive import pack, unpack
-from app.openapi.model import DocumentLimits
+from app.core.errors import GatewayError, InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits, pack, unpack
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
 ROOT = b"""

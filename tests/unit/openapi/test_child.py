@@ -15,10 +15,12 @@ import orjson
 import psutil
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
-from app.openapi.child import ChildLimits, convert_in_child
-from app.openapi.worker_process import ForkServer, WorkerStarter, start_worker
+from app.core.errors import InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits
+from app.openapi import Conversion, ConvertOptions
+from app.openapi.conversion.convert import convert
+from app.openapi.process.client import ChildLimits, convert_in_child
+from app.openapi.process.workers import ForkServer, WorkerStarter, start_worker
 from tests.unit.openapi.conftest import document
 
 pytestmark = pytest.mark.process
@@ -58,9 +60,9 @@ def children() -> list[int]:
             command, parent = child.cmdline(), child.ppid()
             # A gateway that another test has started has a fork server, too.
             is_fork = parent != os.getpid() and psutil.Process(parent).ppid() == os.getpid()
-            if "app.openapi.worker" in command or (
+            if "app.openapi.process.child" in command or (
                 is_fork
-                and "app.openapi.fork_server" in command
+                and "app.openapi.process.server" in command
                 and command == psutil.Process(parent).cmdline()
             ):
                 found.append(child.pid)
@@ -182,7 +184,7 @@ async def run_python(code: str, *arguments: str, seed: str = "random") -> bytes:
 
 
 async def test_the_worker_imports_neither_frameworks_nor_network() -> None:
-    code = "import sys, app.openapi.worker; print(' '.join(sys.modules))"
+    code = "import sys, app.openapi.process.child; print(' '.join(sys.modules))"
     loaded = set((await run_python(code)).decode().split())
     assert not loaded & {
         "pydantic",
@@ -192,7 +194,7 @@ async def test_the_worker_imports_neither_frameworks_nor_network() -> None:
         "asyncio",
         "aiohttp",
         "ssl",
-        "app.settings",
+        "app.core.settings",
     }
 
 
@@ -285,7 +287,7 @@ async def test_conversion_whose_fork_server_is_killed_fails_and_leaves_no_proces
 
 async def test_fork_server_ends_with_the_gateway() -> None:
     code = (
-        "import asyncio, os\nfrom app.openapi.worker_process import ForkServer\n"
+        "import asyncio, os\nfrom app.openapi.process.workers import ForkServer\n"
         "async def main():\n    server = ForkServer()\n    await server.start()\n"
         "    print(server.pid, flush=True)\n    os.kill(os.getpid(), 9)\nasyncio.run(main())"
     )

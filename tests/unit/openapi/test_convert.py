@@ -7,8 +7,10 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import Conversion, ConvertOptions, DocumentLimits, convert
+from app.core.errors import InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits
+from app.openapi import Conversion, ConvertOptions
+from app.openapi.conversion.convert import convert
 from app.security.requirements import SlotRequirement
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne, document

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.openapi.compare import compare_schemas
-from app.openapi.conversion import ConvertedTool, SecuritySchemeSlot
-from app.openapi.difference import compare_tools, needs_approval
+from app.formats.json_schema.compare import compare_schemas
+from app.openapi.conversion.results import ConvertedTool, SecuritySchemeSlot
+from app.providers.registration.difference import compare_tools, needs_approval
 from app.security.requirements import SlotRequirement
 from tests.harness.cases import for_each
 

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi.encodings import gunzip, is_gzip, to_utf8, transcoded
+from app.core.errors import InvalidDocument, TooLarge
+from app.openapi.reading.encodings import gunzip, is_gzip, to_utf8, transcoded
 from tests.harness.cases import for_each
 
 TEXT = '{"openapi":"3.0.0","x":"ø"}'

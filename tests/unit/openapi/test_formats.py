@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import InvalidDocument
-from app.openapi import convert
-from app.openapi.archive import pack
+from app.core.errors import InvalidDocument
+from app.formats.archive import pack
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
 VALUES: dict[str, Any] = {

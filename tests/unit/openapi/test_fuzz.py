@@ -17,8 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import Conversion, convert
+from app.core.errors import InvalidDocument, TooLarge
+from app.openapi import Conversion
+from app.openapi.conversion.convert import convert
 from tests.harness.examples import LONG
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import CASES as FORTY

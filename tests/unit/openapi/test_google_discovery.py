@@ -6,7 +6,8 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from app.openapi import Conversion, ConvertedTool, ConvertOptions
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
 BOOKS: dict[str, Any] = {

@@ -8,10 +8,10 @@ import orjson
 import psutil
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi.child import convert_in_child
-from app.openapi.conversion import Conversion
-from app.openapi.worker_process import ForkServer
+from app.core.errors import InvalidDocument, TooLarge
+from app.openapi.conversion.results import Conversion
+from app.openapi.process.client import convert_in_child
+from app.openapi.process.workers import ForkServer
 from tests.unit.openapi import hostile_documents as more
 from tests.unit.openapi.conftest import document
 

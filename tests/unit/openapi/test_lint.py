@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from app.openapi.assess import assess, token_cost
+from app.formats.dialects.cost import token_cost
+from app.openapi.assessment.assess import assess
 from tests.harness.cases import for_each
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import ConvertOptions, DocumentLimits, convert, is_openapi, sniff
-from app.openapi.load import load
+from app.core.errors import InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits
+from app.openapi import ConvertOptions, is_openapi, sniff
+from app.openapi.conversion.convert import convert
+from app.openapi.reading.load import load
 from tests.harness.cases import for_each
 
 HEAD = b'{"openapi": "3.0.0", "paths": {}'

@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.openapi.names import tool_names
+from app.openapi.conversion.names import tool_names
 from tests.harness.cases import for_each
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -5,11 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import ConvertOptions, convert
-from app.openapi.child import convert_in_child
-from app.openapi.model import DocumentLimits
-from app.openapi.overlay import apply_overlay, read_overlay
+from app.core.errors import InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
+from app.openapi.process.client import convert_in_child
+from app.openapi.reading.overlay import apply_overlay, read_overlay
 from tests.harness.cases import for_each
 
 from .conftest import document

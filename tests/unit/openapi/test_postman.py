@@ -6,8 +6,9 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from app.errors import InvalidDocument
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert, is_convertible, sniff
+from app.core.errors import InvalidDocument
+from app.openapi import Conversion, ConvertedTool, ConvertOptions, is_convertible, sniff
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 
 SCHEMA = "https://schema.getpostman.com/json/collection/v2.1.0/collection.json"

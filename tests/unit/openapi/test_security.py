@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from app.openapi import Conversion, ConvertOptions
-from app.openapi.conversion import SecuritySchemeSlot
+from app.openapi.conversion.results import SecuritySchemeSlot
 from app.security.requirements import SecurityRequirements, SlotRequirement, compile_security, security_json
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne

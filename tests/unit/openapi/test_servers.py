@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidDocument
+from app.core.errors import InvalidDocument
 from app.openapi import Conversion, ConvertOptions
-from app.openapi.servers import origin
+from app.openapi.conversion.servers import origin
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import Convert, ConvertOne
 

@@ -7,8 +7,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.openapi import convert
-from app.openapi.slim import MAX_SLIMMED_BYTES, SlimmedTool, Slimmer
+from app.openapi.assessment.slim import MAX_SLIMMED_BYTES, SlimmedTool, Slimmer
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 from tests.harness.examples import examples
 

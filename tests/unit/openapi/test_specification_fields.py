@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from app.errors import InvalidDocument
-from app.openapi import Conversion, convert
+from app.core.errors import InvalidDocument
+from app.openapi import Conversion
+from app.openapi.conversion.convert import convert
 from tests.harness.cases import for_each
 from tests.unit.openapi.specification_fields import (
     OBJECTS_2,

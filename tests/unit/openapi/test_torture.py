@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
+from app.openapi import Conversion, ConvertedTool, ConvertOptions
+from app.openapi.conversion.convert import convert
 from benchmarks.corpus.inputs import Inputs
 from benchmarks.corpus.records import Record
 from tests.harness.cases import for_each

@@ -8,10 +8,11 @@ import orjson
 import pytest
 import yaml
 
-from app.errors import InvalidDocument
-from app.openapi import Conversion, ConvertedTool, ConvertOptions, convert
-from app.openapi.conversion import SecuritySchemeSlot
-from app.openapi.files import is_file
+from app.core.errors import InvalidDocument
+from app.openapi import Conversion, ConvertedTool, ConvertOptions
+from app.openapi.conversion.convert import convert
+from app.openapi.conversion.results import SecuritySchemeSlot
+from app.openapi.schemas.files import is_file
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import document
 from tests.unit.openapi.test_torture import check_promises

@@ -5,9 +5,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from app.errors import InvalidArguments
-from app.http_requests.plan_compiler import compile_plan
+from app.core.errors import InvalidArguments
 from app.openapi import ConvertedTool
+from app.protocols.requests.plan_compiler import compile_plan
 from tests.harness.cases import for_each
 from tests.unit.openapi.conftest import ConvertOne
 

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidDocument, TooLarge
-from app.openapi import ConvertOptions, DocumentLimits, convert
-from app.openapi.yaml_load import load_yaml
+from app.core.errors import InvalidDocument, TooLarge
+from app.formats.archive import DocumentLimits
+from app.openapi import ConvertOptions
+from app.openapi.conversion.convert import convert
+from app.openapi.reading.yaml_load import load_yaml
 from tests.harness.cases import for_each
 
 

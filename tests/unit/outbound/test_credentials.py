@@ -6,16 +6,16 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.errors import CredentialMissing, CredentialNotAllowed, UnsetVariable
+from app.core.errors import CredentialMissing, CredentialNotAllowed, UnsetVariable
 from app.outbound.attach import attach
 from app.outbound.credentials import CredentialResolver, WireCredential, compile_security
 from app.outbound.egress import EgressSettings
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint
 from app.outbound.tokens import TokenCache
-from app.security.credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.masking import Masker
 from app.security.requirements import slot_names
+from app.security.sealed_credentials import SealedCredential, SealedVariable, seal_credential, seal_variable
 from app.security.secret import Secret
 from app.security.vault import SealBroken, Vault
 from tests.harness.cases import for_each

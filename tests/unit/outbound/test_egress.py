@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from app.errors import InvalidInput, UpstreamUnreachable
+from app.core.errors import InvalidInput, UpstreamUnreachable
 from app.outbound.egress import EgressSettings, tls_context
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest

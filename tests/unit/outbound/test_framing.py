@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import ResponseTooLarge
+from app.core.errors import ResponseTooLarge
 from app.outbound.framing import LineParser, SequenceParser, SseParser, StreamEvent, parse_events
 from tests.harness.cases import for_each
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from app.errors import BlockedAddress, GatewayError
+from app.core.errors import BlockedAddress, GatewayError
 from app.outbound.egress import EgressSettings
 from app.outbound.guard import AddressDenied, Guard, GuardedResolver, literal_addresses
 from app.outbound.http import Engine, OutboundRequest

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from app.errors import (
+from app.core.errors import (
     InvalidInput,
     ResponseTooLarge,
     UpstreamMalformed,

@@ -12,7 +12,7 @@ import h2.errors
 import h2.events
 import pytest
 
-from app.errors import UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
+from app.core.errors import UpstreamMalformed, UpstreamTimeout, UpstreamUnreachable
 from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest

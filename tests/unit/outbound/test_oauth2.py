@@ -6,7 +6,13 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from app.errors import BlockedAddress, GatewayError, TokenRequestFailed, UpstreamTimeout, UpstreamUnreachable
+from app.core.errors import (
+    BlockedAddress,
+    GatewayError,
+    TokenRequestFailed,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from app.outbound.http import Engine
 from app.outbound.limits import Limits
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest

@@ -14,13 +14,13 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from app.errors import InvalidInput, TokenRequestFailed
+from app.core.errors import InvalidInput, TokenRequestFailed
+from app.formats.utcp.auth import credential_from_auth
+from app.formats.utcp.oauth2_grant import default_algorithm, google_draft
 from app.outbound.assertions import AssertionSettings
 from app.outbound.http import Engine
 from app.outbound.oauth2 import TokenEndpoint, TokenRequest
 from app.security.secret import Secret
-from app.utcp.auth import credential_from_auth
-from app.utcp.oauth2_grant import default_algorithm, google_draft
 from tests.harness.cases import for_each
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"

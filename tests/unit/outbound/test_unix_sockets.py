@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from app.errors import BlockedAddress, UpstreamUnreachable
+from app.core.errors import BlockedAddress, UpstreamUnreachable
 from app.outbound.destinations import denied_destination
 from app.outbound.egress import EgressSettings
 from app.outbound.guard import Guard

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.protocols.call_templates import read_template, with_protocol
 from app.protocols.registry import PROTOCOLS
 from tests.harness.cases import for_each

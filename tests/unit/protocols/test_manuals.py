@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.errors import InvalidDocument
+from app.core.errors import InvalidDocument
 from app.protocols.manuals import detect_kind, read_manual
 from tests.harness.cases import for_each
 

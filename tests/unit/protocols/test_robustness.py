@@ -5,11 +5,11 @@ import contextlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import InvalidArguments, InvalidDocument, InvalidInput
-from app.http_requests.plan_compiler import compile_plan
+from app.core.errors import InvalidArguments, InvalidDocument, InvalidInput
+from app.formats.utcp.auth import credential_from_auth
 from app.protocols.call_templates import read_template
 from app.protocols.manuals import detect_kind, read_manual
-from app.utcp.auth import credential_from_auth
+from app.protocols.requests.plan_compiler import compile_plan
 from tests.harness.examples import examples
 
 KEYS = [

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.protocols.call_templates import for_tool, read_template
 from app.protocols.manuals import read_manual
 from tests.harness.cases import for_each

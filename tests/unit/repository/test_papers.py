@@ -29,7 +29,7 @@ _DECISION = re.compile(
     r"# (?P<number>\d+)\. [^\n]+\n\nStatus: (accepted|superseded)[^\n]*\nDate: \d{4}-\d\d-\d\d\n\n## Context\n\n.+?\n## Decision\n\n.+",
     re.DOTALL,
 )
-# A path of this checkout, as `app/calls/retries.py` or `app/settings/`; not within a URL, and without <placeholders>.
+# A path of this checkout, as `app/calls/retries.py` or `app/core/settings/`; not within a URL, and without <placeholders>.
 _PATH = re.compile(
     r"(?<![\w/.<-])(?:app|tests|examples|benchmarks|scripts|migrations|deploy|requirements|openapi|packages)/[\w./*-]*[\w/](?![\w<{])"
 )

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from app.security.credentials import CREDENTIAL_KINDS
-from app.utcp.oauth2_grant import GrantType
+from app.formats.utcp.oauth2_grant import GrantType
+from app.security.sealed_credentials import CREDENTIAL_KINDS
 from tests.harness.cases import for_each
 
 ROOT = Path(__file__).parents[3]

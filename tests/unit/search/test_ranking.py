@@ -5,11 +5,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.models import TENANT
+from app.core.uuid7 import uuid7
 from app.search.index import Filters, IndexedProvider, IndexedTool, IndexQuery, ToolIndex
 from app.search.signals import SearchScope, Signals, tool_key
 from app.security.principal import Principal
-from app.uuid7 import uuid7
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 PROVIDER = uuid4()

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from app.security.credentials import (
+from app.security.sealed_credentials import (
     SealedCredential,
     SealedVariable,
     open_credential,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models import TENANT
 from app.security.keys import ALPHABET, KEY_ID_PATTERN, KEY_LENGTH, SECRET_LENGTH, digest, mint, parse
 from app.security.principal import Grant, Principal
 from app.security.scopes import SCOPES, missing_scopes
 from app.security.vault import KeyRing, Vault
+from app.storage.models import TENANT
 from tests.harness.cases import for_each
 
 

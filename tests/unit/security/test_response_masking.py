@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import FieldError, UpstreamErrorResponse, UpstreamRejected
+from app.core.errors import FieldError, UpstreamErrorResponse, UpstreamRejected
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 from tests.harness.cases import for_each
 from tests.harness.examples import examples

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.errors import GatewayError
+from app.core.errors import GatewayError
 from app.security.vault import DataKey, KeyRing, SealBroken, Vault
 from tests.harness.cases import for_each
 

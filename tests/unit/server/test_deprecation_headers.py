@@ -10,12 +10,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from app.access import public_route, requires
-from app.deprecation import Deprecation, deprecated, deprecation_of
-from app.errors import NotFound
+from app.api.deprecation import Deprecation, deprecated, deprecation_of
+from app.core.errors import NotFound
+from app.core.settings import Settings
 from app.main import EDGES, create_app
 from app.server import deprecation_headers
 from app.server.call_route import GatewayApp
-from app.settings import Settings
 from tests.harness.cases import for_each
 
 GUIDE = "https://gateway.example/guide"

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
+from app.core.settings import Settings
 from app.main import create_app
 from app.server.docs_page.page import prose, render
 from app.server.docs_page.schemas import schema_view
-from app.settings import Settings
 from tests.harness.cases import for_each
 
 

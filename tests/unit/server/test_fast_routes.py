@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.api.streams.http_messages import BytesResponse
+from app.core.telemetry.metrics import Metrics
 from app.server.call_route import FastRoute, FastRoutes
-from app.streaming.http_messages import BytesResponse
-from app.telemetry.metrics import Metrics
 from tests.harness.cases import for_each
 
 

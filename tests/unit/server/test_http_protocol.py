@@ -15,8 +15,8 @@ import pytest
 import uvicorn
 
 from app.cli.server import server_config
+from app.core.settings import Settings
 from app.server.connections import MAX_ENDED_AT_ONCE, ConnectionTable, ServerLimits
-from app.settings import Settings
 from tests.harness.cases import for_each
 
 # Its cases wait for limits of the server, one after the other.

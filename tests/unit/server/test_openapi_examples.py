@@ -6,7 +6,7 @@ import jsonschema_rs
 import orjson
 import pytest
 
-from app import errors
+from app.core import errors
 from tests.harness.cases import for_each
 from tests.harness.contract import CONTRACT
 

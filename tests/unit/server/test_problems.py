@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Mount, Route
 
-from app.errors import (
+from app.core.errors import (
     CredentialMissing,
     FieldError,
     GatewayError,
@@ -29,8 +29,8 @@ from app.errors import (
     UpstreamRejected,
     UpstreamTimeout,
 )
+from app.core.telemetry.logs import configure_logging
 from app.server import problems
-from app.telemetry.logs import configure_logging
 from tests.harness.cases import for_each
 
 CANARY = "canary-3d9b"

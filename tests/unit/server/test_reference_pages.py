@@ -7,7 +7,8 @@ import httpx2
 import orjson
 import pytest
 
-from app.errors import GatewayError
+from app.core.errors import GatewayError
+from app.core.settings import Settings
 from app.main import create_app
 from app.security.scopes import SCOPES
 from app.server import rejections
@@ -15,7 +16,6 @@ from app.server.problems.catalogue import error_classes, problem_types
 from app.server.problems.catalogue_texts import TEXTS
 from app.server.reference_pages import CONTENT_SECURITY_POLICY
 from app.server.reference_pages.negotiation import preferred
-from app.settings import Settings
 from scripts.reference import ACCESS_PAGE, ERRORS_PAGE, render_access, render_errors
 from tests.harness.cases import for_each
 

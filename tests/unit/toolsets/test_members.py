@@ -4,8 +4,8 @@ import orjson
 import pytest
 from pydantic import ValidationError
 
-from app.calls.presets import with_presets
-from app.errors import InvalidArguments
+from app.calls.arguments.presets import with_presets
+from app.core.errors import InvalidArguments
 from app.toolsets.agent_tool import AgentTool
 from app.toolsets.definition import StoredDefinition, ToolsetDefinition, with_former_names
 from app.toolsets.directory import Snapshot

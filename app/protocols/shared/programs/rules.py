@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-from app.errors import FieldError, InvalidInput, UpstreamUnreachable
+from app.core.errors import FieldError, InvalidInput, UpstreamUnreachable
+from app.core.settings.programs import ProgramSettings
+from app.core.text import pointer
 from app.protocols.shared.programs.environment import is_reserved
-from app.settings.programs import ProgramSettings
-from app.text import pointer
 
 SHELLS: Final = frozenset(
     {

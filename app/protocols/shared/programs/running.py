@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from app.errors import InvalidArguments, UpstreamUnreachable
-from app.processes import close_pipes, kill_group
+from app.core.errors import InvalidArguments, UpstreamUnreachable
+from app.core.processes import close_pipes, kill_group
 from app.protocols.shared.programs.rules import ProgramRules, is_path
 
 TAIL: Final = 16 * 1024

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import uvloop
 
-from app.errors import GatewayError
+from app.core.errors import GatewayError
 from app.outbound.guard import Guard
 from app.outbound.http import Engine, OutboundRequest
 from app.outbound.http1.pool import PROBATION_SECONDS

@@ -9,10 +9,10 @@ from email.utils import parsedate_to_datetime
 import pytest
 from pydantic import ValidationError
 
+from app.formats.utcp.signature_recipe import SignatureRecipe, key_bytes
 from app.outbound.signing.hmac_signature import HmacSigner
 from app.outbound.signing.signer import SignableRequest
 from app.security.secret import Secret
-from app.utcp.signature_recipe import SignatureRecipe, key_bytes
 from tests.harness.cases import for_each
 
 KEY = b"k3y-of-the-hmac"

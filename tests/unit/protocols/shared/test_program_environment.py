@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
+from app.core.settings import Settings
 from app.protocols.shared.programs import ProgramRules
 from app.protocols.shared.programs.environment import is_reserved
-from app.settings import Settings
 from tests.harness.cases import for_each
 
 RESERVED = re.findall(r"\S+", """

@@ -1,0 +1,162 @@
+"""`/toolsets`: create, list, read, replace, delete and search toolsets."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import Field
+
+from app.access import requires
+from app.api.dependencies import UsesPageLinks, location_of, services_of
+from app.api.idempotency import IDEMPOTENCY_HEADERS, IdempotentOperation, UsesIdempotency
+from app.api.lists import IfMatch
+from app.api.toolsets.schemas import (
+    ToolsetCreate,
+    ToolsetInput,
+    ToolsetPage,
+    ToolsetQuery,
+    ToolsetView,
+)
+from app.api.toolsets.service import ToolsetService, etag
+from app.core.resource_names import TOOLSET_NAME
+from app.core.schemas import PAGE_HEADERS, location_header, problem_responses
+from app.search.parameters import MAX_QUERY_LENGTH
+from app.security.principal import Principal
+
+router = APIRouter(tags=["toolsets"])
+_CREATION: Final = IdempotentOperation("createToolset", seconds=60)
+_ETAG: Final[dict[str, Any]] = {
+    "ETag": {"schema": {"type": "string"}, "description": "The version in quotes."}
+}
+
+ReadsTools = Annotated[Principal, Depends(requires("tools:read"))]
+WritesProviders = Annotated[Principal, Depends(requires("providers:write"))]
+ChangesToolsets = Annotated[Principal, Depends(requires("providers:write", recent=True))]
+ToolsetPath = Annotated[
+    str, Path(alias="name", pattern=TOOLSET_NAME, description="Name of a toolset.", examples=["support"])
+]
+_Text = Annotated[str, Field(max_length=MAX_QUERY_LENGTH)]
+
+
+async def _service(request: Request) -> ToolsetService:
+    services = services_of(request)
+    return ToolsetService(services.database, services.feed, services.collections, services.settings.base_url)
+
+
+UsesToolsets = Annotated[ToolsetService, Depends(_service)]
+
+
+@router.post(
+    "/toolsets",
+    operation_id="createToolset",
+    summary="Create a toolset",
+    status_code=201,
+    response_model=ToolsetView,
+    responses={
+        201: {
+            "model": ToolsetView,
+            "description": "Created",
+            "headers": {**location_header("Path of the toolset."), **_ETAG, **IDEMPOTENCY_HEADERS},
+        },
+        **problem_responses(400, 409, 413, 415),
+    },
+)
+async def create_toolset(
+    request: Request,
+    body: ToolsetCreate,
+    principal: WritesProviders,
+    toolsets: UsesToolsets,
+    idempotency: UsesIdempotency,
+) -> Response:
+    """Create a toolset, a named view of the registry for agents. Members that do not exist are reported in
+    `problems`, and become members once they do. 403 for a key with restrictions.
+    """
+
+    async def create() -> Response:
+        made = await toolsets.create(body, principal=principal)
+        headers = {"ETag": etag(made), "Location": location_of(request, "toolsets", made.name)}
+        return Response(made.model_dump_json(), 201, headers=headers, media_type="application/json")
+
+    content = body.model_dump_json().encode()
+    return await idempotency.respond(_CREATION, create, principal=principal, content=content)
+
+
+@router.get(
+    "/toolsets",
+    operation_id="listToolsets",
+    summary="List all toolsets",
+    responses=PAGE_HEADERS | problem_responses(),
+)
+async def list_toolsets(
+    principal: ReadsTools,
+    toolsets: UsesToolsets,
+    links: UsesPageLinks,
+    query: Annotated[ToolsetQuery, Query()],
+) -> ToolsetPage:
+    """List the toolsets that this key may use."""
+    page = await toolsets.page(query, principal=principal)
+    links.set(page.next_cursor)
+    return ToolsetPage.of(page, page.rows)
+
+
+@router.get(
+    "/toolsets/{name}",
+    operation_id="getToolset",
+    summary="Get a toolset",
+    responses={200: {"headers": _ETAG}, **problem_responses(404)},
+)
+async def get_toolset(
+    name: ToolsetPath, principal: ReadsTools, toolsets: UsesToolsets, response: Response
+) -> ToolsetView:
+    """Get a toolset, its tools that this key may call, and what of its definition has no effect."""
+    found = await toolsets.get(name, principal=principal)
+    response.headers["ETag"] = etag(found)
+    return found
+
+
+@router.put(
+    "/toolsets/{name}",
+    operation_id="putToolset",
+    summary="Replace or create a toolset",
+    response_model=ToolsetView,
+    responses={
+        200: {"headers": _ETAG},
+        201: {
+            "model": ToolsetView,
+            "description": "Created",
+            "headers": {**location_header("Path of the toolset."), **_ETAG},
+        },
+        **problem_responses(400, 412, 413, 415),
+    },
+)
+async def put_toolset(
+    request: Request,
+    name: ToolsetPath,
+    body: ToolsetInput,
+    principal: ChangesToolsets,
+    toolsets: UsesToolsets,
+    *,
+    if_match: IfMatch = None,
+) -> Response:
+    """Replace a toolset, or create it where there is none of this name. Agents that use a name which a tool
+    no longer has get an error with the present one.
+    """
+    made, is_new = await toolsets.put(name, body, if_match=if_match, principal=principal)
+    headers = {"ETag": etag(made)}
+    if is_new:
+        headers["Location"] = location_of(request, "toolsets", name)
+    status = 201 if is_new else 200
+    return Response(made.model_dump_json(), status, headers=headers, media_type="application/json")
+
+
+@router.delete(
+    "/toolsets/{name}",
+    operation_id="deleteToolset",
+    summary="Delete a toolset",
+    status_code=204,
+    responses=problem_responses(404, 412),
+)
+async def delete_toolset(
+    name: ToolsetPath, principal: ChangesToolsets, toolsets: UsesToolsets, *, if_match: IfMatch = None
+) -> None:
+    """Delete a toolset. Keys that are limited to it can use nothing by its addresses any more."""
+    await toolsets.delete(name, if_match=if_match, principal=principal)

@@ -1,0 +1,217 @@
+"""Reads and changes toolsets. A change is one transaction, in effect on this worker when it returns."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlmodel import col
+
+from app.api.toolsets.schemas import (
+    ToolsetCreate,
+    ToolsetInput,
+    ToolsetProblem,
+    ToolsetQuery,
+    ToolsetSummary,
+    ToolsetView,
+    members_of,
+    summary_of,
+)
+from app.catalog.feed import ChangeFeed
+from app.catalog.tools import tool_select, tool_view
+from app.core.errors import FieldError, InvalidInput, PreconditionFailed
+from app.core.pagination import Ordering, Page, SortField, contains, etag_matches, read_page, version_etag
+from app.core.text import pointer, pointer_parts
+from app.formats.json_schema.input_lookup import may_have_input
+from app.security.principal import Principal
+from app.storage.database import Database
+from app.storage.models import TENANT, Tool, ToolsetRow, now
+from app.toolsets import ToolCollections
+from app.toolsets.changes import (
+    find_toolset,
+    insert_toolset,
+    name_taken,
+    record_toolset_change,
+    require_unrestricted,
+    stored_definition,
+)
+from app.toolsets.definition import StoredDefinition, ToolsetDefinition, with_former_names
+from app.toolsets.meta_tools import META_TOOL_NAMES
+
+_ORDER: Final = Ordering(
+    {
+        "name": SortField(col(ToolsetRow.name).collate("C"), "name", unique=True),
+        "created_at": SortField(col(ToolsetRow.created_at), "created_at", datetime),
+        "updated_at": SortField(col(ToolsetRow.updated_at), "updated_at", datetime),
+    },
+    item_id=col(ToolsetRow.id),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetService:
+    """The operations on toolsets; `base_url` is the gateway's public address."""
+
+    database: Database
+    feed: ChangeFeed
+    collections: ToolCollections
+    base_url: str
+
+    async def page(self, query: ToolsetQuery, *, principal: Principal) -> Page[ToolsetSummary]:
+        """Return a page of the toolsets that the principal may use; raise InvalidInput for another list's
+        cursor.
+        """
+        statement = select(ToolsetRow).where(col(ToolsetRow.tenant_id) == TENANT)
+        if principal.is_restricted:
+            visible = await self.collections.visible_toolsets(principal)
+            statement = statement.where(col(ToolsetRow.name).in_([one.name for one in visible]))
+        if query.q is not None:
+            columns = (col(ToolsetRow.name), col(ToolsetRow.title), col(ToolsetRow.description))
+            statement = statement.where(contains(query.q, *columns))
+        async with self.database.read_session() as session:
+            page = await read_page(session, statement, ordering=_ORDER, page=query.page())
+        rows = [await self._summary(row, principal) for row in page.rows]
+        return Page(rows, page.next_cursor, page.total, page.total_at_least)
+
+    async def get(self, name: str, *, principal: Principal) -> ToolsetView:
+        """Return a toolset; raise NotFound where there is none that the principal may use."""
+        collection = await self.collections.toolset(name, principal)
+        async with self.database.read_session() as session:
+            row = await find_toolset(session, name)
+        tools = await collection.tools()
+        if row is None:
+            raise await self.collections.unknown_toolset(name, principal)
+        sees_definition = principal.has_scope("providers:read") and not principal.is_restricted
+        problems: list[ToolsetProblem] = []
+        definition = None
+        if sees_definition:
+            definition = stored_definition(row).model_dump(mode="json", exclude_defaults=True)
+            problems = [ToolsetProblem.of(one) for one in await self.collections.problems(name)]
+        return ToolsetView(
+            **summary_of(row, len(tools), base_url=self.base_url),
+            members=members_of(tools),
+            definition=definition,
+            problems=problems,
+        )
+
+    async def create(self, body: ToolsetCreate, *, principal: Principal) -> ToolsetView:
+        """Create a toolset; raise Conflict where there is one of this name, InvalidInput where there are too
+        many, and Forbidden for a restricted key.
+        """
+        require_unrestricted(principal)
+        _check_names(body.definition)
+        await self._check_presets(body.definition)
+        async with self.database.transaction() as session:
+            if await find_toolset(session, body.name, lock=True) is not None:
+                raise name_taken(body.name)
+            await _insert(session, body.name, body, principal)
+        await self.feed.catch_up()
+        return await self.get(body.name, principal=principal)
+
+    async def put(
+        self, name: str, body: ToolsetInput, *, if_match: str | None, principal: Principal
+    ) -> tuple[ToolsetView, bool]:
+        """Replace a toolset, or create it; return it, and whether it is new.
+
+        Raise PreconditionFailed where `if_match` names another version, and what `create` raises.
+        """
+        require_unrestricted(principal)
+        _check_names(body.definition)
+        await self._check_presets(body.definition)
+        async with self.database.transaction() as session:
+            row = await find_toolset(session, name, lock=True)
+            is_new = row is None
+            _check_version(row, if_match, name)
+            if row is None:
+                await _insert(session, name, body, principal)
+            else:
+                stored = with_former_names(StoredDefinition.model_validate(row.definition), body.definition)
+                row.title, row.description = body.title, body.description
+                row.definition = stored.model_dump(mode="json")
+                row.version += 1
+                row.updated_at = now()
+                await session.flush()
+                await record_toolset_change(session, name, "updated", principal)
+        await self.feed.catch_up()
+        return await self.get(name, principal=principal), is_new
+
+    async def delete(self, name: str, *, if_match: str | None, principal: Principal) -> None:
+        """Delete a toolset; raise NotFound, and what `put` raises."""
+        require_unrestricted(principal)
+        async with self.database.transaction() as session:
+            row = await find_toolset(session, name, lock=True)
+            if row is None:
+                raise await self.collections.unknown_toolset(name, principal)
+            _check_version(row, if_match, name)
+            await session.delete(row)
+            await session.flush()
+            await record_toolset_change(session, name, "deleted", principal)
+        await self.feed.catch_up()
+
+    async def _check_presets(self, definition: ToolsetDefinition) -> None:
+        """Raise InvalidInput for a preset of an input that its tool, which exists, does not have."""
+        wanted = {tool: change.presets for tool, change in definition.changes.items() if change.presets}
+        if not wanted:
+            return
+        statement = tool_select(full=True).where(or_(col(Tool.name).in_(wanted), col(Tool.alias).in_(wanted)))
+        async with self.database.read_session() as session:
+            views = [tool_view(row) for row in (await session.execute(statement)).all()]
+        errors = [
+            FieldError(
+                pointer("/definition/changes", name, "presets", _given_name(at)),
+                f"{view.name} has no input of this name.",
+            )
+            for view in views
+            for name in (view.name, view.alias)
+            for at in wanted.get(name, ())
+            if not may_have_input(view.inputs, pointer_parts(at))
+        ]
+        if errors:
+            raise InvalidInput("A preset is for an input that its tool does not have.", errors=errors)
+
+    async def _summary(self, row: ToolsetRow, principal: Principal) -> ToolsetSummary:
+        tools = await self.collections.count(row.name, principal)
+        return ToolsetSummary(**summary_of(row, tools, base_url=self.base_url))
+
+
+def etag(toolset: ToolsetView) -> str:
+    """Return the strong entity tag of a toolset: its version in quotes (RFC 9110 section 8.8.3)."""
+    return version_etag(toolset.version)
+
+
+def _check_names(definition: ToolsetDefinition) -> None:
+    """Raise InvalidInput for a tool that gets the name of a meta-tool, which MCP clients could not call.
+
+    Stored definitions are not checked: they stay readable when a release adds a meta-tool.
+    """
+    errors = [
+        FieldError(pointer("/definition/changes", tool, "name"), f"{change.name} is a tool of the gateway's.")
+        for tool, change in definition.changes.items()
+        if change.name in META_TOOL_NAMES
+    ]
+    if errors:
+        raise InvalidInput("A tool has the name of a tool of the gateway's.", errors=errors)
+
+
+def _given_name(at: str) -> str:
+    """Return the name of a preset as it is usually given: without a slash where it is no nested member."""
+    parts = pointer_parts(at)
+    return parts[0] if len(parts) == 1 else at
+
+
+def _check_version(row: ToolsetRow | None, if_match: str | None, name: str) -> None:
+    if if_match is None:
+        return
+    if row is None:
+        raise PreconditionFailed(f"There is no toolset {name}.")
+    current = version_etag(row.version)
+    if not etag_matches(if_match, current):
+        raise PreconditionFailed(f"{name} has changed since it was read: its ETag is {current} now.")
+
+
+async def _insert(session: AsyncSession, name: str, body: ToolsetInput, principal: Principal) -> None:
+    definition = with_former_names(None, body.definition)
+    await insert_toolset(
+        session, name, definition, title=body.title, description=body.description, principal=principal
+    )

@@ -1,0 +1,1 @@
+"""Calls with an idempotency key: executed once, and their outcomes stored."""

@@ -1,0 +1,1 @@
+"""The response of a call: followed to its end, shaped, checked, masked and cached."""

@@ -1,0 +1,95 @@
+"""The shape that a tool gives to the response of its upstream, for every interface alike."""
+
+import asyncio
+from collections.abc import Awaitable
+from http import HTTPStatus
+from typing import Any, Final
+
+import orjson
+
+from app.calls.context import CallContext
+from app.core import exact_json
+from app.core.errors import (
+    FieldError,
+    InvalidArguments,
+    ResponseTooLarge,
+    UpstreamError,
+    UpstreamMalformed,
+)
+from app.outbound.framing import is_json
+from app.protocols.base import BODY_METADATA_HEADERS, Result
+from app.protocols.requests.output_spec import OutputSpec
+from app.protocols.responses.reader import NotDecodable
+from app.protocols.responses.shaping import NotDecodableText, shaped_value, unmet_requirement
+from app.protocols.shared.results import JSON, single_event
+
+_INLINE_BYTES: Final = 64 << 10
+_NOT_READABLE: Final = "The upstream's response is not what the tool expects."
+
+
+async def shaped_response(
+    sending: Awaitable[Result], context: CallContext, spec: OutputSpec, *, events: bool
+) -> Result:
+    """Return the awaited result in the shape of a spec: as one event, too, where `events` are requested.
+
+    Raise what `sending` raises, where the upstream has rejected the call with the text of the spec;
+    InvalidArguments or UpstreamMalformed where a requirement is not met, and ResponseTooLarge.
+    """
+    try:
+        result = await sending
+    except UpstreamError as error:
+        if spec.error is not None and error.response is not None:
+            error.detail = error_text(spec.error, error.response.status)
+        raise
+    try:
+        body = await result.read()
+    finally:
+        await result.aclose()
+    if len(body) > _INLINE_BYTES:
+        shaped = await asyncio.to_thread(_shape, body, result.media_type, context, spec)
+    else:
+        shaped = _shape(body, result.media_type, context, spec)
+    if context.response_masker is not None:
+        # What was encoded is legible now.
+        shaped = context.response_masker.mask_json(shaped)
+    limit = context.plan.limits.response_bytes
+    if len(shaped) > limit:
+        raise ResponseTooLarge(f"The result has more than {limit} bytes.")
+    result.body, result.media_type = shaped, JSON
+    result.headers = [one for one in result.headers if one[0].lower() not in BODY_METADATA_HEADERS]
+    if events:
+        result.events = single_event(shaped)
+    return result
+
+
+def error_text(text: str, status: int) -> str:
+    """Return the text of an error, with the phrase and the number of the upstream's status in it."""
+    try:
+        reason = HTTPStatus(status).phrase
+    except ValueError:
+        reason = str(status)
+    return text.replace("{reason}", reason).replace("{status}", str(status))
+
+
+def _shape(body: bytes, media_type: str, context: CallContext, spec: OutputSpec) -> bytes:
+    value = _value(body, media_type, context)
+    unmet = unmet_requirement(spec, value)
+    if unmet is not None:
+        if unmet.argument is None:
+            raise UpstreamMalformed(unmet.message)
+        raise InvalidArguments(unmet.message, errors=[FieldError(unmet.argument, f"{unmet.message}.")])
+    try:
+        return exact_json.dumps(shaped_value(spec, value, context.request.arguments))
+    except (NotDecodableText, orjson.JSONEncodeError):
+        raise UpstreamMalformed(_NOT_READABLE) from None
+
+
+def _value(body: bytes, media_type: str, context: CallContext) -> Any:
+    if not body:
+        return None
+    try:
+        if is_json(media_type.partition(";")[0].strip().lower()):
+            return exact_json.loads_exactly(body)
+        return context.plan.response_reader().value(body, media_type)
+    except (NotDecodable, ValueError, RecursionError):
+        raise UpstreamMalformed(_NOT_READABLE) from None

@@ -1,0 +1,1 @@
+"""What pages show, as values for templates: rows, charts, snippets and texts."""

@@ -1,0 +1,1 @@
+"""What every package uses: errors, settings, telemetry, pagination, texts and tasks."""

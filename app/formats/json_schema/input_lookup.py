@@ -1,0 +1,69 @@
+"""Whether the schema of an arguments object has an input at a path of names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from app.formats.json_schema.references import resolve
+
+_MAX_SCHEMAS: Final = 1_000
+_COMBINED: Final = ("allOf", "anyOf", "oneOf")
+_CONDITIONAL: Final = ("if", "then", "else")
+
+
+def may_have_input(schema: Mapping[str, Any], path: Sequence[str]) -> bool:
+    """Return whether an arguments object that fits the schema may have a value at a path of names.
+
+    A name has to be declared, in `properties`, `patternProperties` or as further ones by
+    `additionalProperties`; an object below the root that declares nothing may have any. What combines or
+    refers to too many schemas may have it.
+    """
+    schemas: list[Mapping[str, Any]] = [schema]
+    for depth, name in enumerate(path):
+        found: list[Mapping[str, Any]] = []
+        is_open = depth > 0
+        for seen, one in enumerate(_flattened(schemas, schema)):
+            if seen > _MAX_SCHEMAS or "patternProperties" in one:
+                return True
+            properties = one.get("properties")
+            if isinstance(properties, Mapping):
+                is_open = is_open and not properties
+                if isinstance(properties.get(name), Mapping):
+                    found.append(properties[name])
+                elif properties.get(name) is True:
+                    return True
+            others = one.get("additionalProperties")
+            if others is True or (isinstance(others, Mapping) and not others):
+                return True
+            if isinstance(others, Mapping):
+                found.append(others)
+            is_open = is_open and others is not False
+        if not found:
+            return is_open
+        schemas = found
+    return True
+
+
+def _flattened(schemas: Sequence[Mapping[str, Any]], root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the schemas with all that they refer to and combine, each once."""
+    pending = list(schemas)
+    seen: set[int] = set()
+    while pending:
+        one = pending.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        for keyword in _COMBINED:
+            parts = one.get(keyword)
+            pending += (
+                [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
+            )
+        pending += [one[key] for key in _CONDITIONAL if isinstance(one.get(key), Mapping)]
+        reference = one.get("$ref")
+        if isinstance(reference, str):
+            try:
+                target = resolve(root, reference)
+            except (LookupError, ValueError):
+                continue
+            if isinstance(target, Mapping):
+                pending.append(target)

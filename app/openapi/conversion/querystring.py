@@ -1,0 +1,48 @@
+"""The parameter that is the whole query string: `in: querystring` of OAS 3.2."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from app.openapi.conversion import media
+from app.openapi.conversion.bodies import field_encoding
+from app.openapi.conversion.parameters import Parameter, content_of_parameter
+from app.openapi.reading.document import OpenApiDocument
+from app.openapi.schemas.dialect import Mode
+
+_FORM = "application/x-www-form-urlencoded"
+
+
+def read_querystring(
+    document: OpenApiDocument, parameters: Sequence[Parameter], *, notes: list[str]
+) -> list[Parameter]:
+    """Return the parameters with at most one `querystring`, which has the encoding of its fields.
+
+    OAS 3.2 allows neither a second one nor `query` parameters beside it. Those are sent beside a form, of
+    which they can be further fields, and left out beside any other content.
+    """
+    whole = next((one for one in parameters if one.location == "querystring"), None)
+    if whole is None:
+        return list(parameters)
+    is_form = whole.content_type is not None and media.base(whole.content_type) == _FORM
+    made: list[Parameter] = []
+    for one in parameters:
+        if one is whole:
+            made.append(_with_encoding(document, one) if is_form else one)
+        elif one.location == "querystring" or (one.location == "query" and not is_form):
+            notes.append(
+                f"{one.location} parameter `{one.name}` is left out: `{whole.name}` is the whole query string"
+            )
+        else:
+            made.append(one)
+    return made
+
+
+def _with_encoding(document: OpenApiDocument, parameter: Parameter) -> Parameter:
+    content = content_of_parameter(document, parameter.node, parameter.pointer)
+    if content is None:
+        return parameter
+    _, media_object, _ = content
+    encoding, _ = field_encoding(
+        document, media_object.get("schema"), media_object.get("encoding"), Mode.INPUT
+    )
+    return replace(parameter, encoding=encoding)

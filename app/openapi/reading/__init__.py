@@ -1,0 +1,1 @@
+"""Reading a document: encodings, files, overlays and references."""

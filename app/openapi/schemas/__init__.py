@@ -1,0 +1,1 @@
+"""Schemas of a document as JSON Schema 2020-12."""

@@ -1,0 +1,581 @@
+"""An HTTP request -> a RegistrationBatch: JSON, YAML or multipart, bounded while it is read.
+
+Every form that can be registered is told apart by its keys alone.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import orjson
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException
+from starlette.requests import Request
+
+from app.core import exact_json
+from app.core.errors import (
+    BadRequest,
+    FieldError,
+    InvalidInput,
+    TooLarge,
+    UnsupportedMediaType,
+)
+from app.core.resource_names import PROVIDER_NAME
+from app.core.text import pointer
+from app.formats.archive import is_archive, may_be_packed, pack
+from app.formats.toolclad.sources import (
+    MAX_MANIFESTS,
+    PROJECT_FILE,
+    SERVER_FILES,
+    SUFFIX,
+    is_manifest,
+    is_manifest_source,
+)
+from app.formats.toolclad.sources import MEDIA_TYPES as TOML_TYPES
+from app.formats.utcp.names import legal_name
+from app.formats.utcp.variables import candidates, find_variables
+from app.openapi.reading.load import decoded, is_convertible, sniff
+from app.protocols.manuals import detect_kind
+from app.protocols.record import ClientConfiguration
+from app.protocols.registry import DEFAULT, PROTOCOLS
+from app.providers.credentials.input_models import VARIABLE_NAME
+from app.providers.credentials.model import VariableDraft
+from app.providers.credentials.origins import origin_of
+from app.providers.credentials.validation_errors import validated
+from app.providers.registration.content_codings import decoded_content, document_text
+from app.providers.registration.input_models import (
+    DocumentOptionsInput,
+    RegistrationFields,
+    RegistrationInput,
+    SourceInput,
+    UrlRegistrationInput,
+    VariableInput,
+)
+from app.providers.registration.json_yaml import (
+    MAX_BYTES_ON_LOOP,
+    MAX_BYTES_PARSED,
+    looks_like_openapi,
+    parse_document,
+    parse_json,
+    parse_manual,
+    reject_other_formats,
+)
+from app.providers.registration.model import (
+    FETCHED,
+    PLAIN,
+    DocumentOptions,
+    RegistrationBatch,
+    RegistrationRequest,
+    RegistrationSource,
+    RejectedEntry,
+)
+
+MAX_ENTRIES: Final = 1_000
+_ACCEPTED_FORMS: Final = (
+    "{name, url}, {name, source}, a UTCP call template or provider, a UTCP manual, an OpenAPI document, "
+    "a list of providers, {manual_call_templates}, or {mcpServers}"
+)
+_YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml", "text/plain",
+                          "application/vnd.yaml", "application/vnd.oai.openapi", ""})  # fmt: skip
+_GZIP: Final = frozenset({"application/gzip", "application/x-gzip"})
+_ZIP: Final = frozenset({"application/zip", "application/x-zip-compressed"})
+_OTHERS: Final = _YAML | _ZIP | _GZIP | TOML_TYPES
+_FIELDS: Final = ("name", "options", "credentials", "variables", "tags", "language", "limits", "description")
+_READING: Final = ("root", "overlay")
+_SOURCE_KINDS: Final = ("url", "document", "manual", "call_template", "manifests")
+_TEXT_FIELDS: Final = frozenset({"name", "description", "language"})
+# The first key of a canonical body; no OpenAPI document begins with one of these.
+_CANONICAL: Final = re.compile(rb'\s*\{\s*"(?:name|source|credentials|options|variables|limits)"\s*:')
+
+
+async def read_request(request: Request, *, name: str | None, max_bytes: int) -> RegistrationBatch:
+    """Return what an HTTP request asks for; `name` is that of the query, `max_bytes` bounds its body.
+
+    Raises BadRequest, InvalidInput, TooLarge and UnsupportedMediaType.
+    """
+    media_type = request.headers.get("content-type", "")
+    essence = media_type.partition(";")[0].strip().lower()
+    if essence == "multipart/form-data":
+        return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
+    is_json = essence == "application/json" or essence.endswith("+json")
+    if not is_json and essence not in _OTHERS and not essence.endswith("+yaml"):
+        raise UnsupportedMediaType(
+            f"Send JSON, YAML, TOML, a zip archive or multipart/form-data, not {essence[:100]!r}."
+        )
+    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
+    if essence in _ZIP or is_archive(body):
+        return _single(name, RegistrationSource("document", body, media_type))
+    if not body.strip():
+        raise BadRequest("The body is empty.")
+    if essence in TOML_TYPES or (not is_json and is_manifest(body)):
+        return _single(name, RegistrationSource("document", body, media_type))
+    if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
+        return _single(name, RegistrationSource("document", body, media_type))
+    try:
+        raw = await _value(body, is_json=is_json, media_type=essence)
+    except (BadRequest, InvalidInput, TooLarge):
+        if is_json and body.lstrip()[:1] in {b"{", b"["}:
+            raise
+        reject_other_formats(None, body)
+        if not sniff(body):
+            raise
+        # The converter has higher limits, and knows the errors of its documents.
+        return _single(name, RegistrationSource("document", body, media_type))
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return read_registrations(raw, name=name, body=body, media_type=essence)
+    return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
+
+
+def _single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
+    return RegistrationBatch((RegistrationRequest(named(None, name), source),))
+
+
+async def read_body(request: Request, *, max_bytes: int) -> bytes:
+    """Return the whole body without its content coding.
+
+    Raises TooLarge as soon as more than `max_bytes` have come, or come out of it, and what
+    `decoded_content` raises.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > max_bytes:
+            raise TooLarge(
+                f"The request body may have at most {max_bytes} bytes here.", extra={"limit": max_bytes}
+            )
+        pieces.append(piece)
+    coding = request.headers.get("content-encoding", "")
+    return await decoded_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
+
+
+async def read_json(request: Request, *, max_bytes: int) -> Any:
+    """Return a JSON body of another kind than a registration; raise as `read_request` does."""
+    essence = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if essence != "application/json" and not essence.endswith("+json"):
+        raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
+    body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
+    return await _value(body, is_json=True, media_type=essence)
+
+
+async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
+    if not is_json:
+        return await parse_document(body, media_type=media_type)
+    if len(body) < MAX_BYTES_ON_LOOP:
+        return parse_json(body)
+    return await asyncio.to_thread(parse_json, body)
+
+
+async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    if coding not in {"", "identity"}:
+        raise UnsupportedMediaType(
+            "Send multipart/form-data without Content-Encoding; its file may be a gzip file.",
+            headers={"Accept-Encoding": "identity"},
+        )
+    try:
+        form = await request.form(max_files=MAX_MANIFESTS + 2, max_fields=200, max_part_size=1 << 20)
+    except MultiPartException:
+        raise BadRequest("The multipart body cannot be read.") from None
+    try:
+        return await _from_form(form, name=name, max_bytes=max_bytes)
+    finally:
+        await form.close()
+
+
+async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+    files = form.getlist("file")
+    if len(files) > 1:
+        return await _from_files(form, files, name=name, max_bytes=max_bytes)
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        raise InvalidInput(
+            "There is no file.", errors=[FieldError("/file", "Give the document as a file part.")]
+        )
+    unknown = sorted(set(form) - {"file", *_READING, *_FIELDS})
+    if unknown:
+        problems = [FieldError(f"/{field[:100]}", "This field is not known.") for field in unknown]
+        raise InvalidInput("The form has unknown fields.", errors=problems)
+    body = await file.read()
+    if len(body) > max_bytes:
+        raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
+    body = await document_text(body, max_bytes=max_bytes)
+    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    own = fields.pop("name", None)
+    if own is not None and not isinstance(own, str):
+        raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
+    media_type = file.content_type or ""
+    source = RegistrationSource(
+        "document", body, media_type, at="/file", options=await _document_options(form)
+    )
+    if source.options == PLAIN and is_manifest_source(body):
+        pass
+    elif source.options == PLAIN and not await looks_like_openapi(body, media_type=media_type):
+        value = await parse_manual(body, media_type=media_type, at="/file")
+        source = RegistrationSource("manual", value=value, at="/file")
+        configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
+        if configuration is not None:
+            source, own = (
+                _configured_source(configuration, at="/file"),
+                own or name or _name_of(configuration),
+            )
+    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+
+
+async def _from_files(
+    form: FormData, files: list[Any], *, name: str | None, max_bytes: int
+) -> RegistrationRequest:
+    """Read several files, which are ToolClad manifests and what belongs to them, as one archive."""
+    contents: dict[str, bytes] = {}
+    size = 0
+    for file in files:
+        if not isinstance(file, UploadFile):
+            raise InvalidInput("A file is text.", errors=[FieldError("/file", "Give each as a file part.")])
+        body = await file.read()
+        size += len(body)
+        if size > max_bytes:
+            raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
+        contents[_member_name(file.filename or "", contents, at="/file")] = body
+    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    unknown = sorted(set(form) - {"file", *_FIELDS})
+    if unknown:
+        problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
+        raise InvalidInput("The form has unknown fields.", errors=problems)
+    own = fields.pop("name", None)
+    source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
+    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+
+
+def _member_name(name: str, present: Mapping[str, bytes], *, at: str) -> str:
+    """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
+    is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
+    if not is_known or "/" in name or not may_be_packed(name, b""):
+        detail = (
+            f"Several files are ToolClad manifests: name each `*{SUFFIX}`, `{PROJECT_FILE}` or `mcp.json`."
+        )
+        raise InvalidInput("A file does not belong here.", errors=[FieldError(at, detail)])
+    if name in present:
+        raise InvalidInput("Two files have one name.", errors=[FieldError(at, "Name each file once.")])
+    return name
+
+
+async def _document_options(form: FormData) -> DocumentOptions:
+    """Read `root`, a text, and `overlay`, a text or a file."""
+    given: dict[str, Any] = {}
+    for field in _READING:
+        parts = form.getlist(field)
+        if len(parts) > 1:
+            problem = FieldError(f"/{field}", "Give it once.")
+            raise InvalidInput("A field is twice in the form.", errors=[problem])
+        for part in parts:
+            text = part if isinstance(part, str) else decoded(await part.read())
+            if isinstance(part, UploadFile) and field != "overlay":
+                raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
+            given[field] = text
+    read = validated(DocumentOptionsInput, given)
+    return document_options(read.model_dump(exclude_none=True))
+
+
+def _field(field: str, parts: list[Any]) -> Any:
+    """Return a field's value: JSON, but for texts; tags may also come as one part each."""
+    texts = [part for part in parts if isinstance(part, str)]
+    if len(texts) < len(parts):
+        raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
+    if field == "tags" and not (len(texts) == 1 and texts[0].lstrip().startswith("[")):
+        return texts
+    if len(texts) > 1:
+        raise InvalidInput("A field is twice in the form.", errors=[FieldError(f"/{field}", "Give it once.")])
+    if field in _TEXT_FIELDS:
+        return texts[0]
+    try:
+        return orjson.loads(texts[0])
+    except orjson.JSONDecodeError:
+        raise InvalidInput("A field is not JSON.", errors=[FieldError(f"/{field}", "Give JSON.")]) from None
+
+
+def read_registrations(
+    raw: Any, *, name: str | None, body: bytes = b"", media_type: str = ""
+) -> RegistrationBatch:
+    """Return what a parsed body asks for. `name` stands in where the body has none; `body` are its bytes.
+
+    Raises InvalidInput. In a list, an entry that cannot be read becomes a RejectedEntry.
+    """
+    if isinstance(raw, Mapping) and "source" in raw and not {"openapi", "swagger", "paths"} & raw.keys():
+        return RegistrationBatch((read_canonical(raw, name=name),))
+    kind = "openapi" if is_convertible(raw) else detect_kind(raw)
+    if kind == "unknown" and _is_url_registration(raw):
+        return RegistrationBatch((read_url_registration(raw, name=name),))
+    configuration = PROTOCOLS.configuration(raw) if kind == "unknown" else None
+    if configuration is not None:
+        return RegistrationBatch((read_configuration(configuration, raw, name=name),))
+    if kind == "providers_list":
+        return _many(raw, at="", variables={})
+    if kind == "manual_call_templates":
+        return _many(
+            raw["manual_call_templates"], at="/manual_call_templates", variables=raw.get("variables")
+        )
+    if kind in {"provider_v0", "call_template_v1"}:
+        return RegistrationBatch((read_template_entry(raw, name=name),))
+    if kind == "openapi":
+        source = RegistrationSource("document", body=body or exact_json.dumps(raw), media_type=media_type)
+        return _single(name, source)
+    if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
+        return _single(name, RegistrationSource("manual", value=raw))
+    reject_other_formats(raw, body)
+    problem = FieldError(
+        "", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS
+    )
+    raise InvalidInput("The kind of registration cannot be determined.", errors=[problem])
+
+
+def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
+    """Read `{name, source, options?, credentials?, variables?, tags?, limits?, description?}`."""
+    body = validated(RegistrationInput, dict(raw), at=at)
+    return request_from_fields(
+        body,
+        name=named(body.name, name, at=pointer(at, "name")),
+        source=_source(_members(body.source), at=pointer(at, "source")),
+        at=at,
+    )
+
+
+def read_url_registration(raw: Mapping[str, Any], *, name: str | None, at: str = "") -> RegistrationRequest:
+    """Read `{name, url, options?, credentials?, variables?, tags?, limits?, description?}`."""
+    body = validated(UrlRegistrationInput, dict(raw), at=at)
+    return request_from_fields(
+        body,
+        name=named(body.name, name, at=pointer(at, "name")),
+        source=_plain_source({"url": body.url}, at=at),
+        at=at,
+    )
+
+
+def read_configuration(
+    configuration: ClientConfiguration, raw: Mapping[str, Any], *, name: str | None, at: str = ""
+) -> RegistrationRequest:
+    """Read the configuration of a client of another protocol, e.g. `{"mcpServers": {...}}`, beside which
+    members of a registration may stand; other members of such a file are ignored.
+    """
+    fields = {key: raw[key] for key in _FIELDS if key in raw and key != "name"}
+    own = raw.get("name")
+    chosen = (own if isinstance(own, str) else None) or name or _name_of(configuration)
+    return request_from_fields(
+        validated(RegistrationFields, fields, at=at),
+        name=named(chosen, None, at=pointer(at, "name")),
+        source=_configured_source(configuration, at=at),
+        at=at,
+    )
+
+
+def _name_of(configuration: ClientConfiguration) -> str | None:
+    return None if configuration.name is None else legal_provider_name(configuration.name)
+
+
+def _configured_source(configuration: ClientConfiguration, *, at: str) -> RegistrationSource:
+    return RegistrationSource(
+        "template",
+        value=configuration.template,
+        at=at,
+        moved=(configuration.pointer_in_template, configuration.pointer_in_document),
+    )
+
+
+def _is_url_registration(raw: Any) -> bool:
+    return isinstance(raw, Mapping) and "url" in raw and "tools" not in raw
+
+
+def request_from_fields(
+    body: RegistrationFields, *, name: str, source: RegistrationSource, at: str = ""
+) -> RegistrationRequest:
+    """Return a registration from its validated parts."""
+    return RegistrationRequest(
+        name=name,
+        source=source,
+        description=body.description,
+        tags=tuple(dict.fromkeys(body.tags)),
+        language=body.language,
+        limits=body.limits.stored(),
+        options=_base_url_option(source) | body.options.stored(),
+        option_secrets=body.options.secrets(),
+        credentials={
+            slot: credential.to_draft(at=pointer("/credentials", slot))
+            for slot, credential in body.credentials.items()
+        },
+        variables={key: variable_draft(value) for key, value in body.variables.items()},
+        at=at,
+    )
+
+
+def variable_draft(body: VariableInput) -> VariableDraft:
+    """Return a variable from its validated form."""
+    origins = body.allowed_origins
+    return VariableDraft(
+        body.value.get_secret_value(), body.secret, None if origins is None else tuple(origins)
+    )
+
+
+def read_template_entry(
+    raw: Mapping[str, Any],
+    *,
+    name: str | None,
+    at: str = "",
+    variables: Mapping[str, VariableDraft] | None = None,
+) -> RegistrationRequest:
+    """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
+    own = raw.get("name")
+    own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
+    registered = named(own_name, name, at=pointer(at, "name"))
+    source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
+    return RegistrationRequest(
+        registered, source, options=_base_url_option(source), variables=variables or {}, at=at
+    )
+
+
+def _base_url_option(source: RegistrationSource) -> dict[str, Any]:
+    """Return the option `base_url` of UTCP's `text`: nothing else of that template is stored."""
+    if source.kind != "template" or not isinstance(source.value.get("content"), str):
+        return {}
+    base = source.value.get("base_url")
+    return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
+
+
+def legal_provider_name(raw: str) -> str:
+    """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
+    return legal_name(raw.strip())[:50].strip("_-") or "provider"
+
+
+def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
+    """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
+    chosen = own or fallback
+    if chosen is None:
+        problem = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
+        raise InvalidInput("The provider has no name.", errors=[problem])
+    if not re.fullmatch(PROVIDER_NAME, chosen):
+        problem = FieldError(at, "The name does not fit.", expected=PROVIDER_NAME)
+        raise InvalidInput("The provider's name cannot be used.", errors=[problem])
+    return chosen
+
+
+def _members(source: SourceInput) -> dict[str, Any]:
+    # Not model_dump, which copies a document of a million values in seconds.
+    members = ((name, getattr(source, name)) for name in SourceInput.model_fields)
+    return {name: member for name, member in members if member is not None}
+
+
+def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+    options = document_options(given)
+    source = _plain_source(given, at=at)
+    if options != PLAIN and source.kind == "manual":
+        problem = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
+        raise InvalidInput("The source is a manual, which has none of these.", errors=[problem])
+    if options.follow_references and source.kind == "document":
+        problem = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        raise InvalidInput("The source holds what it cannot use.", errors=[problem])
+    return replace(source, options=options)
+
+
+def document_options(given: Mapping[str, Any]) -> DocumentOptions:
+    """Return `root`, `overlay` and, of a URL or call template, `follow_references` of a validated source."""
+    overlay = given.get("overlay")
+    text = exact_json.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
+    follows = given.get("follow_references", None if {"url", "call_template"} & given.keys() else False)
+    return DocumentOptions(given.get("root"), text, follows)
+
+
+def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+    kinds = [key for key in _SOURCE_KINDS if key in given]
+    if len(kinds) != 1:
+        problem = FieldError(at, "Give exactly one of url, document, manual, call_template and manifests.")
+        raise InvalidInput("The source is not clear.", errors=[problem])
+    kind = kinds[0]
+    beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
+    if kind == "url":
+        template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
+        return RegistrationSource("template", value=template, at=at, options=FETCHED)
+    if beside:
+        member = next(iter(beside))
+        problem = FieldError(pointer(at, member), "This goes with a url only; a call_template holds its own.")
+        raise InvalidInput("The source holds what it cannot use.", errors=[problem])
+    if kind == "call_template":
+        return RegistrationSource("template", value=given[kind], at=pointer(at, kind), options=FETCHED)
+    if kind == "manual":
+        return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
+    if kind == "manifests":
+        return _manifests(given[kind], at=pointer(at, kind))
+    document = given[kind]
+    if isinstance(document, str):
+        return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
+    if detect_kind(document) in {"manual_v0", "manual_v1"}:
+        return RegistrationSource("manual", value=document, at=pointer(at, kind))
+    configuration = PROTOCOLS.configuration(document) if detect_kind(document) == "unknown" else None
+    if configuration is not None:
+        return _configured_source(configuration, at=pointer(at, kind))
+    return RegistrationSource(
+        "document", body=exact_json.dumps(document), media_type="application/json", at=pointer(at, kind)
+    )
+
+
+def _manifests(given: Mapping[str, Any], *, at: str) -> RegistrationSource:
+    """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
+    contents: dict[str, bytes] = {}
+    for name, member in given.items():
+        text = member if isinstance(member, str) else exact_json.dumps(member).decode()
+        contents[_member_name(name, contents, at=pointer(at, name))] = text.encode("utf-8", "replace")
+    return RegistrationSource("document", pack(contents), "application/zip", at=at)
+
+
+def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
+    if not entries or len(entries) > MAX_ENTRIES:
+        problem = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
+        raise InvalidInput("The list has no entries, or too many.", errors=[problem])
+    read: list[RegistrationRequest | RejectedEntry] = []
+    for index, entry in enumerate(entries):
+        entry_pointer = pointer(at, index)
+        read.append(read_or_reject(partial(_entry, entry, entry_pointer, variables), entry))
+    return RegistrationBatch(tuple(read), is_list=True)
+
+
+def read_or_reject(
+    read: Callable[[], RegistrationRequest], entry: Any
+) -> RegistrationRequest | RejectedEntry:
+    """Return the registration, or why it could not be read."""
+    try:
+        return read()
+    except InvalidInput as error:
+        name = entry.get("name") if isinstance(entry, Mapping) else None
+        legible = name.replace("\x00", "")[:200] if isinstance(name, str) else None
+        return RejectedEntry(legible, error)
+
+
+def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
+    if not isinstance(entry, Mapping):
+        problem = FieldError(at, "Give an object.", expected="object")
+        raise InvalidInput("An entry must be a provider or a call template.", errors=[problem])
+    if "source" in entry:
+        return read_canonical(entry, name=None, at=at)
+    is_unknown = detect_kind(entry) == "unknown"
+    configuration = PROTOCOLS.configuration(entry) if is_unknown else None
+    if configuration is not None:
+        return read_configuration(configuration, entry, name=None, at=at)
+    if is_unknown and _is_url_registration(entry):
+        return read_url_registration(entry, name=None, at=at)
+    registration = read_template_entry(entry, name=None, at=at)
+    own = _configured(entry, registration.name, variables)
+    return read_template_entry(entry, name=None, at=at, variables=own)
+
+
+def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, VariableDraft]:
+    """Return the variables of a UTCP client's configuration file that this entry names."""
+    if not isinstance(variables, Mapping):
+        return {}
+    found: dict[str, VariableDraft] = {}
+    for written in find_variables(dict(entry)):
+        for spelling in candidates(written, provider):
+            value = variables.get(spelling)
+            if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
+                found[spelling] = VariableDraft(value)
+                break
+    return found

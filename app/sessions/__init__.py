@@ -1,8 +1,0 @@
-"""Sessions of the console: sign-in with an API key or a link, the cookie, and the check of cross-site
-requests.
-"""
-
-from app.sessions.model import NewSession, Session, SessionPolicy
-from app.sessions.service import Sessions
-
-__all__ = ["NewSession", "Session", "SessionPolicy", "Sessions"]

@@ -1,0 +1,1 @@
+"""PostgreSQL, Redis, and the tables."""

@@ -1,1 +1,0 @@
-"""The messages of package `ubp.v1`, written by `make ubp-messages` from `app/ubp/proto`."""
