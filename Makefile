@@ -147,7 +147,7 @@ screenshot: $(DEV) ## Write docs/images/console.png anew, from a running gateway
 
 fuzz: $(DEV) ## Run schemathesis against the gateway, and all tests of generated values, at length
 	FUZZ_LONG=1 $(BIN)/python -m pytest -o watchdog_seconds=0 tests/fuzz tests/api/test_egress.py $(ARGS)
-	FUZZ_LONG=1 $(BIN)/python -m pytest -o watchdog_seconds=0 -m hypothesis tests/unit $(ARGS)
+	FUZZ_LONG=1 $(BIN)/python -m pytest -o watchdog_seconds=0 -m hypothesis tests/unit tests/integration $(ARGS)
 
 fuzz-slice: $(DEV) ## Run schemathesis with a few examples of each operation
 	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/fuzz $(ARGS)

@@ -4,12 +4,12 @@
 
 A file counts as changed where it differs from the merge base with `main`, committed or not, or is untracked.
 
-- A package of `app/`: the tests in folders and files of its name, those that import it, and the tests in folders and
-  files of the name of each package that imports it directly. On ground packages all else stands (those of the layer of
-  `models` in pyproject.toml, and below), so that of these only the tests of their name run.
+- A package of `app/`, at most two levels deep: the tests in folders of its path, those that import it, and the tests in
+  folders of the path of each package that imports it directly. On ground packages all else stands (those of the layer of
+  `formats` in pyproject.toml, and below), so that of these only the tests of their path run.
 - A file of tests runs itself. A file that tests use (`conftest.py`, a module of `tests/harness`, data) stands for all
   test files that use it, directly or through others.
-- A folder beside `app/` that has tests in `tests/unit` (`migrations`, `examples`, ...) stands for those.
+- A folder beside `app/` that has tests of its name (`migrations`, `examples`, ...) stands for those.
 
 All other tests are left out, and named as such: `make test` runs them.
 """
@@ -35,16 +35,20 @@ from tests.harness.selection import (
     list_test_files,
 )
 
-_HIGHEST_OF_GROUND = "models"
+_HIGHEST_OF_GROUND = "formats"
 _SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The packages and loose modules of `app/`: those that import each directly, and those that are ground."""
+    """The packages of `app/`: those that import each directly, and the rooms that are ground."""
 
     importers: Mapping[str, frozenset[str]]
     ground: frozenset[str]
+
+    def is_ground(self, package: str) -> bool:
+        """Return whether all else stands on a package."""
+        return package.partition(".")[0] in self.ground
 
 
 @dataclass(slots=True)
@@ -76,7 +80,7 @@ def _read_git(root: Path, *arguments: str) -> list[str]:
 
 
 def find_ground(layers: Sequence[str]) -> frozenset[str]:
-    """Return the packages of the layer of `models` and of those below; `layers` are those of import-linter."""
+    """Return the packages of the layer of `formats` and of those below; `layers` are those of import-linter."""
     split = [{name.strip() for name in layer.split("|")} for layer in layers]
     first = next(number for number, names in enumerate(split) if _HIGHEST_OF_GROUND in names)
     return frozenset().union(*split[first:])
@@ -163,7 +167,7 @@ def select_tests(changed: Sequence[str], packages: Packages, uses: Mapping[str, 
                 selection.left_out.append(f"{path}: no test of make test uses it")
     beside = sorted({path.partition("/")[0] for path in changed} - {"app", "tests"})
     for name in beside:
-        own = set(list_own_tests(name)) if (ROOT / "tests" / "unit" / name).is_dir() else set()
+        own = set(list_own_tests(name))
         if own:
             selection.files |= own
             selection.reasons.append(f"{name}: {_count(own)} of its own")
@@ -176,30 +180,35 @@ def _add_package(package: str, packages: Packages, selection: Selection) -> None
     own = set(list_own_tests(package))
     importers = packages.importers.get(package, frozenset())
     selection.files |= own
-    if package in packages.ground:
-        selection.reasons.append(f"app/{package}, which is ground: {_count(own)} of its own")
+    if packages.is_ground(package):
+        selection.reasons.append(f"app/{_path(package)}, which is ground: {_count(own)} of its own")
         if importers:
-            selection.left_out.append(f"app/{package}: the tests of {_names(importers)}, which import it")
+            selection.left_out.append(
+                f"app/{_path(package)}: the tests of {_names(importers)}, which import it"
+            )
         return
     importing = set(find_importing_tests(package)) - own
     others = {path for name in importers for path in list_own_tests(name)} - own - importing
     selection.files |= importing | others
-    reason = f"app/{package}: {_count(own)} of its own, {_count(importing)} importing it"
+    reason = f"app/{_path(package)}: {_count(own)} of its own, {_count(importing)} importing it"
     if importers:
         reason += f", {_count(others)} of {_names(importers)}"
     selection.reasons.append(reason)
 
 
 def list_own_tests(package: str) -> list[Path]:
-    """Return the tests in folders and files of a package's name; a suite of its name is such a folder."""
-    suite = ROOT / "tests" / package
-    return sorted({*find_own_tests(package), *(path for path in list_test_files() if suite in path.parents)})
+    """Return the tests in folders of a package's path; a suite of its name is such a folder."""
+    return sorted(find_own_tests(package))
 
 
 def _package_of(path: str) -> str:
-    """Return the package or loose module of `app/` that a file is in, "" for others."""
-    top, _, rest = path.partition("/")
-    return rest.partition("/")[0].removesuffix(".py") if top == "app" else ""
+    """Return the package of `app/` that a file is in, "" for others."""
+    parts = path.removesuffix(".py").split("/")
+    return get_package(".".join(parts)) if parts[0] == "app" else ""
+
+
+def _path(package: str) -> str:
+    return package.replace(".", "/")
 
 
 def _count(files: Iterable[Path]) -> str:

@@ -168,12 +168,12 @@ def draw_faults() -> list[Fault]:
     """Return the faults of the seed: one in each package, the rest of FAULTS one in each of as many loose modules."""
     random_ = random.Random(SEED)
     packages = list_packages()
-    folders = [name for name in packages if (ROOT / "app" / name).is_dir()]
+    folders = [name for name in packages if _place(name).is_dir()]
     modules = [name for name in packages if name not in folders]
     rest = random_.sample(modules, min(max(FAULTS - len(folders), 0), len(modules)))
     faults: list[Fault] = []
     for name in folders + sorted(rest):
-        place = ROOT / "app" / name
+        place = _place(name)
         paths = sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
         # By operator first: comparisons would else be half of all.
         found = [fault for path in paths if not path.name.endswith("_pb2.py") for fault in find_faults(path)]
@@ -182,6 +182,11 @@ def draw_faults() -> list[Fault]:
             operator = random_.choice(operators)
             faults.append(random_.choice([fault for fault in found if fault.operator == operator]))
     return faults
+
+
+def _place(package: str) -> Path:
+    """Return the folder of a package, or the path of a module without its suffix."""
+    return ROOT / "app" / package.replace(".", "/")
 
 
 def select_tests(package: str) -> list[str]:

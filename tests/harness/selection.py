@@ -1,23 +1,33 @@
-"""Which tests belong to a package of `app/`: those in folders and files of its name, and those that import it."""
+"""Which tests belong to a package of `app/`: those in folders of its path, and those that import it."""
 
 import ast
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SUITES = ("tests/unit", "tests/protocols", "tests/api")
+SUITES = ("tests/unit", "tests/integration", "tests/protocols", "tests/api")
 
 
+@cache
 def get_package(module: str) -> str:
-    """Return the package, or the loose module, on the top level of `app/` that a dotted name is in: `app.calls.plan` -> `calls`."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
+    """Return the package of a dotted name of `app`, at most two levels deep: `app.calls.log.store` -> `calls.log`.
+
+    A module beside packages belongs to the package that it is in (`app.calls.context` -> `calls`); one of `core`, and
+    one on the top level, stands for itself (`app.core.uuid7` -> `core.uuid7`).
+    """
+    parts = module.split(".")[1:]
+    if len(parts) > 1 and (parts[0] == "core" or (ROOT / "app" / parts[0] / parts[1]).is_dir()):
+        return f"{parts[0]}.{parts[1]}"
+    return parts[0] if parts else ""
 
 
 def list_packages() -> list[str]:
-    """Return the names of the packages and of the loose modules on the top level of `app/`, sorted."""
-    folders = [path.parent.name for path in (ROOT / "app").glob("*/__init__.py")]
-    return sorted(folders + [path.stem for path in (ROOT / "app").glob("*.py") if path.stem != "__init__"])
+    """Return the names of the packages that `get_package` distinguishes, sorted."""
+    modules = (
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+        for path in (ROOT / "app").rglob("*.py")
+    )
+    return sorted({get_package(module) for module in modules} - {""})
 
 
 @cache
@@ -38,17 +48,28 @@ def list_test_files() -> list[Path]:
 
 
 def find_own_tests(package: str) -> list[Path]:
-    """Return the files of tests in a folder that has the package's name, or that have it themselves.
+    """Return the files of tests in folders of a package's path in any suite, or those that have its name there.
 
-    The name of an edge, like `toolset_api`, stands for that of its feature (`toolsets`), too.
+    A package without such tests has those directly in the folder of the package around it.
     """
-    feature = package.removesuffix("_api")
-    names = {package, feature, f"{feature}s"}
-    return [
-        path
-        for path in list_test_files()
-        if names & set(path.relative_to(ROOT).parts[2:-1]) or path.stem.removeprefix("test_") in names
-    ]
+    parts = tuple(package.split("."))
+    own = [path for path in list_test_files() if _is_below(path, parts)]
+    if own or len(parts) == 1 or not ROOT.joinpath("app", *parts).is_dir():
+        return own
+    return [path for path in list_test_files() if _folder(path)[-1:] == parts[:1]]
+
+
+def _folder(path: Path) -> tuple[str, ...]:
+    """Return the folders of a file below `tests/`, its suite first."""
+    return path.relative_to(ROOT / "tests").parent.parts
+
+
+def _is_below(path: Path, package: tuple[str, ...]) -> bool:
+    folder = _folder(path)
+    named = (*folder, path.stem.removeprefix("test_"))
+    return any(
+        names[first : first + len(package)] == package for names in (folder, named) for first in (0, 1)
+    )
 
 
 def find_importing_tests(package: str) -> list[Path]:

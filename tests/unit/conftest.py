@@ -1,27 +1,16 @@
-"""Fixtures of more than one room. A folder may have its own of the same name."""
+"""Fixtures of all unit tests, none of which needs PostgreSQL or Redis."""
 
 import pytest
 import structlog
 
-from app.storage.database import Database
-from tests.stored import clear
-
 
 @pytest.fixture(autouse=True)
 def _all_is_logged() -> None:
-    """An application of another file may have left its own level behind, which keeps warnings from a test."""
+    """Reset the level of logs, which an application of another file may have left, so that a test sees warnings."""
     structlog.reset_defaults()
 
 
-@pytest.fixture(scope="module")
-async def database(database_url):
-    database = Database(database_url, pool_size=5)
-    yield database
-    await database.aclose()
-
-
-@pytest.fixture
-async def registry(database):
-    await clear(database)
-    yield database
-    await clear(database)
+@pytest.fixture(scope="session")
+def servers() -> None:
+    """Fail: a test that needs a database stands in tests/integration."""
+    pytest.fail("A test that needs PostgreSQL or Redis belongs into tests/integration.")

@@ -18,7 +18,7 @@ import app.storage.models
 from app.storage.database import sqlalchemy_url
 from tests.harness.servers import Pair
 
-FOLDER = Path(app.storage.models.__file__).parents[2] / "migrations"
+FOLDER = Path(app.storage.models.__file__).parents[3] / "migrations"
 
 
 async def migrated(dsn: str, step: Any) -> Any:

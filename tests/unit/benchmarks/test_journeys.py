@@ -32,7 +32,7 @@ def test_recorder_counts_each_function_of_the_project_once_and_only_within_the_j
         recording.reset(token)
     finally:
         sys.setprofile(None)
-    assert [*recorder.functions] == [("text.py", "pointer")]
+    assert [*recorder.functions] == [("core/text.py", "pointer")]
 
 
 def test_recorder_ends_with_the_function_that_ends_the_journey():
@@ -43,7 +43,7 @@ def test_recorder_ends_with_the_function_that_ends_the_journey():
         Recorder()
     finally:
         sys.setprofile(None)
-    assert [*recorder.functions] == [("text.py", "pointer")]
+    assert [*recorder.functions] == [("core/text.py", "pointer")]
 
 
 def test_class_names_count_across_files():

@@ -26,8 +26,8 @@ USES = {
     "tests/integration/calls/test_execute.py": ["tests/conftest.py"],
 }
 PACKAGES = Packages(
-    importers={"calls": frozenset({"call_api"}), "errors": frozenset({"calls", "keys"})},
-    ground=frozenset({"errors", "uuid7"}),
+    importers={"calls": frozenset({"agents.call"}), "core.errors": frozenset({"calls", "api.keys"})},
+    ground=frozenset({"core", "storage"}),
 )
 
 
@@ -84,16 +84,16 @@ def test_without_a_branch_main_uncommitted_files_alone_are_changed(repository):
     assert list_changed_files(root)[1] == ["edited.py"]
 
 
-def test_ground_is_the_layer_of_models_and_those_below():
-    layers = ["cli", "calls | search", "models", "database | redis_client", "errors"]
-    assert find_ground(layers) == {"models", "database", "redis_client", "errors"}
+def test_ground_is_the_layer_of_formats_and_those_below():
+    layers = ["cli", "calls | search", "formats", "storage | security", "core"]
+    assert find_ground(layers) == {"formats", "storage", "security", "core"}
 
 
 def test_the_packages_are_those_of_the_import_graph():
     packages = read_packages(ROOT)
-    assert {"errors", "settings", "models", "security", "telemetry"} <= packages.ground
+    assert packages.ground == {"formats", "storage", "security", "core"}
     assert not {"calls", "outbound", "openapi"} & packages.ground
-    assert "call_api" in packages.importers["calls"]
+    assert "agents.call" in packages.importers["calls"]
     assert "calls" not in packages.importers["calls"]
 
 
@@ -106,7 +106,7 @@ def test_the_packages_are_those_of_the_import_graph():
             {"tests/api/tools/conftest.py", "tests/api/tools/test_call.py", "tests/api/agents/mcp/test_streams.py"},
         ),
         ("tests/harness/servers.py", set(USES) - {"tests/harness/servers.py"} - {"tests/harness/upstream.py"} - {"tests/api/tools/conftest.py"}),
-        ("tests/unit/calls/data.json", {"tests/integration/calls/test_execute.py"}),
+        ("tests/integration/calls/data.json", {"tests/integration/calls/test_execute.py"}),
         ("tests/harness/new.py", set()),
     ],
 )  # fmt: skip
@@ -124,7 +124,7 @@ def test_uses_are_imports_and_the_conftests_above():
 
 def test_a_package_selects_its_tests_those_that_import_it_and_those_of_its_importers():
     selection = select_tests(["app/calls/plan.py"], PACKAGES, {})
-    assert set(list_own_tests("calls")) | set(list_own_tests("call_api")) <= selection.files
+    assert set(list_own_tests("calls")) | set(list_own_tests("agents.call")) <= selection.files
     assert len(selection.files) < len(list_test_files())
     assert [reason.partition(":")[0] for reason in selection.reasons] == ["app/calls"]
     assert selection.left_out == []
@@ -133,7 +133,7 @@ def test_a_package_selects_its_tests_those_that_import_it_and_those_of_its_impor
 def test_a_ground_package_selects_its_own_tests_and_names_what_is_left_out():
     selection = select_tests(["app/core/uuid7.py", "app/core/errors.py"], PACKAGES, {})
     assert {str(path.relative_to(ROOT)) for path in selection.files} == {"tests/unit/core/test_uuid7.py"}
-    assert selection.left_out == ["app/core/errors: the tests of calls, keys, which import it"]
+    assert selection.left_out == ["app/core/errors: the tests of api.keys, calls, which import it"]
 
 
 def test_a_changed_test_selects_itself_and_a_helper_its_users():
