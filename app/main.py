@@ -5,62 +5,65 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import structlog
-from fastapi import Depends, FastAPI
-from starlette.middleware import Middleware
+from app.server.gc_tuning import pause_collection
 
-from app import (
-    agent_tests_api,
-    approvals_api,
-    call_api,
-    console,
-    discovery,
-    executors,
-    explain,
-    keys,
-    mcp_server,
-    plugin_api,
-    providers,
-    recording_api,
-    search_usage_api,
-    search_words_api,
-    tool_calls,
-    tools,
-    toolset_api,
-)
-from app.errors import GatewayError, Overloaded
-from app.registration.batch import import_file
-from app.server import (
-    deprecation_headers,
-    docs_page,
-    gc_tuning,
-    health,
-    metrics_collectors,
-    openapi_document,
-    query_parameters,
-    reference_pages,
-    support,
-)
-from app.server.admission import Admission
-from app.server.call_route import FastRoute, FastRoutes, GatewayApp
-from app.server.connections import ConnectionTable, ServerLimits
-from app.server.cors import McpCorsMiddleware
-from app.server.head_requests import HeadRequests
-from app.server.key_expiry import HEADER as KEY_EXPIRY
-from app.server.key_expiry import KeyExpiryHeader
-from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
-from app.server.problems import (
-    UnhandledErrorMiddleware,
-    error_response,
-    log_truncated_response,
-    problem_response,
-)
-from app.server.problems import install as install_problems
-from app.server.websocket_protocol import PATHS_STATE
-from app.services import Services, open_services
-from app.settings import Settings
-from app.streaming.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
-from app.telemetry.metrics import Metrics
+with pause_collection():
+    import structlog
+    from fastapi import Depends, FastAPI
+    from starlette.middleware import Middleware
+
+    from app import (
+        agent_tests_api,
+        approvals_api,
+        call_api,
+        console,
+        discovery,
+        executors,
+        explain,
+        keys,
+        mcp_server,
+        plugin_api,
+        providers,
+        recording_api,
+        search_usage_api,
+        search_words_api,
+        tool_calls,
+        tools,
+        toolset_api,
+    )
+    from app.errors import GatewayError, Overloaded
+    from app.registration.batch import import_file
+    from app.server import (
+        deprecation_headers,
+        docs_page,
+        gc_tuning,
+        health,
+        metrics_collectors,
+        openapi_document,
+        query_parameters,
+        reference_pages,
+        support,
+    )
+    from app.server.admission import Admission
+    from app.server.call_route import FastRoute, FastRoutes, GatewayApp
+    from app.server.connections import ConnectionTable, ServerLimits
+    from app.server.cors import McpCorsMiddleware
+    from app.server.head_requests import HeadRequests
+    from app.server.key_expiry import HEADER as KEY_EXPIRY
+    from app.server.key_expiry import KeyExpiryHeader
+    from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
+    from app.server.problems import (
+        UnhandledErrorMiddleware,
+        error_response,
+        log_truncated_response,
+        problem_response,
+    )
+    from app.server.problems import install as install_problems
+    from app.server.websocket_protocol import PATHS_STATE
+    from app.services import Services, open_services
+    from app.settings import Settings
+    from app.streaming.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
+    from app.telemetry.metrics import Metrics
 
 log = structlog.get_logger(__name__)
 
