@@ -16,7 +16,7 @@ from app.openapi.document import OpenApiDocument
 from app.openapi.model import Json
 from app.openapi.refs import RefProblem
 from app.openapi.report import OperationProblem
-from app.xml.names import Q_NAME
+from app.xml.names import is_q_name
 
 _NODE_TYPES = frozenset({"element", "attribute", "text", "cdata", "none"})
 _HINTS = ("name", "namespace", "prefix", "node_type", "wrapped", "order")
@@ -83,9 +83,9 @@ def _hints(xml: Any) -> Json:
     for word in ("name", "namespace", "prefix"):
         if isinstance(xml.get(word), str) and xml[word].strip():
             hints[word] = xml[word].strip()
-    if "name" in hints and not Q_NAME.fullmatch(hints["name"]):
+    if "name" in hints and not is_q_name(hints["name"]):
         del hints["name"]
-    if "prefix" in hints and (":" in hints["prefix"] or not Q_NAME.fullmatch(hints["prefix"])):
+    if "prefix" in hints and (":" in hints["prefix"] or not is_q_name(hints["prefix"])):
         del hints["prefix"]
     node_type = xml.get("nodeType")
     if isinstance(node_type, str) and node_type in _NODE_TYPES:
@@ -176,7 +176,7 @@ def _root_name(document: OpenApiDocument, schema: Any) -> str | None:
         except OperationProblem:
             return component
         if component is None and len(tokens) > 1 and tokens[-2] in ("schemas", "definitions"):
-            component = tokens[-1] if Q_NAME.fullmatch(tokens[-1]) else None
+            component = tokens[-1] if is_q_name(tokens[-1]) else None
     return component
 
 
