@@ -24,23 +24,15 @@ from joserfc.jwt import JWTClaimsRegistry, decode
 from app import exact_json
 from app.access.challenges import resource_paths
 from app.access.issuer_keys import IssuerKeys
+from app.access.presented_tokens import MAX_TOKEN_LENGTH, TOKEN_ID_PREFIX, TokenExpired
 from app.errors import Unauthenticated
 from app.models import TENANT
 from app.security.principal import Principal, TokenIdentity
 from app.settings import Settings
 
-TOKEN_ID_PREFIX: Final = "oauth:"
-"""The beginning of the id of a principal that has an access token; ids of API keys have no colon."""
-MAX_TOKEN_LENGTH: Final = 8_192
-"""Characters of an access token; longer ones are rejected unread."""
-
 _CAPACITY: Final = 10_000
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
 _NOT_VALID: Final = "The access token is not valid."
-
-
-class TokenExpired(Unauthenticated):
-    """The access token is genuine, and has expired."""
 
 
 @dataclass(frozen=True, slots=True)
