@@ -5,65 +5,68 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import structlog
-from fastapi import Depends, FastAPI
-from starlette.middleware import Middleware
+from app.server.gc_tuning import pause_collection
 
-from app import console
-from app.agents import call as agent_calls
-from app.agents import mcp, tool_calls, ubp, utcp
-from app.agents.tests import routes as agent_tests
-from app.agents.tests.runs import open_runs
-from app.api import (
-    approvals,
-    calls,
-    events,
-    explain,
-    exports,
-    keys,
-    me,
-    plugins,
-    providers,
-    recordings,
-    search,
-    session,
-    stats,
-    tools,
-    toolsets,
-)
-from app.api.streams.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
-from app.core.errors import GatewayError, Overloaded
-from app.core.settings import Settings
-from app.core.telemetry.metrics import Metrics
-from app.providers.registration.batch import import_file
-from app.server import (
-    deprecation_headers,
-    docs_page,
-    gc_tuning,
-    health,
-    metrics_collectors,
-    openapi_document,
-    query_parameters,
-    reference_pages,
-    support,
-)
-from app.server.admission import Admission
-from app.server.call_route import FastRoute, FastRoutes, GatewayApp
-from app.server.connections import ConnectionTable, ServerLimits
-from app.server.cors import McpCorsMiddleware
-from app.server.head_requests import HeadRequests
-from app.server.key_expiry import HEADER as KEY_EXPIRY
-from app.server.key_expiry import KeyExpiryHeader
-from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
-from app.server.problems import (
-    UnhandledErrorMiddleware,
-    error_response,
-    log_truncated_response,
-    problem_response,
-)
-from app.server.problems import install as install_problems
-from app.server.websocket_protocol import PATHS_STATE
-from app.services import Services, open_services
+with pause_collection():
+    import structlog
+    from fastapi import Depends, FastAPI
+    from starlette.middleware import Middleware
+
+    from app import console
+    from app.agents import call as agent_calls
+    from app.agents import mcp, tool_calls, ubp, utcp
+    from app.agents.tests import routes as agent_tests
+    from app.agents.tests.runs import open_runs
+    from app.api import (
+        approvals,
+        calls,
+        events,
+        explain,
+        exports,
+        keys,
+        me,
+        plugins,
+        providers,
+        recordings,
+        search,
+        session,
+        stats,
+        tools,
+        toolsets,
+    )
+    from app.api.streams.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS
+    from app.core.errors import GatewayError, Overloaded
+    from app.core.settings import Settings
+    from app.core.telemetry.metrics import Metrics
+    from app.providers.registration.batch import import_file
+    from app.server import (
+        deprecation_headers,
+        docs_page,
+        gc_tuning,
+        health,
+        metrics_collectors,
+        openapi_document,
+        query_parameters,
+        reference_pages,
+        support,
+    )
+    from app.server.admission import Admission
+    from app.server.call_route import FastRoute, FastRoutes, GatewayApp
+    from app.server.connections import ConnectionTable, ServerLimits
+    from app.server.cors import McpCorsMiddleware
+    from app.server.head_requests import HeadRequests
+    from app.server.key_expiry import HEADER as KEY_EXPIRY
+    from app.server.key_expiry import KeyExpiryHeader
+    from app.server.middleware import AllowedHosts, BodyLimit, RequestMetrics
+    from app.server.problems import (
+        UnhandledErrorMiddleware,
+        error_response,
+        log_truncated_response,
+        problem_response,
+    )
+    from app.server.problems import install as install_problems
+    from app.server.websocket_protocol import PATHS_STATE
+    from app.services import Services, open_services
 
 log = structlog.get_logger(__name__)
 

@@ -1,9 +1,9 @@
 """`python -m benchmarks.startup`: the CPU time of `--help`, of each kind of command, and of a worker's start.
 
 Seconds of user and system time of the process, the median of several runs, and their ratio to
-`python -c pass` in the same run: a busy machine makes both longer. Bytecode is cached in a folder of its own,
-filled by a first run that does not count, so that neither stale caches nor PYTHONDONTWRITEBYTECODE are
-measured.
+`python -c pass` in the same run: a busy machine makes both longer. The target of `import app.main` is a ratio
+to the import of the libraries that it cannot do without. Bytecode is cached in a folder of its own, filled by
+a first run that does not count, so that neither stale caches nor PYTHONDONTWRITEBYTECODE are measured.
 """
 
 import argparse
@@ -32,6 +32,9 @@ from benchmarks.servers import free_port, start_server
 
 HELP_SECONDS, COMMAND_SECONDS, WORKER_SECONDS = 0.3, 0.4, 1.5
 """The targets, on an idle machine."""
+IMPORT_RATIO = 3.0
+"""How many times as much as its libraries `import app.main` may take."""
+LIBRARIES, APPLICATION = "import fastapi, sqlmodel, sqlalchemy.ext.asyncio", "import app.main"
 _READY_SECONDS = 120.0
 _EMPTY = b'{"items": [], "next_cursor": null}'
 _DOCUMENT = (
@@ -88,20 +91,31 @@ def stub() -> Iterator[str]:
 
 @dataclass(slots=True)
 class Report:
-    """Rows: what was measured, seconds of CPU time of each run, and the target (a maximum) or None."""
+    """Rows: what was measured, seconds of CPU time of each run, and the target (a maximum) or None.
+
+    `ratios` are numbers of their own, each with a maximum.
+    """
 
     rows: list[tuple[str, list[float], float | None]] = field(default_factory=list)
+    ratios: list[tuple[str, float, float]] = field(default_factory=list)
 
     def add(self, what: str, seconds: list[float], maximum: float | None) -> None:
         """Add a row, and print it at once."""
         self.rows.append((what, seconds, maximum))
         print(f"  {what}: {statistics.median(seconds):.3f} s", file=sys.stderr, flush=True)
 
+    def add_ratio(self, what: str, seconds: list[float], reference: list[float], maximum: float) -> None:
+        """Add the ratio of the medians of two commands, whose runs alternated."""
+        ratio = statistics.median(seconds) / statistics.median(reference)
+        self.ratios.append((what, ratio, maximum))
+        print(f"  {what}: {ratio:.2f}", file=sys.stderr, flush=True)
+
     def missed(self) -> list[str]:
         """Return the rows whose fastest run exceeds the target: the others may have been disturbed."""
-        return [
+        rows = [
             what for what, seconds, maximum in self.rows if maximum is not None and min(seconds) > maximum
         ]
+        return rows + [what for what, ratio, maximum in self.ratios if ratio > maximum]
 
     def show(self, console: Console) -> None:
         """Print the table."""
@@ -115,24 +129,25 @@ class Report:
             table.add_row(
                 what, f"{median:.3f} s", f"{min(seconds):.3f} s", f"{median / reference:.1f}", target
             )
+        for what, ratio, maximum in self.ratios:
+            table.add_row(what, f"{ratio:.2f}", "", "", f"<= {maximum:g}")
         console.print(table)
 
 
 def cpu_of(command: Sequence[str], *, runs: int, environment: Mapping[str, str], folder: Path) -> list[float]:
     """Return the seconds of CPU time of each run of a command, its children included; raise if it fails."""
-    seconds = []
-    for number in range(runs + 1):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **environment}, capture_output=True, check=False
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)}: {done.stderr.decode(errors='replace')}")
-        if number:
-            spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            seconds.append(spent)
-    return seconds
+    return [_cpu_of_run(command, environment=environment, folder=folder) for _ in range(runs + 1)][1:]
+
+
+def _cpu_of_run(command: Sequence[str], *, environment: Mapping[str, str], folder: Path) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, check=False
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.decode(errors='replace')}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def measure_commands(report: Report, *, runs: int, environment: Mapping[str, str], folder: Path) -> None:
@@ -150,6 +165,20 @@ def measure_commands(report: Report, *, runs: int, environment: Mapping[str, str
         report.add("--version", cpu([*program, "--version"]), HELP_SECONDS)
         for name, words in COMMANDS.items():
             report.add(name, cpu([*program, *words]), COMMAND_SECONDS)
+
+
+def measure_imports(report: Report, *, runs: int, environment: Mapping[str, str], folder: Path) -> None:
+    """Add the rows of the imports of the application and of its libraries, and their ratio."""
+    seconds: dict[str, list[float]] = {LIBRARIES: [], APPLICATION: []}
+    for _ in range(runs + 1):
+        # In turns: what disturbs the machine disturbs both.
+        for code, found in seconds.items():
+            command = [sys.executable, "-c", code]
+            found.append(_cpu_of_run(command, environment=environment, folder=folder))
+    libraries, application = seconds[LIBRARIES][1:], seconds[APPLICATION][1:]
+    report.add(LIBRARIES, libraries, None)
+    report.add(APPLICATION, application, None)
+    report.add_ratio(f"{APPLICATION}, times its libraries", application, libraries, IMPORT_RATIO)
 
 
 def measure_servers(report: Report, *, runs: int, environment: Mapping[str, str], folder: Path) -> None:
@@ -219,6 +248,7 @@ def main() -> None:
             "PYTHONPATH": str(Path(__file__).parents[1]),
         }
         measure_commands(report, runs=options.runs, environment=environment, folder=folder)
+        measure_imports(report, runs=options.runs, environment=environment, folder=folder)
         if not options.commands:
             measure_servers(report, runs=options.runs, environment=environment, folder=folder)
     report.show(Console())

@@ -23,24 +23,16 @@ from joserfc.jwt import JWTClaimsRegistry, decode
 
 from app.access.challenges import resource_paths
 from app.access.issuer_keys import IssuerKeys
+from app.access.presented_tokens import MAX_TOKEN_LENGTH, TOKEN_ID_PREFIX, TokenExpired
 from app.core import exact_json
 from app.core.errors import Unauthenticated
 from app.core.settings import Settings
 from app.security.principal import Principal, TokenIdentity
 from app.storage.models import TENANT
 
-TOKEN_ID_PREFIX: Final = "oauth:"
-"""The beginning of the id of a principal that has an access token; ids of API keys have no colon."""
-MAX_TOKEN_LENGTH: Final = 8_192
-"""Characters of an access token; longer ones are rejected unread."""
-
 _CAPACITY: Final = 10_000
 _TYPES: Final = ("jwt", "at+jwt", "application/at+jwt", "application/jwt")
 _NOT_VALID: Final = "The access token is not valid."
-
-
-class TokenExpired(Unauthenticated):
-    """The access token is genuine, and has expired."""
 
 
 @dataclass(frozen=True, slots=True)

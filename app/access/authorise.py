@@ -20,8 +20,8 @@ from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
-from app.access.access_tokens import MAX_TOKEN_LENGTH, AccessTokens, TokenExpired
 from app.access.challenges import request_path
+from app.access.presented_tokens import MAX_TOKEN_LENGTH, TokenExpired, TokenVerifier
 from app.access.verifier import KeyVerifier
 from app.core.errors import Forbidden, Unauthenticated, scopes_missing
 from app.security.principal import Principal
@@ -68,7 +68,7 @@ class AccessServices(Protocol):
         """The verifier of API keys."""
 
     @property
-    def access_tokens(self) -> AccessTokens | None:
+    def access_tokens(self) -> TokenVerifier | None:
         """The verifier of access tokens; None where no issuer is configured."""
 
 

@@ -32,6 +32,9 @@ gc.disable()
 # It has the settings in its environment, as the workers have.
 disable_core_dumps()
 
+# The first two are imported by the gateways that use them: here, once for all workers.
+import app.access.access_tokens  # noqa: E402
+import app.console.pages  # noqa: E402
 import app.main  # noqa: E402, F401
 
 gc.freeze()

@@ -20,7 +20,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.access.authorise import PUBLIC
-from app.console.pages import PAGES
 from app.console.static_files import PREFIX, StaticFiles
 
 __all__ = ["install"]
@@ -28,6 +27,9 @@ __all__ = ["install"]
 
 def install(app: FastAPI) -> None:
     """Add the pages and static files."""
+    # A gateway without a console needs neither its pages nor their templates.
+    from app.console.pages import PAGES  # noqa: PLC0415
+
     app.router.routes.append(
         Route(PREFIX + "/{digest}/{name}", _static_file, methods=["GET"], include_in_schema=False)
     )

@@ -1,13 +1,13 @@
 """The console's style sheet, modules and icons, under a path that has the digest of all of them.
 
 The style sheets are served as one file. Browsers keep the files for a year: after a change their path is
-another one. Compressed forms are made once per process. Modules import each other by relative paths, which
-stay valid below the digest.
+another one. A file is compressed when it is first requested, once per process. Modules import each other by
+relative paths, which stay valid below the digest.
 """
 
 import gzip
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self
@@ -30,24 +30,35 @@ _HEADERS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StaticFile:
-    """A file with its compressed forms."""
+    """A file, which is compressed when it is first requested so."""
 
     media_type: str
     body: bytes = field(repr=False)
-    brotli: bytes = field(repr=False)
-    gzip: bytes = field(repr=False)
 
     @classmethod
     def of(cls, name: str, body: bytes) -> Self:
         """Return the file of this name with this content."""
-        return cls(
-            _MEDIA_TYPES[Path(name).suffix],
-            body,
-            brotli.compress(body, quality=9),  # type: ignore[no-untyped-call]
-            gzip.compress(body, compresslevel=9, mtime=0),
-        )
+        return cls(_MEDIA_TYPES[Path(name).suffix], body)
+
+    @cached_property
+    def brotli(self) -> bytes:
+        """The content, compressed by Brotli (RFC 7932)."""
+        return brotli.compress(self.body, quality=9)  # type: ignore[no-any-return, no-untyped-call]
+
+    @cached_property
+    def gzip(self) -> bytes:
+        """The content, compressed by gzip (RFC 1952)."""
+        return gzip.compress(self.body, compresslevel=9, mtime=0)
+
+    def encode(self, accepted: set[str]) -> tuple[str | None, bytes]:
+        """Return the content, and the coding that it has of those accepted."""
+        if "br" in accepted:
+            return "br", self.brotli
+        if "gzip" in accepted:
+            return "gzip", self.gzip
+        return None, self.body
 
 
 class StaticFiles:
@@ -89,10 +100,7 @@ class StaticFiles:
         headers = dict(_HEADERS)
         if digest != self.digest:
             headers["Cache-Control"] = "no-store"
-        body = found.body
-        for coding, compressed in (("br", found.brotli), ("gzip", found.gzip)):
-            if coding in accepted:
-                headers["Content-Encoding"] = coding
-                body = compressed
-                break
+        coding, body = found.encode(accepted)
+        if coding is not None:
+            headers["Content-Encoding"] = coding
         return Response(body, headers=headers, media_type=found.media_type)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.access.access_tokens import TOKEN_ID_PREFIX
+from app.access.presented_tokens import TOKEN_ID_PREFIX
 from app.access.repository import find_keys
 from app.api.providers.queries import ProviderQuery
 from app.catalog.loader import VariableFinder, sealed_credential

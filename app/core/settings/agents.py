@@ -6,7 +6,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings
 
 
-class AgentSettings(BaseSettings):
+class AgentSettings(BaseSettings, defer_build=True):
     """Settings of the interfaces for agents. Sizes are in bytes; numbers of streams are per worker."""
 
     # Agents

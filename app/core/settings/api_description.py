@@ -9,7 +9,7 @@ _APACHE: Final = "Apache-2.0"
 """The SPDX identifier of the gateway's own licence."""
 
 
-class ApiDescriptionSettings(BaseSettings):
+class ApiDescriptionSettings(BaseSettings, defer_build=True):
     """What `/openapi.json` says about who operates this deployment, and on which terms."""
 
     # OpenAPI document

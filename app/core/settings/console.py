@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
-class ConsoleSettings(BaseSettings):
+class ConsoleSettings(BaseSettings, defer_build=True):
     """Settings of the web console. Times are in seconds."""
 
     # Console

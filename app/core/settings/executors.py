@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings
 
 
-class ExecutorSettings(BaseSettings):
+class ExecutorSettings(BaseSettings, defer_build=True):
     """Settings of the connections of agents and executors. The WebSocket `/ubp` needs none of them."""
 
     # Agents and executors of UBP

@@ -4,7 +4,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
-class HttpServerSettings(BaseSettings):
+class HttpServerSettings(BaseSettings, defer_build=True):
     """Settings of the HTTP server. Times are in seconds, sizes in bytes; numbers are per worker."""
 
     # Connections of clients

@@ -17,7 +17,7 @@ _ALGORITHMS: Final = (
 )  # fmt: skip
 
 
-class OAuthSettings(BaseSettings):
+class OAuthSettings(BaseSettings, defer_build=True):
     """Settings of the OAuth 2.1 resource server. Times are in seconds."""
 
     # OAuth 2.1

@@ -16,7 +16,7 @@ Sampler = Literal[
 ]
 
 
-class OperationSettings(BaseSettings):
+class OperationSettings(BaseSettings, defer_build=True):
     """Settings for operators. Times are in seconds, sizes in bytes."""
 
     # Operation

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings
 from app.core.settings.word_list import WordList
 
 
-class OutboundSettings(BaseSettings):
+class OutboundSettings(BaseSettings, defer_build=True):
     """Settings of calls to upstreams. Times are in seconds, sizes in bytes."""
 
     # Protocols that use this machine

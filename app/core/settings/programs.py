@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings
 from app.core.settings.word_list import WordList
 
 
-class ProgramSettings(BaseSettings):
+class ProgramSettings(BaseSettings, defer_build=True):
     """Which programs may run, their environment and their limits. Times are in seconds, sizes in bytes."""
 
     # Programs and MCP servers

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings
 UsageMode = Literal["off", "key", "tenant"]
 
 
-class SearchUsageSettings(BaseSettings):
+class SearchUsageSettings(BaseSettings, defer_build=True):
     """Settings of what is learned from searches and the calls that follow them."""
 
     # Search: learned from use

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 
-class SemanticSearchSettings(BaseSettings):
+class SemanticSearchSettings(BaseSettings, defer_build=True):
     """Settings of search by meaning. Times are in seconds, sizes in bytes."""
 
     # Search by meaning

@@ -11,12 +11,12 @@ from typing import Any, Final, NoReturn
 from app.core.errors import FieldError, InvalidArguments
 from app.core.text import pointer
 from app.formats.xml.names import (
-    FORBIDDEN,
-    Q_NAME,
     XML,
     XSI,
     escape_attribute,
     escape_text,
+    find_forbidden,
+    is_q_name,
     local_name,
 )
 from app.formats.xml.shape import CompiledXmlNode
@@ -181,7 +181,7 @@ class _XmlWriter:
     ) -> tuple[str, Mapping[str, str], dict[str, str]]:
         """Return the name of an element, what is declared inside of it, and its namespace declarations."""
         tag = _prefixed(name, node.prefix)
-        if Q_NAME.fullmatch(tag) is None:
+        if not is_q_name(tag):
             _reject(at, "This name cannot be that of an XML element.")
         attributes: dict[str, str] = {}
         if node.namespace is not None:
@@ -243,7 +243,7 @@ class _XmlWriter:
             if scope.get(prefix) != node.namespace:
                 attributes[f"xmlns:{prefix}"] = node.namespace
                 scope = {**scope, prefix: node.namespace}
-        if Q_NAME.fullmatch(name) is None or name in attributes:
+        if not is_q_name(name) or name in attributes:
             _reject(at, "This name cannot be that of an XML attribute of this element.")
         items = value if isinstance(value, list) else [value]
         if any(isinstance(item, (dict, list)) or item is None for item in items):
@@ -270,9 +270,9 @@ class _XmlWriter:
         return text.encode(self._charset, "xmlcharrefreplace").decode(self._charset)
 
     def _checked(self, text: str, at: str) -> str:
-        found = FORBIDDEN.search(text)
+        found = find_forbidden(text)
         if found is not None:
-            _reject(at, f"XML 1.0 has no character U+{ord(found[0]):04X}: leave it out.")
+            _reject(at, f"XML 1.0 has no character U+{ord(found):04X}: leave it out.")
         return text
 
     def _check_depth(self, at: str, depth: int) -> None:

@@ -12,7 +12,7 @@ with the name of its property has no node, unless it has elements, whose order i
 from collections import deque
 from typing import Any
 
-from app.formats.xml.names import Q_NAME
+from app.formats.xml.names import is_q_name
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
 from app.openapi.reading.refs import RefProblem
@@ -83,9 +83,9 @@ def _hints(xml: Any) -> Json:
     for word in ("name", "namespace", "prefix"):
         if isinstance(xml.get(word), str) and xml[word].strip():
             hints[word] = xml[word].strip()
-    if "name" in hints and not Q_NAME.fullmatch(hints["name"]):
+    if "name" in hints and not is_q_name(hints["name"]):
         del hints["name"]
-    if "prefix" in hints and (":" in hints["prefix"] or not Q_NAME.fullmatch(hints["prefix"])):
+    if "prefix" in hints and (":" in hints["prefix"] or not is_q_name(hints["prefix"])):
         del hints["prefix"]
     node_type = xml.get("nodeType")
     if isinstance(node_type, str) and node_type in _NODE_TYPES:
@@ -176,7 +176,7 @@ def _root_name(document: OpenApiDocument, schema: Any) -> str | None:
         except OperationProblem:
             return component
         if component is None and len(tokens) > 1 and tokens[-2] in ("schemas", "definitions"):
-            component = tokens[-1] if Q_NAME.fullmatch(tokens[-1]) else None
+            component = tokens[-1] if is_q_name(tokens[-1]) else None
     return component
 
 

@@ -4,14 +4,15 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from typing import TYPE_CHECKING, Any, Final
 
 from app.core.errors import PROBLEMS_PATH, SCOPES_PATH
 from app.server.docs_page.page import prose
 from app.server.problems.catalogue import ProblemType
 from app.server.reference_pages.scopes import ScopeDescription
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 RETRYABLE: Final = {
     "yes": "Yes, after the seconds in `Retry-After` where there is one.",
@@ -86,7 +87,10 @@ def _page(kind: str, title: str, root: str, **values: Any) -> str:
 
 
 @cache
-def _template() -> Template:
+def _template() -> "Template":
+    # Most workers never render a page.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
+
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,

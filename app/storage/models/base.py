@@ -42,5 +42,7 @@ def timestamp(*, nullable: bool = False) -> Any:
 class Row(SQLModel):
     """The base of most tables: a UUIDv7 as primary key, and the tenant."""
 
+    model_config = {"defer_build": True}
+
     id: UUID = Field(default_factory=uuid7, primary_key=True)
     tenant_id: UUID = Field(default=TENANT, nullable=False)

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from benchmarks import startup
 from benchmarks.population import manual, population
 from benchmarks.scale import Report
 from benchmarks.venvs import Environment, NotInstalled
@@ -49,6 +50,14 @@ def test_a_figure_beyond_its_target_is_missed():
     report.add("small", 1.0, "ms", 2.0)
     report.add("large", 3.0, "ms", 2.0)
     report.add("told only", 9.0, "ms")
+    assert report.missed() == ["large"]
+
+
+def test_a_ratio_beyond_its_target_is_missed():
+    report = startup.Report()
+    report.add("python -c pass", [0.1, 0.1], None)
+    report.add_ratio("small", [1.0, 3.0, 2.0], [1.0, 1.0, 9.0], 2.0)
+    report.add_ratio("large", [3.0], [1.0], 2.0)
     assert report.missed() == ["large"]
 
 
