@@ -9,6 +9,7 @@ and which of them ended with which code. It ends, and kills what it forked, when
 """
 
 import atexit
+import gc
 import importlib
 import json
 import os
@@ -23,6 +24,12 @@ from functools import cache
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, NoReturn
+
+# What a gateway imports until it has answered its first request; some of it, only then.
+_SHARED = (
+    "app.main", "app.cli.main", "app.cli.root", "app.cli.operator", "app.cli.serve",
+    "encodings.idna", "h2.connection", "httpcore2", "truststore", "uvicorn.lifespan.on", "uvloop",
+)  # fmt: skip
 
 
 class ForkedProcess:
@@ -182,9 +189,12 @@ def _fork_python(path: bytes, arguments: Sequence[str], descriptors: Sequence[in
 
 
 def _serve_requests() -> None:
-    # What a fork need not import.
-    for module in ("app.main", "app.cli.main", "app.cli.root", "app.cli.serve"):
+    # What a fork need not import, nor search for garbage: that would copy every page of it.
+    gc.disable()
+    for module in _SHARED:
         importlib.import_module(module)
+    gc.freeze()
+    gc.enable()
 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
