@@ -25,12 +25,6 @@ from multiprocessing import util
 from pathlib import Path
 from typing import Any, NoReturn
 
-# What a gateway imports until it has answered its first request; some of it, only then.
-_SHARED = (
-    "app.main", "app.cli.main", "app.cli.root", "app.cli.operator", "app.cli.serve",
-    "encodings.idna", "h2.connection", "httpcore2", "truststore", "uvicorn.lifespan.on", "uvloop",
-)  # fmt: skip
-
 
 class ForkedProcess:
     """What tests use of `subprocess.Popen`, for a process that another one has forked."""
@@ -189,9 +183,9 @@ def _fork_python(path: bytes, arguments: Sequence[str], descriptors: Sequence[in
 
 
 def _serve_requests() -> None:
-    # What a fork need not import, nor search for garbage: that would copy every page of it.
+    # What a fork need not import. Nothing of it is garbage, and to search it would take a third of the time.
     gc.disable()
-    for module in _SHARED:
+    for module in ("app.main", "app.cli.main", "app.cli.root", "app.cli.serve"):
         importlib.import_module(module)
     gc.freeze()
     gc.enable()
