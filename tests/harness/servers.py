@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import tempfile
 import threading
 import uuid
@@ -15,6 +16,20 @@ import asyncpg
 
 from app.cli.embedded import EmbeddedServers
 from app.storage.database import asyncpg_dsn, migrate
+
+_MEMORY = Path("/dev/shm")
+# More than the servers of several workers ever write: a full file system would fail tests.
+_MIN_FREE_BYTES = 4 << 30
+
+
+def find_fast_folder() -> str | None:
+    """Return a folder in memory for the data of servers that a test starts, None where there is no room but on the disk.
+
+    A database is created there in a third of the CPU time.
+    """
+    if os.access(_MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(_MEMORY).free >= _MIN_FREE_BYTES:
+        return str(_MEMORY)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,8 @@ class Pair:
 
     def _create(self, template: str | None) -> str:
         name = f"t_{uuid.uuid4().hex[:16]}"
-        copied = f' TEMPLATE "{template}"' if template else ""
+        # Without FILE_COPY, each page of the copy is written to the log as well, which takes twice as long.
+        copied = f' TEMPLATE "{template}" STRATEGY FILE_COPY' if template else ""
         asyncio.run(_execute(self.database_url, f'CREATE DATABASE "{name}"{copied}'))
         return with_database(self.database_url, name)
 
@@ -92,7 +108,7 @@ def pair() -> Iterator[Pair]:
         message = "Set both TEST_DATABASE_URL and TEST_REDIS_URL, or neither."
         raise RuntimeError(message)
     with (
-        tempfile.TemporaryDirectory(prefix="ugw-tests-") as folder,
+        tempfile.TemporaryDirectory(prefix="ugw-tests-", dir=find_fast_folder()) as folder,
         # A test ends gateways, not this machine, so that nothing has to wait for the disk.
         EmbeddedServers(Path(folder) / "data", durable=False) as running,
     ):

@@ -1,6 +1,7 @@
 """The list of kits."""
 
 import sys
+from functools import cache
 
 from app.core.settings import Settings
 from tests.protocols.kits.base import Kit
@@ -36,8 +37,9 @@ KITS: tuple[Kit, ...] = (
 )
 
 
+@cache
 def settings() -> Settings:
-    """What an operator allows for these tests."""
+    """What an operator allows for these tests; built once, since that takes longer than most calls."""
     return Settings(
         _env_file=None,
         programs=(sys.executable, MISSING),

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.process
 _OWNER = """
 import sys, threading, time
 from pathlib import Path
-from app.embedded import EmbeddedServers
+from app.cli.embedded import EmbeddedServers
 servers = EmbeddedServers()
 start = lambda: print(servers.start(Path(sys.argv[1])).redis_url, flush=True)
 if sys.argv[2] == "thread":
@@ -72,94 +72,94 @@ def _gone(owner: Owner, seconds: float) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
-def test_the_servers_end_when_their_owner_is_killed(place):
-    owner = Owner(place)
+def test_the_servers_end_when_their_owner_is_killed(used_place):
+    owner = Owner(used_place)
     owner.kill()
     assert _gone(owner, 10), owner.alive()
 
 
-async def test_a_start_right_after_the_owner_was_killed_works(place, sql):
-    with EmbeddedServers(place) as running:
+async def test_a_start_right_after_the_owner_was_killed_works(used_place, sql):
+    with EmbeddedServers(used_place) as running:
         await sql(running, "CREATE TABLE kept AS SELECT 42 AS n")
-    owner = Owner(place)
+    owner = Owner(used_place)
     owner.kill()
-    with EmbeddedServers(place) as running:
+    with EmbeddedServers(used_place) as running:
         assert await sql(running, "SELECT n FROM kept") == 42
 
 
-def test_orphans_that_live_on_are_ended_by_the_next_start(place):
+def test_orphans_that_live_on_are_ended_by_the_next_start(used_place):
     # Started in a thread, the servers cannot be bound to the owner's life.
-    owner = Owner(place, "thread")
+    owner = Owner(used_place, "thread")
     owner.kill()
     time.sleep(0.2)
     orphans = owner.alive()
     assert {"postgres", "valkey-server"} <= {p.name() for p in orphans}
-    with EmbeddedServers(place):
+    with EmbeddedServers(used_place):
         assert _gone(owner, 1)
 
 
 @pytest.mark.parametrize("victims", [("postgres",), ("valkey-server",), ("postgres", "valkey-server")])
-async def test_a_start_after_a_server_was_killed_under_its_owner_works(place, sql, victims):
-    with EmbeddedServers(place) as running:
+async def test_a_start_after_a_server_was_killed_under_its_owner_works(used_place, sql, victims):
+    with EmbeddedServers(used_place) as running:
         await sql(running, "CREATE TABLE kept AS SELECT 42 AS n")
-    owner = Owner(place, "thread")
+    owner = Owner(used_place, "thread")
     for name in victims:
         owner.named(name).kill()
     owner.kill()
-    with EmbeddedServers(place) as running:
+    with EmbeddedServers(used_place) as running:
         assert await sql(running, "SELECT n FROM kept") == 42
 
 
-async def test_everything_killed_at_once_does_not_hinder_the_next_start(place, sql):
-    owner = Owner(place, "thread")
+async def test_everything_killed_at_once_does_not_hinder_the_next_start(used_place, sql):
+    owner = Owner(used_place, "thread")
     _kill_all([psutil.Process(owner.process.pid), *owner.children])
     owner.kill()
-    assert (place / "postgres" / "postmaster.pid").exists()
-    with EmbeddedServers(place) as running:
+    assert (used_place / "postgres" / "postmaster.pid").exists()
+    with EmbeddedServers(used_place) as running:
         assert await sql(running, "SELECT 1") == 1
 
 
-async def test_a_committed_row_survives_a_kill_of_everything(place, sql, children):
-    servers = EmbeddedServers(place)
+async def test_a_committed_row_survives_a_kill_of_everything(used_place, sql, children):
+    servers = EmbeddedServers(used_place)
     running = servers.start()
     await sql(running, "CREATE TABLE kept AS SELECT 42 AS n")
     _kill_all(children())
     servers.stop()
-    with EmbeddedServers(place) as running:
+    with EmbeddedServers(used_place) as running:
         assert await sql(running, "SELECT n FROM kept") == 42
 
 
-def test_while_the_owner_lives_its_folder_stays_busy(place):
-    owner = Owner(place)
+def test_while_the_owner_lives_its_folder_stays_busy(used_place):
+    owner = Owner(used_place)
     try:
         with pytest.raises(EmbeddedBusy, match=f"process {owner.process.pid}"):
-            EmbeddedServers(place).start()
+            EmbeddedServers(used_place).start()
         assert {"postgres", "valkey-server"} <= {p.name() for p in owner.alive()}
     finally:
         owner.kill()
     assert _gone(owner, 10)
 
 
-def test_a_stale_pid_file_that_names_a_process_of_another_program_harms_neither(place):
+def test_a_stale_pid_file_that_names_a_process_of_another_program_harms_neither(used_place):
     # In containers process numbers repeat: the old server's number may be somebody else's by now.
-    with EmbeddedServers(place):
+    with EmbeddedServers(used_place):
         pass
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
             lines = [
                 str(stranger.pid),
-                str(place / "postgres"),
+                str(used_place / "postgres"),
                 "1",
                 "5432",
-                str(place / "run"),
+                str(used_place / "run"),
                 "",
                 "1 1",
                 "ready",
             ]
-            (place / "postgres" / "postmaster.pid").write_text("\n".join(lines) + "\n")
-            (place / "run" / ".s.PGSQL.5432.lock").write_text("\n".join(lines[:6]) + "\n")
-            (place / "run" / "valkey.pid").write_text(f"{stranger.pid}\n")
-            with EmbeddedServers(place):
+            (used_place / "postgres" / "postmaster.pid").write_text("\n".join(lines) + "\n")
+            (used_place / "run" / ".s.PGSQL.5432.lock").write_text("\n".join(lines[:6]) + "\n")
+            (used_place / "run" / "valkey.pid").write_text(f"{stranger.pid}\n")
+            with EmbeddedServers(used_place):
                 assert stranger.poll() is None
         finally:
             stranger.kill()
@@ -172,14 +172,14 @@ def test_a_damaged_pid_file_ends_nothing(place, text):
     assert os.getpid()
 
 
-def test_a_fast_stop_follows_when_clients_are_connected(place):
+def test_a_fast_stop_follows_when_clients_are_connected(used_place):
     code = (
         "import asyncio, asyncpg, sys\n"
         "async def main():\n"
         "    await asyncpg.connect(sys.argv[1]); print('in', flush=True); await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    servers = EmbeddedServers(place)
+    servers = EmbeddedServers(used_place)
     running = servers.start()
     client = subprocess.Popen([sys.executable, "-c", code, running.database_url], stdout=subprocess.PIPE)
     try:

