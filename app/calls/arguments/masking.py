@@ -9,7 +9,8 @@ by shape and value     as in logs (`app.core.telemetry.redaction`)              
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.core.telemetry.redaction import MASK, is_secret_name, mask_shapes, redact_text
+from app.core.secret_names import is_secret_name
+from app.core.telemetry.redaction import MASK, mask_shapes, redact_text
 from app.formats.json_schema.references import resolve
 from app.security.masking import Masker
 

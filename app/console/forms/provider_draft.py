@@ -22,6 +22,7 @@ from starlette.datastructures import FormData, QueryParams, UploadFile
 
 from app.console.http.multipart import multipart_body
 from app.core import exact_json
+from app.core.secret_names import may_name_secret
 from app.security.vault import SealBroken, Vault
 
 ADDRESSES: Final = ("url", "mcp", "graphql", "grpc")
@@ -29,7 +30,6 @@ ADDRESSES: Final = ("url", "mcp", "graphql", "grpc")
 DOCUMENTS: Final = ("file", "paste")
 """The sources that come from the browser."""
 _CONTEXT: Final = "console-draft"
-_SECRET_NAMES: Final = re.compile(r"key|token|secret|pass|auth|sig|credential|code|session", re.IGNORECASE)
 _JSON_TYPE, _YAML_TYPE, _ZIP_TYPE, _TOML_TYPE = (
     "application/json", "application/yaml", "application/zip", "application/toml"
 )  # fmt: skip
@@ -323,7 +323,7 @@ def _may_be_secret(url: str) -> bool:
 
 
 def _has_secret(query: str) -> bool:
-    return any(_SECRET_NAMES.search(name) for name, _ in parse_qsl(query, keep_blank_values=True))
+    return any(may_name_secret(name) for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
 def _grpc_address(text: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from app.console.http.api_client import ApiProblem
 from app.console.http.page import Page
 from app.console.http.page_router import PageRouter
 from app.console.views.notices import Notice
-from app.core.telemetry.redaction import is_secret_name
+from app.core.secret_names import is_secret_name
 
 router = PageRouter()
 

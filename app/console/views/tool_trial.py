@@ -19,7 +19,7 @@ from app.console.http.api_client import ApiProblem, ApiResponse, path_of
 from app.console.http.page import Page
 from app.console.views.values import highlighted, json_tree, visible
 from app.core import exact_json
-from app.core.telemetry.redaction import is_secret_name
+from app.core.secret_names import is_secret_name
 
 MAX_SHOWN_BYTES: Final = 200_000
 """Bytes of a response that a page shows; the rest is counted, and can be downloaded."""

@@ -12,34 +12,13 @@ and again in the finished line, which also contains the messages of libraries.
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Protocol
+
+from app.core.secret_names import WORDS_PATTERN, is_secret_name
 
 MASK = "***"
 TextFilter = Callable[[str], str]
 _MAX_DEPTH = 6
-_SECRET_NAMES = (
-    "authorization",
-    "cookie",
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "apikey",
-    "sealingkey",
-    "sealingkeys",
-    "privatekey",
-    "credential",
-    "credentials",
-    "dsn",
-    "databaseurl",
-    "redisurl",
-    "passphrase",
-    "pwd",
-    "accesskey",
-    "signature",
-    "otlpheader",
-)
 _PATH_NAMES = frozenset({"path", "url", "target", "raw_path", "uri"})
 _SHAPES = re.compile(
     r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]{1,20}://)(?:[^\s/?#\"'@]{1,2000}@)?(?P<rest>[^\s?#\"']*)(?P<query>\?[^\s#\"']*)?"
@@ -47,7 +26,7 @@ _SHAPES = re.compile(
     r"|(?P<key>ugw_[A-Za-z0-9]{12})_[A-Za-z0-9]+"
     # `name=value` and `"name": "value"`; a name that only contains such a word (`tokens_used`) does not
     # match.
-    r"|(?P<name>\b[\w-]{0,40}?(?:password|passwd|secret|token|api[_-]?key|signature)(?:\\?[\"'])?\s?[=:]\s?)"
+    rf"|(?P<name>\b[\w-]{{0,40}}?(?:{WORDS_PATTERN})(?:\\?[\"'])?\s?[=:]\s?)"
     r"(?:\\?[\"'])?[^\s&,;\"'\\}{*]{4,}"
     # A session of the console, and the token of a sign-in link (`app.access.sessions.texts`).
     r"|\bug[sl]_[A-Za-z0-9_-]{20,}"
@@ -67,12 +46,6 @@ class TextMasker(Protocol):
     def mask(self, text: str) -> str:
         """Return the text with these values masked."""
         ...
-
-
-@lru_cache(maxsize=4_096)
-def is_secret_name(name: str) -> bool:
-    """Return whether a field of this name is always redacted."""
-    return name.lower().replace("-", "").replace("_", "").removesuffix("s").endswith(_SECRET_NAMES)
 
 
 def redact(value: Any, *, text: TextFilter, depth: int = 0) -> Any:

@@ -20,6 +20,7 @@ import orjson
 
 from app.core import exact_json
 from app.core.errors import InvalidInput
+from app.core.secret_names import is_secret_name
 from app.formats.json_schema.budget import Budget, BudgetExceeded
 from app.formats.json_schema.references import resolve
 from app.formats.json_schema.validator import OutputValidator
@@ -41,9 +42,6 @@ _WORDS: Final = (
     "amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "hazel", "indigo", "jasper", "kelp",
     "lunar", "maple", "north", "ocean", "pearl",
 )  # fmt: skip
-_SECRET: Final = re.compile(
-    r"(?:password|passwd|secret|token|api[_-]?key|credential|authorization)s?$", re.IGNORECASE
-)
 _MERGED: Final = ("properties", "patternProperties", "$defs")
 
 
@@ -161,7 +159,7 @@ class _Values:
         if not isinstance(schema, Mapping):
             return self._any(schema)
         found = self._combined(schema, depth)
-        if found.get("format") == "password" or (_SECRET.search(name) and "string" in _types(found)):
+        if found.get("format") == "password" or (is_secret_name(name) and "string" in _types(found)):
             return _MASK
         if "const" in found:
             return self._stated(found["const"])
@@ -169,7 +167,7 @@ class _Values:
             return self._stated(self._random.choice(found["enum"]))
         examples = found.get("examples")
         listed = examples if isinstance(examples, list) else [found["example"]] if "example" in found else []
-        if listed and depth and not _SECRET.search(name) and len(_dumped(listed[0])) <= _MAX_LENGTH:
+        if listed and depth and not is_secret_name(name) and len(_dumped(listed[0])) <= _MAX_LENGTH:
             return self._stated(self._random.choice(listed[:_MAX_EXAMPLES]))
         return self._typed(found, name, depth)
 

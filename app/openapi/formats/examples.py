@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.openapi.formats.secret_names import is_secret_name
+from app.core.secret_names import is_credential_name
 from app.openapi.model import Json
 
 _MAX_DEPTH: Final = 30
@@ -38,7 +38,7 @@ def schema_of_value(value: Any, depth: int = 0) -> Json:
         case dict():
             members = list(value.items())[:_MAX_MEMBERS]
             properties = {
-                name: schema_of_secret(one) if is_secret_name(name) else schema_of_value(one, depth + 1)
+                name: schema_of_secret(one) if is_credential_name(name) else schema_of_value(one, depth + 1)
                 for name, one in members
             }
             return {"type": "object", "properties": properties}

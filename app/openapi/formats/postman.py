@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.core.secret_names import is_credential_name, is_secret_header
 from app.openapi.formats.detection import collection_of
 from app.openapi.formats.examples import has_variable, schema_of_text
 from app.openapi.formats.postman_auth import PostmanSchemes
 from app.openapi.formats.postman_bodies import described, is_required, members, request_body, responses
 from app.openapi.formats.postman_urls import PostmanUrl, read_url, server_of
-from app.openapi.formats.secret_names import is_secret_header, is_secret_name
 from app.openapi.formats.translation import OPENAPI, UNREADABLE, UNREADABLE_PART, Translation, Warn
 from app.openapi.model import METHODS, Json
 from app.openapi.reading.refs import escape
@@ -186,7 +186,7 @@ class _Translator:
         parameters = _path_parameters(url, placeholders, request.variables)
         query = _query(url, request.variables)
         for name, value, parameter in query:
-            if is_secret_name(name):
+            if is_credential_name(name):
                 required = {**required, self.schemes.parameter(name, "query", value): []}
                 notes.append(
                     f"query parameter `{name}` is a credential: its value in the collection is not used"

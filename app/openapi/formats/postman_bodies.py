@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from app.core.secret_names import is_credential_name, may_hold_secret
 from app.openapi.formats.examples import (
     has_variable,
     parsed_json,
@@ -10,7 +11,6 @@ from app.openapi.formats.examples import (
     schema_of_text,
     schema_of_value,
 )
-from app.openapi.formats.secret_names import is_secret_name, may_hold_secret
 from app.openapi.model import Json
 
 _LANGUAGES: Final = {
@@ -124,7 +124,7 @@ def _form(listed: Any, media_type: str) -> Json:
             schema: Json = {"type": "string", "format": "binary"}
             if isinstance(entry.get("src"), list) and len(entry["src"]) > 1:
                 schema = {"type": "array", "items": schema}
-        elif is_secret_name(key):
+        elif is_credential_name(key):
             schema = schema_of_secret(value)
         elif "json" in str(entry.get("contentType")):
             schema = schema_of_value(parsed_json(value))
