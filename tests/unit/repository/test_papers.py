@@ -14,7 +14,7 @@ PAGES = [
     *sorted((ROOT / "packages").glob("*/README.md")),
     *sorted((ROOT / "examples").rglob("README.md")),
 ]
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
 GUIDES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
@@ -67,6 +67,25 @@ def test_decision_record_has_status_date_context_and_decision(page):
 
 def test_decision_records_are_numbered_without_gaps():
     assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_index_of_decisions_has_each_record_once_and_says_what_is_superseded():
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()
+    lines = {
+        page.name: [line for line in index if line.startswith("- ") and f"]({page.name})" in line]
+        for page in DECISIONS
+    }
+    superseded = re.compile(r"^Status: .*superseded by", re.MULTILINE)
+    unmarked = [
+        name
+        for name, found in lines.items()
+        if len(found) != 1
+        or (
+            superseded.search((ROOT / "docs" / "decisions" / name).read_text())
+            and "superseded by" not in found[0]
+        )
+    ]
+    assert unmarked == []
 
 
 def test_readme_has_at_most_200_lines():
