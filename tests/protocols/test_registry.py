@@ -21,10 +21,11 @@ from app.security.masking import Masker
 
 PACKAGE = Path(app.protocols.__file__).parent
 APP = PACKAGE.parent
+_SHARED = {"shared", "requests", "responses", "command_routing", "__pycache__"}
 
 
 def test_every_package_of_a_protocol_is_listed_under_its_name() -> None:
-    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"shared", "__pycache__"}
+    packages = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - _SHARED
     assert packages == {record.name for record in BUILT_IN}
     for record in BUILT_IN:
         assert record.adapter.startswith(f"app.protocols.{record.name}.")
@@ -67,7 +68,7 @@ def test_records_are_imported_without_the_libraries_of_their_adapters() -> None:
 
 MISSING_LIBRARY = """
 import json, sys
-from app.errors import InvalidInput
+from app.core.errors import InvalidInput
 from app.protocols.registry import PROTOCOLS
 
 class Hidden:
@@ -116,41 +117,41 @@ def test_a_protocol_without_its_library_names_the_extra_to_install() -> None:
 # Words that have other meanings as well; where they stand tells which.
 AMBIGUOUS = {"http", "text", "file", "ws", "mcp"}
 OTHER_MEANINGS = {
-    ("calls/masking.py", "grpc"): "a media type",
+    ("calls/response/masking.py", "grpc"): "a media type",
     ("outbound/framing.py", "graphql"): "a media type",
-    ("openapi/media.py", "graphql"): "a media type",
+    ("openapi/conversion/media.py", "graphql"): "a media type",
     ("cli/server.py", "http"): "a setting of uvicorn",
     ("openapi/formats/postman_bodies.py", "graphql"): "a kind of body in Postman's format",
     ("openapi/formats/postman_urls.py", "http"): "the scheme of a URL without one",
-    ("openapi/assemble.py", "http"): "every operation of an OpenAPI document is called by HTTP",
-    ("utcp/render.py", "http"): "every tool of this gateway is called by HTTP",
-    ("utcp/render.py", "streamable_http"): "tools that stream, for clients that call them by it",
-    ("utcp/render.py", "http_stream"): "the same in UTCP 0.x",
-    ("providers/request_bodies.py", "http"): "documentation: an example of a request",
-    ("registration/input_models.py", "http"): "documentation: an example of a request",
-    ("registration/input_models.py", "tcp"): "documentation: an example of a request",
-    ("call_log/entries.py", "ubp"): "the interface by which a call came",
-    ("executors/commands.py", "ubp"): "the interface by which a call came",
-    ("executors/command_route.py", "ubp"): "a member of the state of requests",
-    ("executors/websocket.py", "ubp"): "a member of the state of requests",
-    ("executors/websocket.py", "websocket"): "how an executor is connected",
-    ("executors/grpc_server.py", "websocket"): "a type of scopes of ASGI",
-    ("executors/grpc_server.py", "grpc"): "how an executor is connected",
-    ("executors/routes.py", "websocket"): "documentation: an example of a response",
+    ("openapi/conversion/assemble.py", "http"): "every operation of an OpenAPI document is called by HTTP",
+    ("formats/utcp/render.py", "http"): "every tool of this gateway is called by HTTP",
+    ("formats/utcp/render.py", "streamable_http"): "tools that stream, for clients that call them by it",
+    ("formats/utcp/render.py", "http_stream"): "the same in UTCP 0.x",
+    ("api/providers/request_bodies.py", "http"): "documentation: an example of a request",
+    ("providers/registration/input_models.py", "http"): "documentation: an example of a request",
+    ("providers/registration/input_models.py", "tcp"): "documentation: an example of a request",
+    ("calls/log/entries.py", "ubp"): "the interface by which a call came",
+    ("agents/ubp/commands.py", "ubp"): "the interface by which a call came",
+    ("agents/ubp/command_route.py", "ubp"): "a member of the state of requests",
+    ("agents/ubp/websocket.py", "ubp"): "a member of the state of requests",
+    ("agents/ubp/websocket.py", "websocket"): "how an executor is connected",
+    ("agents/ubp/grpc_server.py", "websocket"): "a type of scopes of ASGI",
+    ("agents/ubp/grpc_server.py", "grpc"): "how an executor is connected",
+    ("agents/ubp/routes.py", "websocket"): "documentation: an example of a response",
     ("server/middleware.py", "websocket"): "a type of scopes of ASGI",
     ("server/metrics_collectors.py", "websocket"): "how an executor is connected",
     ("server/metrics_collectors.py", "grpc"): "how an executor is connected",
-    ("toolclad/tools.py", "http"): "the call template of a manifest's request",
-    ("toolclad/tools.py", "cli"): "the call template of a manifest's command",
-    ("toolclad/tools.py", "mcp"): "the call template of a manifest's tool of a server",
-    ("agent_tests/definition.py", "filesystem"): "documentation: an example of the name of a plugin",
-    ("database/dsn.py", "postgres"): "the scheme of a DSN",
-    ("plugins/configuration.py", "postgres"): "the scheme of a DSN",
-    ("embedded/postgres.py", "postgres"): "the name of a folder",
-    ("console/provider_draft.py", "graphql"): "a kind of source that a form offers",
-    ("console/provider_draft.py", "grpc"): "a kind of source that a form offers",
-    ("console/provider_draft.py", "mcp"): "a kind of source that a form offers",
-    ("console/connect_snippets.py", "http"): "a transport in the configuration of MCP clients",
+    ("formats/toolclad/tools.py", "http"): "the call template of a manifest's request",
+    ("formats/toolclad/tools.py", "cli"): "the call template of a manifest's command",
+    ("formats/toolclad/tools.py", "mcp"): "the call template of a manifest's tool of a server",
+    ("agents/tests/definition.py", "filesystem"): "documentation: an example of the name of a plugin",
+    ("storage/database/dsn.py", "postgres"): "the scheme of a DSN",
+    ("providers/plugins/configuration.py", "postgres"): "the scheme of a DSN",
+    ("cli/embedded/postgres.py", "postgres"): "the name of a folder",
+    ("console/forms/provider_draft.py", "graphql"): "a kind of source that a form offers",
+    ("console/forms/provider_draft.py", "grpc"): "a kind of source that a form offers",
+    ("console/forms/provider_draft.py", "mcp"): "a kind of source that a form offers",
+    ("console/views/connect_snippets.py", "http"): "a transport in the configuration of MCP clients",
     ("cli/server.py", "ubp"): "a member of the state of requests",
     ("main.py", "ubp"): "a member of the state of requests",
 }
@@ -204,8 +205,8 @@ DOORS = {
 # exporter speaks to the operator's own collector, whose address no client chooses. The conversion's processes speak to each
 # other over pairs of sockets. Executors connect to a server of gRPC, which opens no connections.
 OPEN = (
-    "outbound", "cli", "embedded", "telemetry/otlp.py", "openapi/fork_server.py", "openapi/worker_process.py",
-    "executors/grpc_server.py", "executors/grpc_start.py",
+    "outbound", "cli", "embedded", "core/telemetry/otlp.py", "openapi/process/server.py", "openapi/process/workers.py",
+    "agents/ubp/grpc_server.py", "agents/ubp/grpc_start.py",
 )  # fmt: skip
 # These get connections, addresses and programs from `outbound` and `processes` only.
 LIBRARIES = {

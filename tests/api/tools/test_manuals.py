@@ -3,12 +3,13 @@
 import gzip
 
 import pytest
+from fastapi import FastAPI
 
 from app.access import declared_scope
 from app.access.authorise import iter_routes
 from app.agents.call.endpoint import CALL_ROUTE
 from app.agents.utcp import router as discovery_router
-from app.api.tools import router as tools_router
+from app.api import calls, exports, search, stats, tools
 
 
 @pytest.fixture
@@ -118,7 +119,10 @@ async def test_the_manual_needs_a_key_unless_a_setting_opens_it(api, library):
 
 
 def test_every_route_declares_what_it_needs():
-    routes = iter_routes([CALL_ROUTE, *tools_router.routes, *discovery_router.routes])
+    api = FastAPI(openapi_url=None)
+    for edge in (exports, search, tools, calls, stats):
+        edge.install(api)
+    routes = iter_routes([CALL_ROUTE, *api.routes, *discovery_router.routes])
     declared = {(route.path, declared_scope(route)) for route in routes}
     assert ("/tools/{name}/call", "tools:call") in declared
     assert ("/utcp", "tools:read") in declared

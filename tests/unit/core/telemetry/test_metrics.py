@@ -130,8 +130,8 @@ async def test_every_family_is_named_and_helped_and_follows_the_conventions():
 
 _WORKER = """
 import asyncio, sys
-from app.telemetry import families as of
-from app.telemetry.metrics import Metrics
+from app.core.telemetry import families as of
+from app.core.telemetry.metrics import Metrics
 metrics = Metrics()
 metrics.add_source(lambda: [(of.FEED_POSITION, (), int(sys.argv[1])), (of.FEED_LAG, (), int(sys.argv[1]))])
 metrics.start()

@@ -272,8 +272,8 @@ _WITHOUT = """
 import sys
 sys.modules["opentelemetry.sdk"] = None
 sys.modules["opentelemetry.exporter"] = None
-from app.settings import Settings
-from app.telemetry.tracing import open_tracer
+from app.core.settings import Settings
+from app.core.telemetry.tracing import open_tracer
 assert open_tracer(Settings(_env_file=None)) is None
 open_tracer(Settings(_env_file=None, otel_exporter_otlp_endpoint="http://127.0.0.1:9"))
 """
