@@ -1,5 +1,7 @@
 """`POST /session`, `DELETE /session` and `POST /session/link`."""
 
+from asyncio import gather
+
 import httpx2
 import pytest
 
@@ -175,9 +177,13 @@ async def test_without_the_console_there_is_no_session(configured):
 async def test_too_many_sign_ins_are_limited(application):
     client = await application.client("tools:read")
 
-    found = [(await client.post("/session")).status_code for _ in range(31)]
+    # At once, since a permit comes back every other second.
+    statuses = [
+        response.status_code for response in await gather(*(client.post("/session") for _ in range(60)))
+    ]
 
-    assert found == [201] * 30 + [429]
+    assert statuses.count(201) >= 30
+    assert set(statuses) == {201, 429}
 
 
 async def test_many_invalid_keys_of_an_address_are_limited(configured):
