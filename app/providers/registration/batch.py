@@ -122,7 +122,7 @@ async def import_file(
     body = await asyncio.to_thread(path.read_bytes)
     batch = read_registrations(await parse_document(body), name=path.stem or None, body=body)
     outcomes = await register_all(batch, registry=registry, principal=actor)
-    for one in outcomes:
-        problem = None if one.error is None else one.error.detail
-        _log.info("providers file", provider=one.name, outcome=one.outcome, problem=problem)
+    for outcome in outcomes:
+        problem = None if outcome.error is None else outcome.error.detail
+        _log.info("providers file", provider=outcome.name, outcome=outcome.outcome, problem=problem)
     return outcomes

@@ -35,10 +35,10 @@ async def blocked_destination_warnings(
     finally:
         for task in looked_up:
             task.cancel()
-        found = await asyncio.gather(*looked_up, return_exceptions=True)
+        results = await asyncio.gather(*looked_up, return_exceptions=True)
     return tuple(
         SourceWarning(f"Calls to {origin} are blocked: {_explanation(denied)}")
-        for origin, denied in zip(checked, found, strict=True)
+        for origin, denied in zip(checked, results, strict=True)
         if isinstance(denied, DeniedAddress)
     )
 

@@ -45,9 +45,9 @@ def compare(
         if old is None:
             change: ToolChange | None = _added(draft, changed, origins)
         else:
-            found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
-            found += _destination(old.call_template, draft.call_template)
-            change = _changed(key, found) if found else None
+            differences = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
+            differences += _destination(old.call_template, draft.call_template)
+            change = _changed(key, differences) if differences else None
         if old != new and trusted is not None and key not in trusted:
             change = _untrusted(change or ToolChange(key, "changed", False, True), draft)
         if change is not None:
@@ -133,6 +133,6 @@ def _destination(old: Json, new: Json) -> list[ToolDifference]:
     return [ToolDifference("server", "changed", breaking=True, detail=detail)]
 
 
-def _changed(source_key: str, found: Sequence[ToolDifference]) -> ToolChange:
-    is_breaking = any(one.breaking for one in found)
-    return ToolChange(source_key, "changed", is_breaking, needs_approval(found), tuple(found))
+def _changed(source_key: str, differences: Sequence[ToolDifference]) -> ToolChange:
+    is_breaking = any(one.breaking for one in differences)
+    return ToolChange(source_key, "changed", is_breaking, needs_approval(differences), tuple(differences))

@@ -95,11 +95,11 @@ def compare_tools(
     The slots are those of each version, by name. `max_pairs` is the maximum number of pairs of schemas that
     are compared for the inputs, and for the outputs.
     """
-    found: list[ToolDifference] = []
-    found += _server(str(old.call_template.get("url", "")), str(new.call_template.get("url", "")))
-    found += _auth(old.security, new.security, old_slots, new_slots)
-    found += _schemas("input", old.inputs, new.inputs, max_pairs)
-    found += _schemas("output", old.outputs, new.outputs, max_pairs)
+    differences: list[ToolDifference] = []
+    differences += _server(str(old.call_template.get("url", "")), str(new.call_template.get("url", "")))
+    differences += _auth(old.security, new.security, old_slots, new_slots)
+    differences += _schemas("input", old.inputs, new.inputs, max_pairs)
+    differences += _schemas("output", old.outputs, new.outputs, max_pairs)
     before, after = _placing(old.call_template), _placing(new.call_template)
     if before != after:
         # Their values may be secrets; a method is none.
@@ -107,11 +107,11 @@ def compare_tools(
         detail = f"The same inputs are sent in another way: by {', '.join(names)}."
         if "http_method" in names:
             detail += f" The method is {after.get('http_method')} instead of {before.get('http_method')}."
-        found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
+        differences.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
     if _annotations(old) != _annotations(new):
         detail = "Its description, tags, keywords or deprecation changed."
-        found.append(ToolDifference("description", "changed", breaking=False, detail=detail))
-    return found
+        differences.append(ToolDifference("description", "changed", breaking=False, detail=detail))
+    return differences
 
 
 def changed_slots(old: Mapping[str, ComparableSlot], new: Mapping[str, ComparableSlot]) -> frozenset[str]:
@@ -164,10 +164,10 @@ def _auth(
     old_slots: Mapping[str, ComparableSlot],
     new_slots: Mapping[str, ComparableSlot],
 ) -> list[ToolDifference]:
-    found: list[ToolDifference] = []
+    differences: list[ToolDifference] = []
     if old != new:
         detail = f"It needs {_needs(new)} instead of {_needs(old)}."
-        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
+        differences.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
     for slot in sorted(changed_slots(old_slots, new_slots) & slot_names(new)):
         before, after = _members(old_slots[slot]), _members(new_slots[slot])
         detail = "; ".join(
@@ -175,8 +175,8 @@ def _auth(
             for member in before
             if before[member] != after[member]
         )
-        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
-    return found
+        differences.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
+    return differences
 
 
 def _annotations(tool: ComparableTool) -> tuple[str, list[str], list[str], bool]:
@@ -213,15 +213,15 @@ def _schemas(
         return []
     breaks = breaks_writers if aspect == "input" else breaks_readers
     changes = compare_schemas(old, new, max_pairs=max_pairs)
-    found = [
+    differences = [
         ToolDifference(aspect, change.effect, breaks(change), change.detail, change.pointer)
         for change in changes[:_MAX_CHANGES]
     ]
     more = changes[_MAX_CHANGES:]
     if more:
         breaking = any(breaks(change) for change in more)
-        found.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
-    return found
+        differences.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
+    return differences
 
 
 def _placing(template: Json) -> Json:

@@ -88,8 +88,8 @@ class _Files:
             tasks = {path: group.create_task(self._one(path)) for path in paths}
         self._add_found({path: task.result() for path, task in tasks.items()})
 
-    def _add_found(self, found: Mapping[str, Discovered | str]) -> None:
-        for path, file in found.items():
+    def _add_found(self, files: Mapping[str, Discovered | str]) -> None:
+        for path, file in files.items():
             if isinstance(file, str):
                 self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {file}"))
             elif not may_be_packed(path, file.raw):
@@ -108,11 +108,11 @@ class _Files:
             if self.left < 0:
                 return "the others are too large"
             try:
-                found = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_UNESCAPED)}")
+                file = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_UNESCAPED)}")
             except GatewayError as error:
                 return error.detail
-            self.left -= len(found.raw) + _ENTRY
-        return found
+            self.left -= len(file.raw) + _ENTRY
+        return file
 
 
 def _reject_size(reason: str) -> TooLarge:

@@ -106,7 +106,7 @@ class Fetcher:
                 ) from None
 
         try:
-            found = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
+            discovered = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
         except InvalidArguments as error:
             raise _source_with_arguments(template, error) from None
         except (UpstreamRejected, UpstreamUnauthorized) as error:
@@ -116,15 +116,15 @@ class Fetcher:
             if isinstance(error, UpstreamMalformed | UpstreamTimeout):
                 error.hint = f"{error.hint} {SINGLE_TOOLS}"
             raise _masked_error(error, wired.masker) from None
-        if found.is_redirected and wired.masker is not None:
-            found = replace(found, url=wired.masker.mask_text(found.url))
-        found = replace(found, raw=await document_text(found.raw, max_bytes=self.max_bytes))
+        if discovered.is_redirected and wired.masker is not None:
+            discovered = replace(discovered, url=wired.masker.mask_text(discovered.url))
+        discovered = replace(discovered, raw=await document_text(discovered.raw, max_bytes=self.max_bytes))
         # A short password may be the name of a tool or a value of an enumeration.
         secrets = wired.masker.values if wired.masker is not None else ()
         masker = ResponseMasker.for_values(value for value in secrets if len(value) >= MIN_NEEDLE)
-        if masker is None or not masker.contains_secret(found.raw):
-            return found
-        return replace(found, raw=await asyncio.to_thread(_masked, found.raw, masker))
+        if masker is None or not masker.contains_secret(discovered.raw):
+            return discovered
+        return replace(discovered, raw=await asyncio.to_thread(_masked, discovered.raw, masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
         """Return the adapter of the template's protocol; raise InvalidInput where there is none."""
@@ -153,7 +153,7 @@ async def _follow_redirects(
     """
     for count in itertools.count(1):
         try:
-            found = await discover(address)
+            discovered = await discover(address)
         except Redirected as redirect:
             address = next_address(redirect, home=home, is_bound=is_bound, count=count)
         except BlockedAddress as error:
@@ -162,7 +162,9 @@ async def _follow_redirects(
             raise
         else:
             break
-    return found if count == 1 else replace(found, url=without_query(str(address)), is_redirected=True)
+    return (
+        discovered if count == 1 else replace(discovered, url=without_query(str(address)), is_redirected=True)
+    )
 
 
 def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
@@ -209,7 +211,7 @@ def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments)
     Pointers are into the template.
     """
     names = [problem.pointer.removeprefix("/") for problem in error.errors]
-    found = [
+    problems = [
         FieldError(
             pointer("", member), f"It needs the argument {name!r}. Only the template of a tool has arguments."
         )
@@ -218,7 +220,7 @@ def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments)
         if name in str(value) and member not in ("call_template_type", "header_fields")
     ]
     sentence = "The source needs arguments, so that it is the template of a tool and not of a provider."
-    return InvalidInput(sentence, errors=found or [FieldError("", sentence)], hint=_TOOL)
+    return InvalidInput(sentence, errors=problems or [FieldError("", sentence)], hint=_TOOL)
 
 
 def _source_error(error: UpstreamError) -> UpstreamError:

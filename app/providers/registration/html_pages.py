@@ -92,13 +92,13 @@ def html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = N
 
 
 def _configured(script: str) -> Iterator[str]:
-    for found in _CONFIGURED.finditer(script):
-        yield found[1].replace("\\/", "/")
+    for match in _CONFIGURED.finditer(script):
+        yield match[1].replace("\\/", "/")
 
 
 def _attributes(tag: str) -> dict[str, str]:
-    found = _ATTRIBUTE.finditer(tag)
-    return {one[1].lower(): (one[2] or one[3] or one[4]).replace("&amp;", "&") for one in found}
+    matches = _ATTRIBUTE.finditer(tag)
+    return {one[1].lower(): (one[2] or one[3] or one[4]).replace("&amp;", "&") for one in matches}
 
 
 def _absolute(references: Iterator[str], base: str) -> Iterator[str]:

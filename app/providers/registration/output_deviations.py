@@ -124,7 +124,7 @@ class OutputDeviations:
 
 async def _schema_digest(session: AsyncSession, tool_id: UUID) -> str:
     """Return the digest of the output schema that agents see now."""
-    found = tool_select()
-    outputs = cast(found.selected_columns["outputs"], Text)
-    query = found.with_only_columns(outputs).where(col(Tool.id) == tool_id)
+    statement = tool_select()
+    outputs = cast(statement.selected_columns["outputs"], Text)
+    query = statement.with_only_columns(outputs).where(col(Tool.id) == tool_id)
     return hashlib.sha256((await session.execute(query)).scalar_one().encode()).hexdigest()

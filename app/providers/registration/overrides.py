@@ -231,8 +231,8 @@ async def record_tool_changes(session: AsyncSession, tools: Iterable[Overridable
 
 
 async def _read(session: AsyncSession, ids: Iterable[UUID]) -> dict[UUID, OverridableTool]:
-    found = await session.execute(overridable_select().where(col(Tool.id).in_(list(ids))))
-    return {row.id: overridable(row) for row in found}
+    rows = await session.execute(overridable_select().where(col(Tool.id).in_(list(ids))))
+    return {row.id: overridable(row) for row in rows}
 
 
 async def _write_history(

@@ -149,8 +149,8 @@ async def similar_providers(session: AsyncSession, name: str, *, principal: Prin
         return []
     initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
     query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
-    found = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
-    return closest(name, found.scalars(), limit=3)
+    rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
+    return closest(name, rows.scalars(), limit=3)
 
 
 async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -169,8 +169,8 @@ async def credentials_of(session: AsyncSession, ids: Sequence[UUID]) -> list[Cre
 
 async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list[Variable]:
     """Return the variables of the tenant and those of one provider."""
-    own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
-    query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
+    in_scope = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
+    query = select(Variable).where(col(Variable.tenant_id) == TENANT, in_scope)
     return list((await session.execute(query)).scalars())
 
 
@@ -207,8 +207,8 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> SourceReport | 
     query = select(col(Revision.report)).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
-    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
-    stored = found.scalar_one_or_none()
+    result = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    stored = result.scalar_one_or_none()
     return SourceReport.from_json(stored) if stored else None
 
 
@@ -217,8 +217,8 @@ async def final_url_of(session: AsyncSession, provider_id: UUID) -> str | None:
     query = select(col(Revision.report)["final_url"].astext).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
-    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
-    return found.scalar_one_or_none()
+    result = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    return result.scalar_one_or_none()
 
 
 async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
@@ -260,9 +260,9 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
         )
         if tools:
             query = query.where(col(Tool.name) > tools[-1].name)
-        found = (await session.execute(query)).scalars().all()
-        tools += found
-        if len(found) < _CHUNK:
+        rows = (await session.execute(query)).scalars().all()
+        tools += rows
+        if len(rows) < _CHUNK:
             return tools
 
 
@@ -361,8 +361,8 @@ async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[s
     taken: set[str] = set()
     while more := await asyncio.to_thread(_possible_aliases, provider, names, taken) - checked:
         checked |= more
-        found = await session.execute(_EXISTING_ALIASES, {"tenant": TENANT, "aliases": sorted(more)})
-        taken |= set(found.scalars())
+        rows = await session.execute(_EXISTING_ALIASES, {"tenant": TENANT, "aliases": sorted(more)})
+        taken |= set(rows.scalars())
     return taken
 
 
@@ -422,11 +422,11 @@ async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, J
         .where(col(Tool.provider_id) == provider.id)
     )
     retained = select(col(RetainedOverride.source_key), *_columns(RetainedOverride))
-    found: dict[str, Json] = {}
+    overrides: dict[str, Json] = {}
     for query in (retained.where(col(RetainedOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
-            found[key] = dict(zip(OVERRIDDEN, values, strict=True))
-    return dict(sorted(found.items()))
+            overrides[key] = dict(zip(OVERRIDDEN, values, strict=True))
+    return dict(sorted(overrides.items()))
 
 
 async def write_overrides(
@@ -463,13 +463,13 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             col(Tool.tenant_id),
             *_columns(Override, _RETAINED),
         )
-        found = (
+        query = (
             select(*columns)
             .join(Override, col(Override.tool_id) == col(Tool.id))
             .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
         )
         into = upsert(RetainedOverride).from_select(
-            ["provider_id", "source_key", "tenant_id", *_RETAINED], found, include_defaults=False
+            ["provider_id", "source_key", "tenant_id", *_RETAINED], query, include_defaults=False
         )
         fresh = {name: into.excluded[name] for name in _RETAINED}
         await session.execute(
@@ -485,8 +485,8 @@ async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
         col(Tool.source_key) == col(RetainedOverride.source_key),
     )
     retained = _columns(RetainedOverride, _RETAINED)
-    found = select(col(Tool.id), col(RetainedOverride.tenant_id), *retained).where(*same)
-    into = upsert(Override).from_select(["tool_id", "tenant_id", *_RETAINED], found, include_defaults=False)
+    query = select(col(Tool.id), col(RetainedOverride.tenant_id), *retained).where(*same)
+    into = upsert(Override).from_select(["tool_id", "tenant_id", *_RETAINED], query, include_defaults=False)
     await session.execute(into.on_conflict_do_nothing())
     await session.execute(delete(RetainedOverride).where(same[0], exists().where(*same[1:])))
 

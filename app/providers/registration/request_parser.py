@@ -204,8 +204,8 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
     body = await document_text(body, max_bytes=max_bytes)
     fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
-    own = fields.pop("name", None)
-    if own is not None and not isinstance(own, str):
+    own_name = fields.pop("name", None)
+    if own_name is not None and not isinstance(own_name, str):
         raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
     media_type = file.content_type or ""
     source = RegistrationSource(
@@ -218,11 +218,13 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         source = RegistrationSource("manual", value=value, at="/file")
         configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
         if configuration is not None:
-            source, own = (
-                _configured_source(configuration, at="/file"),
-                own or name or _name_of(configuration),
+            source, own_name = (
+                _configured_source(configuration, source_pointer="/file"),
+                own_name or name or _name_of(configuration),
             )
-    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+    return request_from_fields(
+        validated(RegistrationFields, fields), name=named(own_name, name), source=source
+    )
 
 
 async def _from_files(
@@ -238,27 +240,31 @@ async def _from_files(
         size += len(body)
         if size > max_bytes:
             raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
-        contents[_member_name(file.filename or "", contents, at="/file")] = body
+        contents[_member_name(file.filename or "", contents, file_pointer="/file")] = body
     fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
     unknown = sorted(set(form) - {"file", *_FIELDS})
     if unknown:
         problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
         raise InvalidInput("The form has unknown fields.", errors=problems)
-    own = fields.pop("name", None)
+    own_name = fields.pop("name", None)
     source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
-    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+    return request_from_fields(
+        validated(RegistrationFields, fields), name=named(own_name, name), source=source
+    )
 
 
-def _member_name(name: str, present: Mapping[str, bytes], *, at: str) -> str:
+def _member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
     """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
     is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
     if not is_known or "/" in name or not may_be_packed(name, b""):
         detail = (
             f"Several files are ToolClad manifests: name each `*{SUFFIX}`, `{PROJECT_FILE}` or `mcp.json`."
         )
-        raise InvalidInput("A file does not belong here.", errors=[FieldError(at, detail)])
+        raise InvalidInput("A file does not belong here.", errors=[FieldError(file_pointer, detail)])
     if name in present:
-        raise InvalidInput("Two files have one name.", errors=[FieldError(at, "Name each file once.")])
+        raise InvalidInput(
+            "Two files have one name.", errors=[FieldError(file_pointer, "Name each file once.")]
+        )
     return name
 
 
@@ -312,10 +318,12 @@ def read_registrations(
     if configuration is not None:
         return RegistrationBatch((read_configuration(configuration, raw, name=name),))
     if kind == "providers_list":
-        return _many(raw, at="", variables={})
+        return _many(raw, list_pointer="", variables={})
     if kind == "manual_call_templates":
         return _many(
-            raw["manual_call_templates"], at="/manual_call_templates", variables=raw.get("variables")
+            raw["manual_call_templates"],
+            list_pointer="/manual_call_templates",
+            variables=raw.get("variables"),
         )
     if kind in {"provider_v0", "call_template_v1"}:
         return RegistrationBatch((read_template_entry(raw, name=name),))
@@ -337,7 +345,7 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_source(_members(body.source), at=pointer(at, "source")),
+        source=_source(_members(body.source), source_pointer=pointer(at, "source")),
         at=at,
     )
 
@@ -348,7 +356,7 @@ def read_url_registration(raw: Mapping[str, Any], *, name: str | None, at: str =
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_plain_source({"url": body.url}, at=at),
+        source=_plain_source({"url": body.url}, source_pointer=at),
         at=at,
     )
 
@@ -360,12 +368,12 @@ def read_configuration(
     members of a registration may stand; other members of such a file are ignored.
     """
     fields = {key: raw[key] for key in _FIELDS if key in raw and key != "name"}
-    own = raw.get("name")
-    chosen = (own if isinstance(own, str) else None) or name or _name_of(configuration)
+    own_name = raw.get("name")
+    chosen = (own_name if isinstance(own_name, str) else None) or name or _name_of(configuration)
     return request_from_fields(
         validated(RegistrationFields, fields, at=at),
         name=named(chosen, None, at=pointer(at, "name")),
-        source=_configured_source(configuration, at=at),
+        source=_configured_source(configuration, source_pointer=at),
         at=at,
     )
 
@@ -374,11 +382,11 @@ def _name_of(configuration: ClientConfiguration) -> str | None:
     return None if configuration.name is None else legal_provider_name(configuration.name)
 
 
-def _configured_source(configuration: ClientConfiguration, *, at: str) -> RegistrationSource:
+def _configured_source(configuration: ClientConfiguration, *, source_pointer: str) -> RegistrationSource:
     return RegistrationSource(
         "template",
         value=configuration.template,
-        at=at,
+        at=source_pointer,
         moved=(configuration.pointer_in_template, configuration.pointer_in_document),
     )
 
@@ -425,8 +433,8 @@ def read_template_entry(
     variables: Mapping[str, VariableDraft] | None = None,
 ) -> RegistrationRequest:
     """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
-    own = raw.get("name")
-    own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
+    raw_name = raw.get("name")
+    own_name = legal_provider_name(raw_name) if isinstance(raw_name, str) and raw_name.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
     return RegistrationRequest(
@@ -447,9 +455,9 @@ def legal_provider_name(raw: str) -> str:
     return legal_name(raw.strip())[:50].strip("_-") or "provider"
 
 
-def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
+def named(own_name: str | None, fallback: str | None, *, at: str = "/name") -> str:
     """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
-    chosen = own or fallback
+    chosen = own_name or fallback
     if chosen is None:
         problem = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
         raise InvalidInput("The provider has no name.", errors=[problem])
@@ -465,14 +473,18 @@ def _members(source: SourceInput) -> dict[str, Any]:
     return {name: member for name, member in members if member is not None}
 
 
-def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+def _source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
     options = document_options(given)
-    source = _plain_source(given, at=at)
+    source = _plain_source(given, source_pointer=source_pointer)
     if options != PLAIN and source.kind == "manual":
-        problem = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
+        problem = FieldError(
+            source_pointer, "root, overlay and follow_references go with an OpenAPI document."
+        )
         raise InvalidInput("The source is a manual, which has none of these.", errors=[problem])
     if options.follow_references and source.kind == "document":
-        problem = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        problem = FieldError(
+            pointer(source_pointer, "follow_references"), "This goes with a url or a call_template."
+        )
         raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     return replace(source, options=options)
 
@@ -485,55 +497,68 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
     return DocumentOptions(given.get("root"), text, follows)
 
 
-def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+def _plain_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
     kinds = [key for key in _SOURCE_KINDS if key in given]
     if len(kinds) != 1:
-        problem = FieldError(at, "Give exactly one of url, document, manual, call_template and manifests.")
+        problem = FieldError(
+            source_pointer, "Give exactly one of url, document, manual, call_template and manifests."
+        )
         raise InvalidInput("The source is not clear.", errors=[problem])
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
         template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
-        return RegistrationSource("template", value=template, at=at, options=FETCHED)
+        return RegistrationSource("template", value=template, at=source_pointer, options=FETCHED)
     if beside:
         member = next(iter(beside))
-        problem = FieldError(pointer(at, member), "This goes with a url only; a call_template holds its own.")
+        problem = FieldError(
+            pointer(source_pointer, member), "This goes with a url only; a call_template holds its own."
+        )
         raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     if kind == "call_template":
-        return RegistrationSource("template", value=given[kind], at=pointer(at, kind), options=FETCHED)
+        return RegistrationSource(
+            "template", value=given[kind], at=pointer(source_pointer, kind), options=FETCHED
+        )
     if kind == "manual":
-        return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
+        return RegistrationSource("manual", value=given[kind], at=pointer(source_pointer, kind))
     if kind == "manifests":
-        return _manifests(given[kind], at=pointer(at, kind))
+        return _manifests(given[kind], source_pointer=pointer(source_pointer, kind))
     document = given[kind]
     if isinstance(document, str):
-        return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
+        return RegistrationSource(
+            "document", body=document.encode("utf-8", "replace"), at=pointer(source_pointer, kind)
+        )
     if detect_kind(document) in {"manual_v0", "manual_v1"}:
-        return RegistrationSource("manual", value=document, at=pointer(at, kind))
+        return RegistrationSource("manual", value=document, at=pointer(source_pointer, kind))
     configuration = PROTOCOLS.configuration(document) if detect_kind(document) == "unknown" else None
     if configuration is not None:
-        return _configured_source(configuration, at=pointer(at, kind))
+        return _configured_source(configuration, source_pointer=pointer(source_pointer, kind))
     return RegistrationSource(
-        "document", body=exact_json.dumps(document), media_type="application/json", at=pointer(at, kind)
+        "document",
+        body=exact_json.dumps(document),
+        media_type="application/json",
+        at=pointer(source_pointer, kind),
     )
 
 
-def _manifests(given: Mapping[str, Any], *, at: str) -> RegistrationSource:
+def _manifests(given: Mapping[str, Any], *, source_pointer: str) -> RegistrationSource:
     """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
     contents: dict[str, bytes] = {}
     for name, member in given.items():
         text = member if isinstance(member, str) else exact_json.dumps(member).decode()
-        contents[_member_name(name, contents, at=pointer(at, name))] = text.encode("utf-8", "replace")
-    return RegistrationSource("document", pack(contents), "application/zip", at=at)
+        contents[_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = text.encode(
+            "utf-8", "replace"
+        )
+    return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)
 
 
-def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
+def _many(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:
     if not entries or len(entries) > MAX_ENTRIES:
-        problem = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
+        problem = FieldError(list_pointer, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
         raise InvalidInput("The list has no entries, or too many.", errors=[problem])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        entry_pointer = pointer(at, index)
+        entry_pointer = pointer(list_pointer, index)
         read.append(read_or_reject(partial(_entry, entry, entry_pointer, variables), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
@@ -550,32 +575,32 @@ def read_or_reject(
         return RejectedEntry(legible, error)
 
 
-def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
+def _entry(entry: Any, entry_pointer: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
-        problem = FieldError(at, "Give an object.", expected="object")
+        problem = FieldError(entry_pointer, "Give an object.", expected="object")
         raise InvalidInput("An entry must be a provider or a call template.", errors=[problem])
     if "source" in entry:
-        return read_canonical(entry, name=None, at=at)
+        return read_canonical(entry, name=None, at=entry_pointer)
     is_unknown = detect_kind(entry) == "unknown"
     configuration = PROTOCOLS.configuration(entry) if is_unknown else None
     if configuration is not None:
-        return read_configuration(configuration, entry, name=None, at=at)
+        return read_configuration(configuration, entry, name=None, at=entry_pointer)
     if is_unknown and _is_url_registration(entry):
-        return read_url_registration(entry, name=None, at=at)
-    registration = read_template_entry(entry, name=None, at=at)
-    own = _configured(entry, registration.name, variables)
-    return read_template_entry(entry, name=None, at=at, variables=own)
+        return read_url_registration(entry, name=None, at=entry_pointer)
+    registration = read_template_entry(entry, name=None, at=entry_pointer)
+    entry_variables = _configured(entry, registration.name, variables)
+    return read_template_entry(entry, name=None, at=entry_pointer, variables=entry_variables)
 
 
 def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, VariableDraft]:
     """Return the variables of a UTCP client's configuration file that this entry names."""
     if not isinstance(variables, Mapping):
         return {}
-    found: dict[str, VariableDraft] = {}
+    drafts: dict[str, VariableDraft] = {}
     for written in find_variables(dict(entry)):
         for spelling in candidates(written, provider):
             value = variables.get(spelling)
             if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
-                found[spelling] = VariableDraft(value)
+                drafts[spelling] = VariableDraft(value)
                 break
-    return found
+    return drafts

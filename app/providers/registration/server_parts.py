@@ -51,19 +51,19 @@ async def read_parts(
                 return error
 
     results = await asyncio.gather(*map(read, parts), return_exceptions=True)
-    found: list[tuple[Json, bytes]] = []
+    contents: list[tuple[Json, bytes]] = []
     failed: list[tuple[str, GatewayError]] = []
     for part, result in zip(parts, results, strict=True):
         if isinstance(result, bytes):
-            found.append((part, result))
+            contents.append((part, result))
         elif isinstance(result, UpstreamError | BlockedAddress):
             failed.append((record.part_pointer(part), result))
         else:
             raise result
-    if not found:
+    if not contents:
         raise _joined(failed)
     return ServerParts(
-        tuple(found),
+        tuple(contents),
         tuple(one for one, _ in failed),
         tuple(SourceWarning(_reason(one, error), at + one) for one, error in failed),
     )
@@ -117,8 +117,8 @@ def _draft(row: Tool, provider: str) -> ToolDraft:
     )
 
 
-def _reason(at: str, error: GatewayError) -> str:
-    name = at.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+def _reason(part_pointer: str, error: GatewayError) -> str:
+    name = part_pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
     return f"The server {name!r} could not be read: {error.detail}{_output(error)}"
 
 

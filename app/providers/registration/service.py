@@ -364,8 +364,8 @@ class RegistrationService:
 
         Holds no database connection while something else is awaited. Raises what reading the source raises.
         """
-        at = pointer(request.at, "options")
-        await reject_unusable_egress(request.options, request.option_secrets, at=at)
+        options_pointer = pointer(request.at, "options")
+        await reject_unusable_egress(request.options, request.option_secrets, at=options_pointer)
         provider_id = uuid7()
         async with self.database.read_session() as session:
             stored = await variables_for(session, None)
@@ -419,8 +419,8 @@ class RegistrationService:
         if request.credentials or request.variables or request.option_secrets:
             permissions.require_credentials_write()
         for key, members in request.overrides.items():
-            at = pointer(request.at, "overrides", key)
-            require_approver(principal, requires_approval=False, changes=members, at=at)
+            overrides_pointer = pointer(request.at, "overrides", key)
+            require_approver(principal, requires_approval=False, changes=members, at=overrides_pointer)
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False

@@ -92,10 +92,10 @@ async def _origins_in_use(session: AsyncSession, variable: Variable) -> set[str]
         .join(Provider, col(Provider.id) == col(Credential.provider_id))
         .where(col(Credential.tenant_id) == TENANT, func.cardinality(col(Credential.variable_names)) > 0)
     )
-    found: set[str] = set()
+    origins: set[str] = set()
     for provider, credential in (await session.execute(query)).all():
         finder = VariableFinder(provider, [*owned[credential.provider_id], *owned[None]], {})
         sealed = sealed_credential(credential, finder=finder)
         if any(one.id == variable.id for one in sealed.variables):
-            found.update(destinations_of(sealed))
-    return found
+            origins.update(destinations_of(sealed))
+    return origins

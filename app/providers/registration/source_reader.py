@@ -208,7 +208,7 @@ class SourceReader:
         split = split_template(template.model, scope=context.scope, at=source.at)
         resolved = context.scope.resolved(split.fields)
         for part in parts_of(resolved):
-            self._check(part, at=source.at)
+            self._check(part, source_pointer=source.at)
         origins = named_origins(resolved)
         if split.auth or split.auth_tools or split.static:
             context.permissions.require_credentials_write()
@@ -237,12 +237,14 @@ class SourceReader:
         request = DiscoveryRequest(split.fields, sealed, source.options, split.auth_tools, source.at)
         return replace(await self._fetched(request, context), discovery=discovery)
 
-    def _check(self, template: Mapping[str, Any], *, at: str) -> None:
-        """Raise InvalidInput, pointing below `at`, for a source that can never be fetched."""
+    def _check(self, template: Mapping[str, Any], *, source_pointer: str) -> None:
+        """Raise InvalidInput, pointing below `source_pointer`, for a source that can never be fetched."""
         try:
             self.fetcher.prepare(template)
         except InvalidInput as error:
-            problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+            problems = [
+                replace(problem, pointer=source_pointer + problem.pointer) for problem in error.errors
+            ]
             raise InvalidInput(f"The source cannot be used: {error.detail}", errors=problems) from None
 
     async def _inline(
@@ -289,17 +291,17 @@ class SourceReader:
         async def fetch(url: str | None) -> Discovered:
             return await self._fetch(request, resolved, context, url=url)
 
-        found = await fetch(None)
+        discovered = await fetch(None)
         document = RegistrationSource(
             "document",
-            found.raw,
-            found.media_type,
+            discovered.raw,
+            discovered.media_type,
             url=resolved.get("url"),
             options=request.options,
-            final_url=found.url if found.is_redirected else None,
+            final_url=discovered.url if discovered.is_redirected else None,
         )
-        if is_html(found.raw, media_type=found.media_type):
-            urls = await _document_urls(found.raw, document.document_url or "", fetch)
+        if is_html(discovered.raw, media_type=discovered.media_type):
+            urls = await _document_urls(discovered.raw, document.document_url or "", fetch)
             raise html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
         origin = DocumentOrigin(
             template=request.template,
@@ -313,7 +315,7 @@ class SourceReader:
         read = await self._document(document, origin, context)
         return replace(
             read,
-            language=read.language or content_language(found.language),
+            language=read.language or content_language(discovered.language),
             report=replace(read.report, final_url=document.final_url),
         )
 
@@ -411,16 +413,20 @@ class SourceReader:
             document = replace(source, body=body, options=inside)
             return await self.converter.convert(document, options=context.options, list_missing=list_missing)
 
-        found = await follow(
+        complete_document = await follow(
             source.body,
             url=url,
             fetch=origin.fetch,
             convert=convert,
             max_bytes=self.settings.max_document_bytes,
         )
-        stored = replace(source, body=found.body, options=replace(options, root=found.root or options.root))
-        read = await self._converted(found.conversion, stored, origin)
-        return replace(read, report=read.report.with_warnings(*found.warnings))
+        stored = replace(
+            source,
+            body=complete_document.body,
+            options=replace(options, root=complete_document.root or options.root),
+        )
+        read = await self._converted(complete_document.conversion, stored, origin)
+        return replace(read, report=read.report.with_warnings(*complete_document.warnings))
 
     async def _without_files(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
@@ -475,10 +481,12 @@ class SourceReader:
             identity=gateway_identity(self.vault),
             has_discovery_credential=origin.has_discovery_credential,
         )
-        own = template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
+        inherited_template = (
+            template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
+        )
 
         def read() -> ParsedSource:
-            manual = read_manual(raw, inherited=own)
+            manual = read_manual(raw, inherited=inherited_template)
             return assessed_source(from_manual(manual, raw=raw, rules=rules, source=source))
 
         # Pure Python over a document of up to 128 MiB: in a thread, so that the event loop gets its turns.
@@ -488,13 +496,13 @@ class SourceReader:
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read ToolClad manifests, the bytes of which are those of `source`."""
-        found = await asyncio.to_thread(read_manifests, source)
+        manual = await asyncio.to_thread(read_manifests, source)
         try:
-            read = await self._manual(found.raw, source, origin, context)
+            read = await self._manual(manual.raw, source, origin, context)
         except InvalidInput as error:
-            error.errors = tuple(located(one, found, at=source.at) for one in error.errors)
+            error.errors = tuple(located(one, manual, at=source.at) for one in error.errors)
             raise
-        return from_manifests(read, found)
+        return from_manifests(read, manual)
 
     # Exports
 
@@ -543,10 +551,10 @@ async def _document_urls(page: bytes, url: str, fetch: Fetch) -> tuple[str, ...]
     if urls or script is None:
         return urls
     try:
-        found = await fetch(script)
+        discovered = await fetch(script)
     except GatewayError:
         return ()
-    return await asyncio.to_thread(urls_of_script, found.raw, url=url)
+    return await asyncio.to_thread(urls_of_script, discovered.raw, url=url)
 
 
 def with_server_template(part: Json, tool: Json) -> Json:
@@ -554,10 +562,10 @@ def with_server_template(part: Json, tool: Json) -> Json:
 
     The server's text is not the registrar's: the template is None where it names variables.
     """
-    own = tool[KEY]
-    if variables_of({**own, "call_template_type": protocol_of(part)}):
+    own_template = tool[KEY]
+    if variables_of({**own_template, "call_template_type": protocol_of(part)}):
         return {**tool, KEY: None}
-    return {**tool, KEY: {**part, **own}}
+    return {**tool, KEY: {**part, **own_template}}
 
 
 def option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
@@ -581,15 +589,15 @@ def _with_base(context: ImportContext, base_url: str | None) -> ImportContext:
 def _given_variables(request: DiscoveryRequest, resolved: Json, *, vault: Vault) -> frozenset[str]:
     """Return the names of the variables that are sent to the template's origin, not those of signing keys."""
     origins = named_origins(resolved)
-    found: set[str] = set()
+    names: set[str] = set()
     for credential in request.credentials.values():
         token_url = credential.public.get("token_url") or credential.public.get("metadata_url")
         if token_url and origin_of(str(token_url)) not in origins:
             continue
         unsent = UNSENT_MEMBERS.get(credential.kind, frozenset())
         fields = open_credential(credential, vault=vault)
-        found.update(variables_in([value for name, value in fields.items() if name not in unsent]))
-    return frozenset(found)
+        names.update(variables_in([value for name, value in fields.items() if name not in unsent]))
+    return frozenset(names)
 
 
 def _manual_scope(origin: DocumentOrigin, context: ImportContext) -> VariableScope:

@@ -83,7 +83,9 @@ def reject_empty(parsed: ParsedSource, *, options: Mapping[str, Any], at: str) -
     raise InvalidDocument(f"The source cannot be registered. {detail}", errors=problems)
 
 
-def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) -> list[FieldError]:
+def _unset_variables(
+    parsed: ParsedSource, options: Mapping[str, Any], registration_pointer: str
+) -> list[FieldError]:
     """Return an error for each variable of a server URL that has neither a value nor a default."""
     given = options.get("server_variables") or {}
     errors: dict[str, FieldError] = {}
@@ -91,7 +93,7 @@ def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) 
         for variable in server.variables:
             if variable.default is None and variable.name not in given:
                 sentence = f"Give a value: it is a variable of {server.url}. {variable.description}".strip()
-                where = pointer(at, "options", "server_variables", variable.name)
+                where = pointer(registration_pointer, "options", "server_variables", variable.name)
                 errors[variable.name] = FieldError(where, sentence, "string")
     return list(errors.values())[:_MAX_REASONS]
 
