@@ -21,7 +21,7 @@ _ANYTHING: Final = "*/*"
 _NOT_SENT: Final = re.compile(r"\s*(?:charset|boundary|q)\s*=", re.IGNORECASE)
 
 
-def read_accept(document: OpenApiDocument, operation: Json, at: str) -> str | None:
+def read_accept(document: OpenApiDocument, operation: Json, pointer: str) -> str | None:
     """Return the value of Accept for an operation; None where it declares no media type of a success.
 
     The last range is `*/*;q=0.1`: a server that only has another type still sends it.
@@ -34,9 +34,9 @@ def read_accept(document: OpenApiDocument, operation: Json, at: str) -> str | No
         return None
     key = ("accept", id(responses))
     if key not in document.memo:
-        document.memo[key] = responses, accept_of(_media_types(document, responses, f"{at}/responses"))
-    made: str | None = document.memo[key][1]
-    return made
+        document.memo[key] = responses, accept_of(_media_types(document, responses, f"{pointer}/responses"))
+    value: str | None = document.memo[key][1]
+    return value
 
 
 def accept_of(declared: Iterable[Any]) -> str | None:
@@ -51,11 +51,11 @@ def accept_of(declared: Iterable[Any]) -> str | None:
     return ", ".join(weighted)
 
 
-def _media_types(document: OpenApiDocument, responses: Json, at: str) -> Iterator[Any]:
+def _media_types(document: OpenApiDocument, responses: Json, pointer: str) -> Iterator[Any]:
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in statuses[:_MAX_RESPONSES]:
         try:
-            response = document.references.follow(responses[status], at=f"{at}/{status}").node
+            response = document.references.follow(responses[status], at=f"{pointer}/{status}").node
         except RefProblem:
             continue
         content = response.get("content") if isinstance(response, dict) else None

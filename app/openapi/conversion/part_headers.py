@@ -49,19 +49,19 @@ def with_part_headers(document: OpenApiDocument, schema: Any, given: Json, *, fi
         if isinstance(given.get(name), dict) and isinstance(given[name].get("headers"), dict)
     }
     try:
-        found = document.references.follow(schema, at="").node
+        form = document.references.follow(schema, at="").node
     except RefProblem:
         return schema
-    properties = found.get("properties") if isinstance(found, dict) else None
+    properties = form.get("properties") if isinstance(form, dict) else None
     if not wanted or not isinstance(properties, dict):
         return schema
     key = ("part headers", id(given))
     if key not in document.memo:
-        own = {
+        with_headers = {
             name: _with_headers(document, one, wanted[name]) if wanted.get(name) else one
             for name, one in properties.items()
         }
-        document.memo[key] = given, {**found, "properties": own}
+        document.memo[key] = given, {**form, "properties": with_headers}
     return document.memo[key][1]
 
 
@@ -81,15 +81,15 @@ def _with_headers(document: OpenApiDocument, node: Any, headers: Json) -> Any:
 def _declared(document: OpenApiDocument, declared: Json) -> Json:
     """Return the Header Objects of an Encoding Object that can be sent, by name."""
     given = declared.get("headers")
-    found: Json = {}
+    headers: Json = {}
     for header, node in list(given.items() if isinstance(given, dict) else ())[:_MAX_HEADERS]:
         try:
             resolved = document.references.follow(node, at="").node
         except RefProblem:
             continue
         if isinstance(resolved, dict) and header and _TOKEN.issuperset(header) and header.lower() not in _OWN:
-            found[header] = resolved
-    return found
+            headers[header] = resolved
+    return headers
 
 
 def _schema(document: OpenApiDocument, header: Json) -> Json:

@@ -59,12 +59,12 @@ def match_placeholders(
 
 
 def _plain(path: str, declared: set[str]) -> str:
-    def plain(found: re.Match[str]) -> str:
-        written = found[0][1:-1]
-        return found[0] if written in declared else f"{{{found[1]}}}"
+    def replace_operator(match: re.Match[str]) -> str:
+        written = match[0][1:-1]
+        return match[0] if written in declared else f"{{{match[1]}}}"
 
-    return _OPERATOR.sub(plain, path)
+    return _OPERATOR.sub(replace_operator, path)
 
 
-def _same_name(one: str, other: str) -> bool:
-    return _NOT_ALPHANUMERIC.sub("", one.lower()) == _NOT_ALPHANUMERIC.sub("", other.lower()) != ""
+def _same_name(name: str, other: str) -> bool:
+    return _NOT_ALPHANUMERIC.sub("", name.lower()) == _NOT_ALPHANUMERIC.sub("", other.lower()) != ""

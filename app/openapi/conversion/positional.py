@@ -59,17 +59,17 @@ def _form(
     parts: list[tuple[Any, Json]] = []
     notes: list[str] = []
     for index in range(max(len(prefix), len(encodings))):
-        one = prefix[index] if index < len(prefix) else rest
+        part_schema = prefix[index] if index < len(prefix) else rest
         encoding = _mapping(encodings[index]) if index < len(encodings) else rest_encoding
-        parts.append(_part(document, one, encoding, encode, depth, notes))
+        parts.append(_part(document, part_schema, encoding, encode, depth, notes))
     item = None if rest is False else _part(document, rest, rest_encoding, encode, depth, notes)
-    made = {key: value for key, value in schema.items() if key not in ("prefixItems", "items")}
-    made["type"] = "array"
+    list_schema = {key: value for key, value in schema.items() if key not in ("prefixItems", "items")}
+    list_schema["type"] = "array"
     if parts:
-        made["prefixItems"] = [one for one, _ in parts]
-    made["items"] = False if item is None else item[0]
+        list_schema["prefixItems"] = [one for one, _ in parts]
+    list_schema["items"] = False if item is None else item[0]
     return PositionalForm(
-        made,
+        list_schema,
         [encoding for _, encoding in parts],
         None if item is None else item[1],
         tuple(dict.fromkeys(notes)),
@@ -85,10 +85,10 @@ def _part(
     notes: list[str],
 ) -> tuple[Any, Json]:
     """Return the unconverted schema of a part, and its entry in the plan."""
-    found = _resolved(document, schema)
+    resolved = _resolved(document, schema)
     content_type = str(encoding.get("contentType") or "").split(",")[0].strip()
     if depth and (content_type.lower().startswith("multipart/") or _has_positions(encoding)):
-        nested = _form(document, found, encoding, encode, depth - 1)
+        nested = _form(document, resolved, encoding, encode, depth - 1)
         notes.extend(nested.notes)
         entry: Json = {
             "content_type": content_type or "multipart/mixed",
@@ -97,9 +97,9 @@ def _part(
         }
         return nested.schema, entry
     textual = media.is_textual(content_type) or (content_type != "" and media.is_json(content_type))
-    if not textual and not _DESCRIBING & found.keys():
+    if not textual and not _DESCRIBING & resolved.keys():
         # OAS 3.2, Encoding Object: without a type, the default is application/octet-stream.
-        schema = {**found, "type": "string", "format": "binary"}
+        schema = {**resolved, "type": "string", "format": "binary"}
     entries, remarks = encode(document, {"properties": {_PART: schema}}, {_PART: encoding}, Mode.FILES)
     notes.extend(remarks)
     entry = entries.get(_PART, {})

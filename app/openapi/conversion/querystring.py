@@ -24,17 +24,18 @@ def read_querystring(
     if whole is None:
         return list(parameters)
     is_form = whole.content_type is not None and media.base(whole.content_type) == _FORM
-    made: list[Parameter] = []
-    for one in parameters:
-        if one is whole:
-            made.append(_with_encoding(document, one) if is_form else one)
-        elif one.location == "querystring" or (one.location == "query" and not is_form):
+    kept: list[Parameter] = []
+    for parameter in parameters:
+        if parameter is whole:
+            kept.append(_with_encoding(document, parameter) if is_form else parameter)
+        elif parameter.location == "querystring" or (parameter.location == "query" and not is_form):
             notes.append(
-                f"{one.location} parameter `{one.name}` is left out: `{whole.name}` is the whole query string"
+                f"{parameter.location} parameter `{parameter.name}` is left out: "
+                f"`{whole.name}` is the whole query string"
             )
         else:
-            made.append(one)
-    return made
+            kept.append(parameter)
+    return kept
 
 
 def _with_encoding(document: OpenApiDocument, parameter: Parameter) -> Parameter:

@@ -45,23 +45,23 @@ def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> 
 def _parameters_of_host(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
     for node in listed[:MAX_SERVERS] if isinstance(listed, list) else ():
         try:
-            found = references.follow(node, at="/x-ms-parameterized-host/parameters").node
+            resolved = references.follow(node, at="/x-ms-parameterized-host/parameters").node
         except RefProblem:
             continue
-        if isinstance(found, dict) and isinstance(found.get("name"), str):
-            yield found["name"], found
+        if isinstance(resolved, dict) and isinstance(resolved.get("name"), str):
+            yield resolved["name"], resolved
 
 
 def declared_servers(raw: Json, references: References, *, version: str) -> tuple[DeclaredServer, ...]:
     """Return the servers of the document, of its paths and of its operations, each once."""
-    found: dict[DeclaredServer, None] = {}
+    servers: dict[DeclaredServer, None] = {}
     for node in _server_nodes(raw, references, version):
         server = DeclaredServer.of(node)
         if server is not None:
-            found[server] = None
-        if len(found) >= _MAX_DECLARED:
+            servers[server] = None
+        if len(servers) >= _MAX_DECLARED:
             break
-    return tuple(found)
+    return tuple(servers)
 
 
 def _server_nodes(raw: Json, references: References, version: str) -> Iterator[Any]:
@@ -140,21 +140,21 @@ def _check_variables(options: ConvertOptions, servers: Sequence[DeclaredServer])
         for variable in server.variables:
             known.setdefault(variable.name, []).append((server, variable))
     for name, value in options.server_variables.items():
-        at = f"/options/server_variables/{escape(name)}"
+        pointer = f"/options/server_variables/{escape(name)}"
         if name not in known:
             meant = did_you_mean(closest(name, known))
             detail = f"No server of the document has the variable {name[:100]!r}. {meant}".strip()
-            yield FieldError(at, detail, sorted(known)[:MAX_SERVERS])
+            yield FieldError(pointer, detail, sorted(known)[:MAX_SERVERS])
             continue
         if all(variable.enum and value not in variable.enum for _, variable in known[name]):
             allowed = dict.fromkeys(one for _, variable in known[name] for one in variable.enum)
             meant = did_you_mean(closest(value, allowed))
-            yield FieldError(at, f"The variable cannot have this value. {meant}".strip(), list(allowed))
+            yield FieldError(pointer, f"The variable cannot have this value. {meant}".strip(), list(allowed))
         elif _NOT_IN_URL.search(value) or any(
             _ENDS_HOST.search(value) and name in server.host_variables and not _begins_with(server.url, name)
             for server, _ in known[name]
         ):
-            yield FieldError(at, "The value is part of the host: give a name, without /, ?, # and @.")
+            yield FieldError(pointer, "The value is part of the host: give a name, without /, ?, # and @.")
 
 
 def _begins_with(url: str, name: str) -> bool:
