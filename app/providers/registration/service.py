@@ -153,13 +153,13 @@ class RegistrationService:
                 raise name_taken(request.name)
         context, plan = await self.plan(request, principal=principal)
         definition = await definition_of(request, vault=self.vault)
-        async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored(
+        async with self._look_up_destinations(plan, context) as warnings:
+            result = await self._store_provider(
                 request, context, plan, definition=definition, principal=principal, unit=unit
             )
             return replace(result, report=result.report.with_warnings(*await warnings))
 
-    async def _stored(
+    async def _store_provider(
         self,
         request: RegistrationRequest,
         context: ImportContext,
@@ -201,7 +201,7 @@ class RegistrationService:
         """Return what `register` would store, or would change where the name exists; store nothing."""
         self.require_permission(request, principal=principal)
         context, plan = await self.plan(request, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
+        async with self._look_up_destinations(plan, context) as warnings:
             async with self.database.read_session() as session:
                 provider = await provider_named(session, request.name)
                 tools = [] if provider is None else await tools_of(session, provider.id)
@@ -210,7 +210,7 @@ class RegistrationService:
             # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a
             # second.
             planned = planned_provider(request, plan)
-            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
+            seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             return replace(seen, report=seen.report.with_warnings(*await warnings))
 
     async def refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
@@ -221,19 +221,19 @@ class RegistrationService:
         of a stored tool has no value any more, and what reading raises.
         """
         provider, context, plan = await self._refresh_plan(name, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored_refresh(name, provider.id, plan, principal=principal)
+        async with self._look_up_destinations(plan, context) as warnings:
+            result = await self._store_refresh(name, provider.id, plan, principal=principal)
             return replace(result, report=result.report.with_warnings(*await warnings))
 
     async def preview_refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
         """Return what `refresh` would change; store nothing. Raises as `refresh` does."""
         provider, context, plan = await self._refresh_plan(name, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
+        async with self._look_up_destinations(plan, context) as warnings:
             async with self.database.read_session() as session:
                 tools = await tools_of(session, provider.id)
                 credentials = await credentials_of(session, [provider.id])
             planned = replanned_provider(provider, plan)
-            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
+            seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             report = seen.report.with_warnings(*await warnings)
             return replace(seen, report=report, credentials=tuple(credentials))
 
@@ -250,7 +250,7 @@ class RegistrationService:
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"All tools of {name!r} are custom tools: there is no source to read again.")
         permissions = permissions_of(principal).with_used_variables(used)
-        context = self._stored_context(provider, rows, variables, permissions=permissions)
+        context = self._build_stored_context(provider, rows, variables, permissions=permissions)
         parsed = await self._read_stored_source(provider, source, context)
         if parsed.unread_parts or parsed.unset_variables:
             async with self.database.read_session() as session:
@@ -285,7 +285,7 @@ class RegistrationService:
             provider = await self.visible_provider(session, name, principal=principal)
             rows = await credentials_of(session, [provider.id])
             variables = await variables_for(session, provider.id)
-        context = self._stored_context(provider, rows, variables, permissions=permissions_of(principal))
+        context = self._build_stored_context(provider, rows, variables, permissions=permissions_of(principal))
         parsed = await self.reader.read(source, context)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
         plan = replace(plan, trusted=trusted)
@@ -295,9 +295,9 @@ class RegistrationService:
             if replaces != (None if current is None else current.sha256) or not is_current(locked):
                 raise SourceReplaced(f"The source of the provider {name} was replaced meanwhile.")
 
-        return await self._stored_refresh(name, provider.id, plan, principal=principal, check=check_source)
+        return await self._store_refresh(name, provider.id, plan, principal=principal, check=check_source)
 
-    async def _stored_refresh(
+    async def _store_refresh(
         self,
         name: str,
         provider_id: UUID,
@@ -313,7 +313,7 @@ class RegistrationService:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
             if current is None or current.id != provider_id:
-                raise not_found(_no_provider(name))
+                raise not_found(_describe_missing_provider(name))
             if check is not None:
                 await check(session, current)
             await write_credentials(session, current, plan, vault=self.vault, actor=principal.key_id)
@@ -392,7 +392,7 @@ class RegistrationService:
         return context, await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
 
     @asynccontextmanager
-    async def _destination_warnings(
+    async def _look_up_destinations(
         self, plan: RegistrationPlan, context: ImportContext
     ) -> AsyncIterator[asyncio.Task[tuple[SourceWarning, ...]]]:
         """Look up the destinations that the address guard blocks while the block stores the plan.
@@ -428,7 +428,9 @@ class RegistrationService:
         """Return the provider, if it exists for this API key; else raise NotFound."""
         provider = await provider_named(session, name, locked=locked)
         if provider is None or not principal.may_use(provider.name, provider.tags):
-            raise not_found(_no_provider(name), await similar_providers(session, name, principal=principal))
+            raise not_found(
+                _describe_missing_provider(name), await similar_providers(session, name, principal=principal)
+            )
         return provider
 
     async def delete(self, session: AsyncSession, provider: Provider, *, principal: Principal) -> None:
@@ -494,7 +496,7 @@ class RegistrationService:
         stored = RegistrationSource("document", body, source.media_type, url=source.url, options=options)
         return await self.reader.read(stored, context)
 
-    def _stored_context(
+    def _build_stored_context(
         self,
         provider: Provider,
         rows: list[Credential],
@@ -527,12 +529,12 @@ def name_taken(name: str) -> Conflict:
     )
 
 
-def _no_provider(name: str) -> str:
+def _describe_missing_provider(name: str) -> str:
     """Return the sentence for a provider that is not there or not visible."""
     return f"There is no provider {name!r}."
 
 
-def _previewed(
+def _build_preview(
     planned: Provider, plan: RegistrationPlan, provider: Provider | None, tools: Sequence[Tool]
 ) -> RegistrationResult:
     """Return the result of a plan that is not stored; `provider` is the stored one with its tools."""
