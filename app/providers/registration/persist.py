@@ -72,7 +72,7 @@ async def definition_of(request: RegistrationRequest, *, vault: Vault) -> str:
 
 
 def _digest(request: RegistrationRequest, vault: Vault) -> str:
-    members = _members(request, without=frozenset({"at", "name", "source"}))
+    members = _collect_members(request, without=frozenset({"at", "name", "source"}))
     # A registration without them is the one that a gateway without keywords has stored.
     for name in ("language", "document_language"):
         if members[name] is None:
@@ -86,7 +86,7 @@ def _dump_source(source: RegistrationSource) -> Json:
     """Return the members of a source as earlier releases wrote them, which followed no references unless that
     was requested: a registration that does not say whether is the same one now.
     """
-    members = _members(source, without=frozenset({"at", "body", "moved"}))
+    members = _collect_members(source, without=frozenset({"at", "body", "moved"}))
     if members["final_url"] is None:
         del members["final_url"]
     follows: Any = source.options.follow_references
@@ -96,7 +96,7 @@ def _dump_source(source: RegistrationSource) -> Json:
     return members
 
 
-def _members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
+def _collect_members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
     # Not asdict, which copies a manual value by value: 14 s for 30 MB.
     return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in without}
 
@@ -221,7 +221,7 @@ async def write_tools(
     removed = [existing[key] for key in diff.removed]
     await retain_overrides(session, removed)
     await delete_tools(session, removed)
-    source = await asyncio.to_thread(_source_row, parsed, provider.id, vault=vault)
+    source = await asyncio.to_thread(_build_source_row, parsed, provider.id, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(diff.changed), set(diff.added)
     updates = [tool for tool in parsed.tools if tool.source_key in changed]
@@ -238,7 +238,7 @@ async def write_tools(
     report = report.with_notes(await lost_header_inputs(session, provider.id))
     revision.report = await asyncio.to_thread(report.to_json)
     if diff.pending_approval:
-        session.add(_pending_revision(provider, parsed, diff))
+        session.add(_build_pending_revision(provider, parsed, diff))
     await session.flush()
     if is_first:
         await history.write_first_import(session, provider, revision_id=revision.id)
@@ -256,7 +256,7 @@ async def write_tools(
     return RegistrationResult(provider, plan, report, stored, names, tool_count=len(names))
 
 
-def _pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff) -> Revision:
+def _build_pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff) -> Revision:
     pending = frozenset(diff.pending_approval)
     tools = tuple(tool for tool in parsed.tools if tool.source_key in pending)
     return Revision(
@@ -322,7 +322,7 @@ def update_provider(provider: Provider, values: Mapping[str, Any]) -> None:
     provider.updated_at = now()
 
 
-def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
+def _build_source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
     key, source = uuid7(), parsed.source
     if parsed.format == "manual":
         body = vault.seal(source.body, context=("source", str(key)))

@@ -31,7 +31,7 @@ def plan_registration(
     where it may be sent, and Forbidden where the client may store none. Slots that have a stored credential
     keep it.
     """
-    credentials: dict[str, CredentialDraft] = {**source.discovery, **_egress(context)}
+    credentials: dict[str, CredentialDraft] = {**source.discovery, **_build_egress_credentials(context)}
     slots = {slot.name: slot for slot in source.slots}
     for name, given in context.credentials.items():
         credential_pointer = pointer(context.at, "credentials", name)
@@ -97,7 +97,7 @@ def _bound(inline: SlotAssignment, source: ParsedSource, binding: Binding) -> Cr
     return complete(bound, slot=None, binding=binding, at="")
 
 
-def _egress(context: ImportContext) -> dict[str, CredentialDraft]:
+def _build_egress_credentials(context: ImportContext) -> dict[str, CredentialDraft]:
     if not context.option_secrets or EGRESS_SLOT in context.stored:
         return {}
     return {EGRESS_SLOT: egress_credential(context.option_secrets)}
