@@ -205,7 +205,7 @@ async def require_of_others(session: AsyncSession, created: Sequence[Operation],
             for row in providers
             if not row.origins or any(socket_of(origin) in sockets for origin in row.origins)
         ]
-        query = query.where(or_(col(Tool.provider_id).in_(near), _names_variables()))
+        query = query.where(or_(col(Tool.provider_id).in_(near), _has_variables()))
     tool_ids = [
         tool.id
         for tool in await _read_tools(session, query)
@@ -220,7 +220,7 @@ async def operations_with_variables(session: AsyncSession, provider_id: UUID | N
     """
     if not await _read_rows(session):
         return {}
-    query = _select_tools().where(_names_variables(), ~requires_approval())
+    query = _select_tools().where(_has_variables(), ~requires_approval())
     if provider_id is not None:
         query = query.where(col(Tool.provider_id) == provider_id)
     return {tool.id: tool.operation for tool in await _read_tools(session, query)}
@@ -380,7 +380,7 @@ async def _read_rows(session: AsyncSession) -> Sequence[ApprovalRequirementRow]:
     return (await session.scalars(query)).all()
 
 
-def _names_variables() -> ColumnElement[bool]:
+def _has_variables() -> ColumnElement[bool]:
     return cast(col(Tool.call_template), Text).contains("$")
 
 

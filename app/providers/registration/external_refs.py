@@ -85,7 +85,7 @@ class _Files:
         if len(self.requested) > MAX_FILES:
             raise _reject_size(f"there are more than {MAX_FILES} of them")
         async with asyncio.TaskGroup() as group:
-            tasks = {path: group.create_task(self._one(path)) for path in paths}
+            tasks = {path: group.create_task(self._fetch_file(path)) for path in paths}
         self._add_found({path: task.result() for path, task in tasks.items()})
 
     def _add_found(self, files: Mapping[str, Discovered | str]) -> None:
@@ -101,7 +101,7 @@ class _Files:
         if self.left < 0:
             raise _reject_size(f"they and the document have more than {self.max_bytes} bytes together")
 
-    async def _one(self, path: str) -> Discovered | str:
+    async def _fetch_file(self, path: str) -> Discovered | str:
         """Return the file, or why there is none."""
         split = urlsplit(self.url)
         async with self.permits:

@@ -108,14 +108,14 @@ class Fetcher:
         try:
             discovered = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
         except InvalidArguments as error:
-            raise _source_with_arguments(template, error) from None
+            raise _describe_needed_arguments(template, error) from None
         except (UpstreamRejected, UpstreamUnauthorized) as error:
-            raise _source_error(_masked_error(error, wired.masker)) from None
+            raise _build_source_error(_mask_error(error, wired.masker)) from None
         except UpstreamError as error:
             error.retryable = is_retryable(error, may_repeat=True)
             if isinstance(error, UpstreamMalformed | UpstreamTimeout):
                 error.hint = f"{error.hint} {SINGLE_TOOLS}"
-            raise _masked_error(error, wired.masker) from None
+            raise _mask_error(error, wired.masker) from None
         if discovered.is_redirected and wired.masker is not None:
             discovered = replace(discovered, url=wired.masker.mask_text(discovered.url))
         discovered = replace(discovered, raw=await document_text(discovered.raw, max_bytes=self.max_bytes))
@@ -124,7 +124,7 @@ class Fetcher:
         masker = ResponseMasker.for_values(value for value in secrets if len(value) >= MIN_NEEDLE)
         if masker is None or not masker.contains_secret(discovered.raw):
             return discovered
-        return replace(discovered, raw=await asyncio.to_thread(_masked, discovered.raw, masker))
+        return replace(discovered, raw=await asyncio.to_thread(_mask_document, discovered.raw, masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
         """Return the adapter of the template's protocol; raise InvalidInput where there is none."""
@@ -167,13 +167,13 @@ async def _follow_redirects(
     )
 
 
-def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
+def _mask_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
     if masker is not None:
         mask_error(error, masker)
     return error
 
 
-def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
+def _mask_document(raw: bytes, masker: ResponseMasker) -> bytes:
     """Return a document with the secrets masked with which it was fetched.
 
     The call templates of a manual are not masked: secrets in them are sealed before they are stored.
@@ -205,7 +205,7 @@ def _with_templates(masked: Any, tool: Any) -> Any:
     return {**masked, **{key: tool[key] for key in tool if key in _TEMPLATES}}
 
 
-def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments) -> InvalidInput:
+def _describe_needed_arguments(template: Mapping[str, Any], error: InvalidArguments) -> InvalidInput:
     """Return the error for a source that cannot be fetched without arguments.
 
     Pointers are into the template.
@@ -223,7 +223,7 @@ def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments)
     return InvalidInput(sentence, errors=problems or [FieldError("", sentence)], hint=_TOOL)
 
 
-def _source_error(error: UpstreamError) -> UpstreamError:
+def _build_source_error(error: UpstreamError) -> UpstreamError:
     status = error.response.status if error.response is not None else 0
     failure = UpstreamError(f"The source could not be read: {error.detail}", response=error.response)
     failure.hint = (

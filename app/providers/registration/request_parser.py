@@ -99,7 +99,7 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     media_type = request.headers.get("content-type", "")
     essence = media_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
-        return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
+        return RegistrationBatch((await _read_multipart(request, name=name, max_bytes=max_bytes),))
     is_json = essence == "application/json" or essence.endswith("+json")
     if not is_json and essence not in _OTHERS and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
@@ -107,15 +107,15 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
         )
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
     if essence in _ZIP or is_archive(body):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
     if essence in TOML_TYPES or (not is_json and is_manifest(body)):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     try:
-        raw = await _value(body, is_json=is_json, media_type=essence)
+        raw = await _parse_value(body, is_json=is_json, media_type=essence)
     except (BadRequest, InvalidInput, TooLarge):
         if is_json and body.lstrip()[:1] in {b"{", b"["}:
             raise
@@ -123,13 +123,13 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
         if not sniff(body):
             raise
         # The converter has higher limits, and knows the errors of its documents.
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) < MAX_BYTES_ON_LOOP:
         return read_registrations(raw, name=name, body=body, media_type=essence)
     return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
 
 
-def _single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
+def _build_single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
     return RegistrationBatch((RegistrationRequest(named(None, name), source),))
 
 
@@ -158,10 +158,10 @@ async def read_json(request: Request, *, max_bytes: int) -> Any:
     if essence != "application/json" and not essence.endswith("+json"):
         raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
-    return await _value(body, is_json=True, media_type=essence)
+    return await _parse_value(body, is_json=True, media_type=essence)
 
 
-async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
+async def _parse_value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     if not is_json:
         return await parse_document(body, media_type=media_type)
     if len(body) < MAX_BYTES_ON_LOOP:
@@ -169,7 +169,7 @@ async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     return await asyncio.to_thread(parse_json, body)
 
 
-async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+async def _read_multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding not in {"", "identity"}:
         raise UnsupportedMediaType(
@@ -203,13 +203,13 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
     if len(body) > max_bytes:
         raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
     body = await document_text(body, max_bytes=max_bytes)
-    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
     own_name = fields.pop("name", None)
     if own_name is not None and not isinstance(own_name, str):
         raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
     media_type = file.content_type or ""
     source = RegistrationSource(
-        "document", body, media_type, at="/file", options=await _document_options(form)
+        "document", body, media_type, at="/file", options=await _read_document_options(form)
     )
     if source.options == PLAIN and is_manifest_source(body):
         pass
@@ -219,7 +219,7 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
         if configuration is not None:
             source, own_name = (
-                _configured_source(configuration, source_pointer="/file"),
+                _build_configured_source(configuration, source_pointer="/file"),
                 own_name or name or _name_of(configuration),
             )
     return request_from_fields(
@@ -240,8 +240,8 @@ async def _from_files(
         size += len(body)
         if size > max_bytes:
             raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
-        contents[_member_name(file.filename or "", contents, file_pointer="/file")] = body
-    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+        contents[_check_member_name(file.filename or "", contents, file_pointer="/file")] = body
+    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
     unknown = sorted(set(form) - {"file", *_FIELDS})
     if unknown:
         problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
@@ -253,7 +253,7 @@ async def _from_files(
     )
 
 
-def _member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
+def _check_member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
     """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
     is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
     if not is_known or "/" in name or not may_be_packed(name, b""):
@@ -268,7 +268,7 @@ def _member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) 
     return name
 
 
-async def _document_options(form: FormData) -> DocumentOptions:
+async def _read_document_options(form: FormData) -> DocumentOptions:
     """Read `root`, a text, and `overlay`, a text or a file."""
     given: dict[str, Any] = {}
     for field in _READING:
@@ -285,7 +285,7 @@ async def _document_options(form: FormData) -> DocumentOptions:
     return document_options(read.model_dump(exclude_none=True))
 
 
-def _field(field: str, parts: list[Any]) -> Any:
+def _read_field(field: str, parts: list[Any]) -> Any:
     """Return a field's value: JSON, but for texts; tags may also come as one part each."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
@@ -318,9 +318,9 @@ def read_registrations(
     if configuration is not None:
         return RegistrationBatch((read_configuration(configuration, raw, name=name),))
     if kind == "providers_list":
-        return _many(raw, list_pointer="", variables={})
+        return _read_entries(raw, list_pointer="", variables={})
     if kind == "manual_call_templates":
-        return _many(
+        return _read_entries(
             raw["manual_call_templates"],
             list_pointer="/manual_call_templates",
             variables=raw.get("variables"),
@@ -329,9 +329,9 @@ def read_registrations(
         return RegistrationBatch((read_template_entry(raw, name=name),))
     if kind == "openapi":
         source = RegistrationSource("document", body=body or exact_json.dumps(raw), media_type=media_type)
-        return _single(name, source)
+        return _build_single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
-        return _single(name, RegistrationSource("manual", value=raw))
+        return _build_single(name, RegistrationSource("manual", value=raw))
     reject_other_formats(raw, body)
     problem = FieldError(
         "", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS
@@ -345,7 +345,7 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_source(_members(body.source), source_pointer=pointer(at, "source")),
+        source=_read_source(_collect_members(body.source), source_pointer=pointer(at, "source")),
         at=at,
     )
 
@@ -356,7 +356,7 @@ def read_url_registration(raw: Mapping[str, Any], *, name: str | None, at: str =
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_plain_source({"url": body.url}, source_pointer=at),
+        source=_read_plain_source({"url": body.url}, source_pointer=at),
         at=at,
     )
 
@@ -373,7 +373,7 @@ def read_configuration(
     return request_from_fields(
         validated(RegistrationFields, fields, at=at),
         name=named(chosen, None, at=pointer(at, "name")),
-        source=_configured_source(configuration, source_pointer=at),
+        source=_build_configured_source(configuration, source_pointer=at),
         at=at,
     )
 
@@ -382,7 +382,9 @@ def _name_of(configuration: ClientConfiguration) -> str | None:
     return None if configuration.name is None else legal_provider_name(configuration.name)
 
 
-def _configured_source(configuration: ClientConfiguration, *, source_pointer: str) -> RegistrationSource:
+def _build_configured_source(
+    configuration: ClientConfiguration, *, source_pointer: str
+) -> RegistrationSource:
     return RegistrationSource(
         "template",
         value=configuration.template,
@@ -406,7 +408,7 @@ def request_from_fields(
         tags=tuple(dict.fromkeys(body.tags)),
         language=body.language,
         limits=body.limits.stored(),
-        options=_base_url_option(source) | body.options.stored(),
+        options=_read_base_url_option(source) | body.options.stored(),
         option_secrets=body.options.secrets(),
         credentials={
             slot: credential.to_draft(at=pointer("/credentials", slot))
@@ -438,11 +440,11 @@ def read_template_entry(
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
     return RegistrationRequest(
-        registered, source, options=_base_url_option(source), variables=variables or {}, at=at
+        registered, source, options=_read_base_url_option(source), variables=variables or {}, at=at
     )
 
 
-def _base_url_option(source: RegistrationSource) -> dict[str, Any]:
+def _read_base_url_option(source: RegistrationSource) -> dict[str, Any]:
     """Return the option `base_url` of UTCP's `text`: nothing else of that template is stored."""
     if source.kind != "template" or not isinstance(source.value.get("content"), str):
         return {}
@@ -467,15 +469,15 @@ def named(own_name: str | None, fallback: str | None, *, at: str = "/name") -> s
     return chosen
 
 
-def _members(source: SourceInput) -> dict[str, Any]:
+def _collect_members(source: SourceInput) -> dict[str, Any]:
     # Not model_dump, which copies a document of a million values in seconds.
     members = ((name, getattr(source, name)) for name in SourceInput.model_fields)
     return {name: member for name, member in members if member is not None}
 
 
-def _source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
+def _read_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
     options = document_options(given)
-    source = _plain_source(given, source_pointer=source_pointer)
+    source = _read_plain_source(given, source_pointer=source_pointer)
     if options != PLAIN and source.kind == "manual":
         problem = FieldError(
             source_pointer, "root, overlay and follow_references go with an OpenAPI document."
@@ -497,7 +499,7 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
     return DocumentOptions(given.get("root"), text, follows)
 
 
-def _plain_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
+def _read_plain_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
     kinds = [key for key in _SOURCE_KINDS if key in given]
     if len(kinds) != 1:
         problem = FieldError(
@@ -522,7 +524,7 @@ def _plain_source(given: dict[str, Any], *, source_pointer: str) -> Registration
     if kind == "manual":
         return RegistrationSource("manual", value=given[kind], at=pointer(source_pointer, kind))
     if kind == "manifests":
-        return _manifests(given[kind], source_pointer=pointer(source_pointer, kind))
+        return _read_manifests(given[kind], source_pointer=pointer(source_pointer, kind))
     document = given[kind]
     if isinstance(document, str):
         return RegistrationSource(
@@ -532,7 +534,7 @@ def _plain_source(given: dict[str, Any], *, source_pointer: str) -> Registration
         return RegistrationSource("manual", value=document, at=pointer(source_pointer, kind))
     configuration = PROTOCOLS.configuration(document) if detect_kind(document) == "unknown" else None
     if configuration is not None:
-        return _configured_source(configuration, source_pointer=pointer(source_pointer, kind))
+        return _build_configured_source(configuration, source_pointer=pointer(source_pointer, kind))
     return RegistrationSource(
         "document",
         body=exact_json.dumps(document),
@@ -541,25 +543,25 @@ def _plain_source(given: dict[str, Any], *, source_pointer: str) -> Registration
     )
 
 
-def _manifests(given: Mapping[str, Any], *, source_pointer: str) -> RegistrationSource:
+def _read_manifests(given: Mapping[str, Any], *, source_pointer: str) -> RegistrationSource:
     """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
     contents: dict[str, bytes] = {}
     for name, member in given.items():
         text = member if isinstance(member, str) else exact_json.dumps(member).decode()
-        contents[_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = text.encode(
-            "utf-8", "replace"
+        contents[_check_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
+            text.encode("utf-8", "replace")
         )
     return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)
 
 
-def _many(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:
+def _read_entries(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:
     if not entries or len(entries) > MAX_ENTRIES:
         problem = FieldError(list_pointer, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
         raise InvalidInput("The list has no entries, or too many.", errors=[problem])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
         entry_pointer = pointer(list_pointer, index)
-        read.append(read_or_reject(partial(_entry, entry, entry_pointer, variables), entry))
+        read.append(read_or_reject(partial(_read_entry, entry, entry_pointer, variables), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 
@@ -575,7 +577,7 @@ def read_or_reject(
         return RejectedEntry(legible, error)
 
 
-def _entry(entry: Any, entry_pointer: str, variables: Any) -> RegistrationRequest:
+def _read_entry(entry: Any, entry_pointer: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
         problem = FieldError(entry_pointer, "Give an object.", expected="object")
         raise InvalidInput("An entry must be a provider or a call template.", errors=[problem])
@@ -588,11 +590,13 @@ def _entry(entry: Any, entry_pointer: str, variables: Any) -> RegistrationReques
     if is_unknown and _is_url_registration(entry):
         return read_url_registration(entry, name=None, at=entry_pointer)
     registration = read_template_entry(entry, name=None, at=entry_pointer)
-    entry_variables = _configured(entry, registration.name, variables)
+    entry_variables = _find_entry_variables(entry, registration.name, variables)
     return read_template_entry(entry, name=None, at=entry_pointer, variables=entry_variables)
 
 
-def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, VariableDraft]:
+def _find_entry_variables(
+    entry: Mapping[str, Any], provider: str, variables: Any
+) -> dict[str, VariableDraft]:
     """Return the variables of a UTCP client's configuration file that this entry names."""
     if not isinstance(variables, Mapping):
         return {}

@@ -29,7 +29,7 @@ def only_callable(
     """
     reasons: dict[str, str] = {}
     for tool in parsed.tools:
-        reason = _problem(tool, prepare, scope)
+        reason = _find_problem(tool, prepare, scope)
         if reason is not None:
             reasons[tool.source_key] = reason
     if not reasons:
@@ -41,7 +41,7 @@ def only_callable(
     )
 
 
-def _problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
+def _find_problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
     template = tool.call_template
     if scope is not None:
         template = scope.resolved(template)
@@ -76,14 +76,14 @@ def reject_empty(parsed: ParsedSource, *, options: Mapping[str, Any], at: str) -
         problems = [*given, *(one for one in problems if one.detail != f"It {UNKNOWN_BASE}")]
     if any((one.reason or "").startswith(UNSET_VARIABLE) for one in skipped):
         detail = "Its server URL has a variable without a value, so none of its operations can be called."
-        problems = [*_unset_variables(parsed, options, at), *problems]
+        problems = [*_find_unset_variables(parsed, options, at), *problems]
     problems += [FieldError(one.pointer, one.detail) for one in parsed.report.warnings[:_MAX_REASONS]]
     allow = "Set it to true to register a provider without tools."
     problems.append(FieldError(pointer(at, "options", "allow_empty"), allow, expected=True))
     raise InvalidDocument(f"The source cannot be registered. {detail}", errors=problems)
 
 
-def _unset_variables(
+def _find_unset_variables(
     parsed: ParsedSource, options: Mapping[str, Any], registration_pointer: str
 ) -> list[FieldError]:
     """Return an error for each variable of a server URL that has neither a value nor a default."""
@@ -106,12 +106,14 @@ def assessed_source(parsed: ParsedSource) -> ParsedSource:
     """
     assessments = assess(parsed.tools)
     tools = tuple(replace(tool, slimmed=assessments[tool.source_key].slimmed) for tool in parsed.tools)
-    unlisted = {tool.source_key: note for tool in parsed.tools if (note := _unlisted_note(tool)) is not None}
+    unlisted = {
+        tool.source_key: note for tool in parsed.tools if (note := _explain_unlisted(tool)) is not None
+    }
     report = parsed.report.with_assessments(assessments).with_notes(unlisted)
     return replace(parsed, tools=tools, report=report)
 
 
-def _unlisted_note(tool: ToolDraft) -> str | None:
+def _explain_unlisted(tool: ToolDraft) -> str | None:
     """Return why agents do not see a tool; None for one whose schema their clients accept."""
     try:
         sanitize_inputs(tool.inputs)
