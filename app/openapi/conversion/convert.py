@@ -65,7 +65,7 @@ def convert(
     budget = SizeBudget(
         left=total, full_budget_above=total // 2, tool=limits.tool_size, output=limits.output_schema_size
     )
-    conversion = _assessed(_convert(opened, budget, progress))
+    conversion = _assess_tools(_convert(opened, budget, progress))
     if source.translation is not None:
         report = conversion.report.with_pointers(source.translation.source_pointer)
         conversion = replace(conversion, report=report)
@@ -90,9 +90,9 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
                 document, operation, name=name, slots=slots, tags=tags, keywords=keywords, budget=budget
             )
         except OperationProblem as problem:
-            outcomes.append(_skipped(operation, name, problem.reason, problem.pointer))
+            outcomes.append(_report_skipped(operation, name, problem.reason, problem.pointer))
         except _UNREADABLE:
-            outcomes.append(_skipped(operation, name, "is written in a way that cannot be read", ""))
+            outcomes.append(_report_skipped(operation, name, "is written in a way that cannot be read", ""))
         else:
             tools.append(tool)
             renamed = operation.given_name is not None and operation.given_name != name
@@ -120,7 +120,7 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
     )
 
 
-def _assessed(conversion: Conversion) -> Conversion:
+def _assess_tools(conversion: Conversion) -> Conversion:
     """Return the conversion with its large tools slimmed, and the assessment of each tool in its report."""
     assessments = assess(conversion.tools)
     slimmed = {key: one.slimmed for key, one in assessments.items() if one.slimmed is not None}
@@ -131,7 +131,7 @@ def _assessed(conversion: Conversion) -> Conversion:
     return replace(conversion, tools=tools, report=conversion.report.with_assessments(assessments))
 
 
-def _skipped(operation: Operation, name: str, reason: str, pointer: str) -> OperationOutcome:
+def _report_skipped(operation: Operation, name: str, reason: str, pointer: str) -> OperationOutcome:
     return OperationOutcome(
         operation.source_key, name, "skipped", pointer or operation.pointer, reason=reason
     )

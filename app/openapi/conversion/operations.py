@@ -73,7 +73,7 @@ def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operat
         item_pointer = resolved.pointer
         beside = {key: value for key, value in item.items() if key != "$ref"}
         whole = {**(resolved.node if isinstance(resolved.node, dict) else {}), **beside}
-    for method, node, tokens in _methods(document, whole, pointer):
+    for method, node, tokens in _list_methods(document, whole, pointer):
         base_pointer = item_pointer if tokens[0] not in item else pointer
         yield Operation(
             source_key=f"{method} {path}",
@@ -86,7 +86,7 @@ def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operat
         )
 
 
-def _methods(
+def _list_methods(
     document: OpenApiDocument, item: Json, pointer: str
 ) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield each method of a Path Item, its operation, and where that is in the item.
@@ -99,7 +99,7 @@ def _methods(
             yield method.upper(), node, (key,)
         elif key == "additionalOperations" and document.version != "2.0":
             if isinstance(node, dict):
-                yield from _additional(document, node, f"{pointer}/{key}")
+                yield from _list_additional(document, node, f"{pointer}/{key}")
             else:
                 document.warnings.add(
                     f"{pointer}/{key}", "`additionalOperations` is not an object and was left out"
@@ -110,7 +110,7 @@ def _may_be_operation(document: OpenApiDocument, node: Any) -> bool:
     return document.version == "3.2" or (document.version != "2.0" and isinstance(node, dict))
 
 
-def _additional(
+def _list_additional(
     document: OpenApiDocument, listed: Json, pointer: str
 ) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield the operations of `additionalOperations`, whose keys are methods in the case that is sent."""

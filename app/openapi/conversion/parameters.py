@@ -140,7 +140,7 @@ def offered(
     """
     retained: list[Parameter] = []
     for parameter in parameters:
-        reason = _reason_to_withhold(parameter, credentials)
+        reason = _explain_withholding(parameter, credentials)
         if reason is None:
             retained.append(parameter)
         else:
@@ -148,7 +148,7 @@ def offered(
     return retained
 
 
-def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
+def _explain_withholding(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
     name, location = parameter.key
     if (name, location) in credentials:
         return "the stored credential sets it"
@@ -172,7 +172,7 @@ def _read(document: OpenApiDocument, node: Any, pointer: str, notes: list[str]) 
     known = document.memo.get(("parameter", id(node)))
     if known is None:
         try:
-            known = node, _parameter(document, document.references.follow_described(node, at=pointer))
+            known = node, _read_parameter(document, document.references.follow_described(node, at=pointer))
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a parameter {problem.reason}; it was left out")
             known = node, str(problem.reason)
@@ -184,7 +184,7 @@ def _read(document: OpenApiDocument, node: Any, pointer: str, notes: list[str]) 
     return None
 
 
-def _parameter(document: OpenApiDocument, resolved: ResolvedNode) -> Parameter | str:
+def _read_parameter(document: OpenApiDocument, resolved: ResolvedNode) -> Parameter | str:
     """Return the parameter, or what is wrong with it where it is not required."""
     node, pointer = resolved.node, resolved.pointer
     if not isinstance(node, dict):
@@ -192,7 +192,7 @@ def _parameter(document: OpenApiDocument, resolved: ResolvedNode) -> Parameter |
     name, location = node.get("name"), node.get("in")
     if isinstance(name, int | float) and not isinstance(name, bool):
         name = str(name)
-    problem = _defect(document, name, location)
+    problem = _find_defect(document, name, location)
     if problem is not None or not isinstance(name, str) or not isinstance(location, str):
         if node.get("required") is True:
             raise OperationProblem(f"has a required parameter that {problem}", pointer=pointer)
@@ -201,7 +201,7 @@ def _parameter(document: OpenApiDocument, resolved: ResolvedNode) -> Parameter |
     return read(document, node, pointer, name=name, location=location)
 
 
-def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
+def _find_defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     if not isinstance(name, str) or not name:
         return "has no name"
     if location not in (_V2_LOCATIONS if document.version == "2.0" else LOCATIONS):
@@ -235,7 +235,7 @@ def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
         content_type = _FORM
     fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
     if node.get("allowEmptyValue") is True and location == "query" and style == "form":
-        fragment = _or_empty(fragment)
+        fragment = _allow_empty(fragment)
     holders = (node,) if of is None else (node, of[1])
     fragment = with_description(
         fragment, node, examples=declared_examples(document, holders, fragment.schema)
@@ -265,7 +265,7 @@ def content_of_parameter(document: OpenApiDocument, node: Json, pointer: str) ->
     return chosen, resolved.node if isinstance(resolved.node, dict) else {}, f"{resolved.pointer}/schema"
 
 
-def _or_empty(fragment: Fragment) -> Fragment:
+def _allow_empty(fragment: Fragment) -> Fragment:
     """Return the fragment of a parameter with `allowEmptyValue`, which allows "" beside its values.
 
     Texts with other restrictions than an enumeration stay as they are: their schema says what is allowed.
@@ -299,7 +299,7 @@ def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
         default = "form" if location in {"query", "formData"} else _DEFAULT_STYLE[location]
         style = _COLLECTIONS.get(collection, default) if node.get("type") == "array" else default
         explode = collection == "multi"
-        item_styles = _item_styles(document, node, pointer)
+        item_styles = _read_item_styles(document, node, pointer)
         if item_styles:
             schema["items"] = _without_collection_formats(schema["items"], len(item_styles))
         if "schema" in schema:
@@ -307,7 +307,7 @@ def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
             schema = schema["schema"]
     fragment = document.schemas.fragment(schema, where, mode=mode)
     if node.get("allowEmptyValue") is True and location in {"query", "formData"}:
-        fragment = _or_empty(fragment)
+        fragment = _allow_empty(fragment)
     examples = [] if location == "body" else declared_examples(document, (node,), fragment.schema)
     fragment = with_description(fragment, node, examples=examples)
     required = _is_required(node, location)
@@ -326,7 +326,7 @@ def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
     )
 
 
-def _item_styles(document: OpenApiDocument, node: Json, pointer: str) -> tuple[str, ...]:
+def _read_item_styles(document: OpenApiDocument, node: Json, pointer: str) -> tuple[str, ...]:
     """Return the styles of the lists within a list, by the `collectionFormat` of each Items Object."""
     styles: list[str] = []
     here = f"{pointer}/items"
