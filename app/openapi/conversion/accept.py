@@ -34,14 +34,17 @@ def read_accept(document: OpenApiDocument, operation: Json, pointer: str) -> str
         return None
     key = ("accept", id(responses))
     if key not in document.memo:
-        document.memo[key] = responses, accept_of(_media_types(document, responses, f"{pointer}/responses"))
+        document.memo[key] = (
+            responses,
+            accept_of(_list_media_types(document, responses, f"{pointer}/responses")),
+        )
     value: str | None = document.memo[key][1]
     return value
 
 
 def accept_of(declared: Iterable[Any]) -> str | None:
     """Return the value of Accept for media types in the order of the document; None where there is none."""
-    types = dict.fromkeys(filter(None, map(_range, declared)))
+    types = dict.fromkeys(filter(None, map(_build_range, declared)))
     ordered = sorted(types, key=_rank)[:_MAX_TYPES]
     if not ordered or ordered[0] == _ANYTHING:
         return None
@@ -51,7 +54,7 @@ def accept_of(declared: Iterable[Any]) -> str | None:
     return ", ".join(weighted)
 
 
-def _media_types(document: OpenApiDocument, responses: Json, pointer: str) -> Iterator[Any]:
+def _list_media_types(document: OpenApiDocument, responses: Json, pointer: str) -> Iterator[Any]:
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in statuses[:_MAX_RESPONSES]:
         try:
@@ -62,7 +65,7 @@ def _media_types(document: OpenApiDocument, responses: Json, pointer: str) -> It
         yield from content if isinstance(content, dict) else ()
 
 
-def _range(declared: Any) -> str | None:
+def _build_range(declared: Any) -> str | None:
     """Return a media type as a range of Accept; None where it is not legal there."""
     if not media.legal(declared) or "$" in declared:
         # `$` begins a variable in the call templates of UTCP clients.

@@ -31,9 +31,9 @@ class ServerVariable:
         """Return the variable that a Server Variable Object describes; `node` may be anything."""
         node = node if isinstance(node, dict) else {}
         listed = node.get("enum")
-        values = [_text(one) for one in listed[:_MAX_ENUM]] if isinstance(listed, list) else []
+        values = [_read_text(one) for one in listed[:_MAX_ENUM]] if isinstance(listed, list) else []
         enum = tuple(dict.fromkeys(one for one in values if one is not None))
-        default = _text(node.get("default"))
+        default = _read_text(node.get("default"))
         if default is None and enum:
             default = enum[0]
         return cls(name, default, enum, clean(node.get("description"), max_length=_MAX_TEXT)[0])
@@ -108,7 +108,7 @@ def variables_of_host(url: str) -> frozenset[str]:
     return frozenset(VARIABLE.findall(authority))
 
 
-def _text(value: Any) -> str | None:
+def _read_text(value: Any) -> str | None:
     """Return a scalar of a document as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None

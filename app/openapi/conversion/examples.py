@@ -20,7 +20,7 @@ def declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema
     if "examples" in schema:
         return []
     for holder in holders:
-        small_values = [value for value in _values(document, holder) if is_small(value, 200)]
+        small_values = [value for value in _list_values(document, holder) if is_small(value, 200)]
         if small_values:
             return small_values[:_MAX_EXAMPLES]
     return []
@@ -32,12 +32,12 @@ def media_type_examples(document: OpenApiDocument, holder: Json, schema: Json) -
         return []
     whole = [holder["example"]] if isinstance(holder.get("example"), dict | list) else []
     small_values = (
-        value for value in (*whole, *_values(document, holder)) if is_small(value, _MAX_MEDIA_SIZE)
+        value for value in (*whole, *_list_values(document, holder)) if is_small(value, _MAX_MEDIA_SIZE)
     )
     return [value for value, _ in zip(small_values, range(1), strict=False)]
 
 
-def _values(document: OpenApiDocument, holder: Json) -> Iterator[Any]:
+def _list_values(document: OpenApiDocument, holder: Json) -> Iterator[Any]:
     if isinstance(holder.get("example"), str | int | float):
         yield holder["example"]
     listed = holder.get("examples")

@@ -39,7 +39,7 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
     for source_key, given in operations.items():
         if source_key in names:
             continue
-        name = _candidate(source_key, given)
+        name = _build_candidate(source_key, given)
         if len(name) > MAX_LENGTH or name in taken:
             name = _with_digest(name, source_key)
         while name in taken:
@@ -50,7 +50,7 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-def _candidate(source_key: str, given: Any) -> str:
+def _build_candidate(source_key: str, given: Any) -> str:
     if isinstance(given, int | float) and not isinstance(given, bool):
         given = str(given)
     if isinstance(given, str):

@@ -55,26 +55,28 @@ def read_outputs(document: OpenApiDocument, operation: Json, pointer: str, *, bu
     produces = operation.get("produces", document.raw.get("produces")) if document.version == "2.0" else None
     if key not in document.memo:
         outputs = _with_redirects(
-            _outputs(document, responses, f"{pointer}/responses", produces, budget), responses
+            _read_responses(document, responses, f"{pointer}/responses", produces, budget), responses
         )
         document.memo[key] = responses, outputs
     remembered: Outputs = document.memo[key][1]
     return remembered
 
 
-def _outputs(document: OpenApiDocument, responses: Json, pointer: str, produces: Any, budget: int) -> Outputs:
+def _read_responses(
+    document: OpenApiDocument, responses: Json, pointer: str, produces: Any, budget: int
+) -> Outputs:
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in sorted(statuses, key=str.upper)[:_MAX_RESPONSES]:
         try:
             resolved = document.references.follow(responses[status], at=f"{pointer}/{status}")
-            fragment = _fragment(document, resolved, produces)
+            fragment = _build_fragment(document, resolved, produces)
             if fragment is not None:
                 outputs = _with_definitions(document, fragment, budget)
                 return replace(outputs, response={"status": status}) if len(statuses) > 1 else outputs
         except RefProblem as problem:
             document.warnings.add(problem.pointer or f"{pointer}/{status}", f"a response {problem.reason}")
     for status in sorted(statuses, key=str.upper)[:_MAX_RESPONSES]:
-        response = _other_form(document, responses[status], f"{pointer}/{status}", produces, budget)
+        response = _read_other_form(document, responses[status], f"{pointer}/{status}", produces, budget)
         if response is not None:
             more = {"status": status} if len(statuses) > 1 else {}
             return Outputs({}, len(exact_json.dumps(response)), response={**more, **response})
@@ -91,7 +93,7 @@ def _with_redirects(outputs: Outputs, responses: Json) -> Outputs:
     return replace(outputs, response={**(outputs.response or {}), "redirects": sorted(declared)})
 
 
-def _other_form(
+def _read_other_form(
     document: OpenApiDocument, response: Any, response_pointer: str, produces: Any, budget: int
 ) -> Json | None:
     """Return how a response in XML, a form or text is decoded, None where it has none of them.
@@ -100,7 +102,7 @@ def _other_form(
     """
     try:
         resolved = document.references.follow(response, at=response_pointer)
-        chosen, schema, pointer = _described_form(document, resolved, produces)
+        chosen, schema, pointer = _find_described_form(document, resolved, produces)
         if schema is None:
             return None
         fragment = document.schemas.fragment(schema, pointer, mode=Mode.OUTPUT)
@@ -118,7 +120,9 @@ def _other_form(
     return form
 
 
-def _described_form(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> tuple[str, Any, str]:
+def _find_described_form(
+    document: OpenApiDocument, response: ResolvedNode, produces: Any
+) -> tuple[str, Any, str]:
     """Return the media type, the schema and its pointer of the response in another form than JSON."""
     node = response.node if isinstance(response.node, dict) else {}
     if document.version == "2.0":
@@ -138,7 +142,7 @@ def _is_decoded(media_type: str) -> bool:
     return media.is_xml(kind) or kind in ("application/x-www-form-urlencoded", "text/plain")
 
 
-def _fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> Fragment | None:
+def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> Fragment | None:
     """Return the schema of the JSON of one response, or of a sequence as the list of its items; None where it
     has none.
     """
@@ -161,7 +165,7 @@ def _fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) 
     if chosen is None or not media.is_json(chosen):
         chosen = next((one for one in content if media.legal(one) and media.is_sequential(one)), None)
     if chosen is None:
-        return _text_fragment(document, content, pointer)
+        return _build_text_fragment(document, content, pointer)
     resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
     media_object = resolved.node if isinstance(resolved.node, dict) else {}
     if "itemSchema" in media_object and not media.is_json(chosen):
@@ -175,7 +179,7 @@ def _fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) 
     return with_description(fragment, {}, examples=examples)
 
 
-def _text_fragment(document: OpenApiDocument, content: Json, pointer: str) -> Fragment | None:
+def _build_text_fragment(document: OpenApiDocument, content: Json, pointer: str) -> Fragment | None:
     """Return the schema of a response of text, which calls return as a string; None where it is none."""
     for name in content:
         if media.legal(name) and name.lower().startswith("text/"):
@@ -201,10 +205,10 @@ def _with_definitions(document: OpenApiDocument, fragment: Fragment, budget: int
             defs = {other: one for other, one in defs.items() if other != name}
         beside = {word: value for word, value in schema.items() if word != "$ref"}
         target = {**beside, **closure.defs[name]}
-        return _outputs_of(target, defs, closure.size, closure.cut)
-    return _outputs_of(schema, closure.defs, fragment.size + closure.size, closure.cut)
+        return _build_outputs(target, defs, closure.size, closure.cut)
+    return _build_outputs(schema, closure.defs, fragment.size + closure.size, closure.cut)
 
 
-def _outputs_of(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
+def _build_outputs(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
     notes = (f"the schema of the response is large: {cut} of its parts were left open",) if cut else ()
     return Outputs({**schema, "$defs": defs} if defs else schema, size, notes)

@@ -28,8 +28,8 @@ def part_headers(
     Each header has its value where the document gives it one, and whether it is required.
     """
     headers: Json = {}
-    for header, node in _declared(document, declared).items():
-        value = _fixed(_schema(document, node))
+    for header, node in _list_declared(document, declared).items():
+        value = _find_fixed_value(_read_schema(document, node))
         required = node.get("required") is True
         if value is None and not is_file:
             notes.append(f"part `{name[:100]}` is sent without its header {header}: it has no value")
@@ -44,7 +44,7 @@ def with_part_headers(document: OpenApiDocument, schema: Any, given: Json, *, fi
     Only the form's own properties can have them; those of its `allOf` have the values of the document.
     """
     wanted = {
-        name: _declared(document, given[name])
+        name: _list_declared(document, given[name])
         for name in files
         if isinstance(given.get(name), dict) and isinstance(given[name].get("headers"), dict)
     }
@@ -74,11 +74,13 @@ def _with_headers(document: OpenApiDocument, node: Any, headers: Json) -> Any:
         return node
     if "items" in node:
         return {**node, "items": _with_headers(document, node["items"], headers)}
-    schemas = {header: _converted(document, _schema(document, one)) for header, one in headers.items()}
+    schemas = {
+        header: _convert_schema(document, _read_schema(document, one)) for header, one in headers.items()
+    }
     return {**node, PART_HEADERS: schemas}
 
 
-def _declared(document: OpenApiDocument, declared: Json) -> Json:
+def _list_declared(document: OpenApiDocument, declared: Json) -> Json:
     """Return the Header Objects of an Encoding Object that can be sent, by name."""
     given = declared.get("headers")
     headers: Json = {}
@@ -92,7 +94,7 @@ def _declared(document: OpenApiDocument, declared: Json) -> Json:
     return headers
 
 
-def _schema(document: OpenApiDocument, header: Json) -> Json:
+def _read_schema(document: OpenApiDocument, header: Json) -> Json:
     try:
         schema = document.references.follow(header.get("schema", header), at="").node
     except RefProblem:
@@ -100,7 +102,7 @@ def _schema(document: OpenApiDocument, header: Json) -> Json:
     return schema if isinstance(schema, dict) else {}
 
 
-def _fixed(schema: Json) -> Any:
+def _find_fixed_value(schema: Json) -> Any:
     """Return the scalar that a schema fixes or suggests, None where it has none."""
     listed = schema.get("enum")
     single = listed[0] if isinstance(listed, list) and len(listed) == 1 else None
@@ -110,7 +112,7 @@ def _fixed(schema: Json) -> Any:
     return None
 
 
-def _converted(document: OpenApiDocument, schema: Json) -> Json:
+def _convert_schema(document: OpenApiDocument, schema: Json) -> Json:
     """Return the converted schema of a header; one that refers to others is any text."""
     refs: tuple[Tokens, ...] = ()
     try:

@@ -40,29 +40,29 @@ def positional_form(
     document: OpenApiDocument, content_type: str, media_object: Json, *, encode: FieldEncoding
 ) -> PositionalForm | None:
     """Return the list of parts of a multipart body; None where its parts have names."""
-    schema = _resolved(document, media_object.get("schema"))
+    schema = _resolve(document, media_object.get("schema"))
     listed = _is_list(schema) and media.base(content_type) != _FORM_DATA
     if not listed and not any(key in media_object for key in _POSITIONAL):
         return None
     if "itemSchema" in media_object:
         schema = {**schema, "items": media_object["itemSchema"]}
-    return _form(document, schema, media_object, encode, _MAX_NESTING)
+    return _read_form(document, schema, media_object, encode, _MAX_NESTING)
 
 
-def _form(
+def _read_form(
     document: OpenApiDocument, schema: Json, holder: Json, encode: FieldEncoding, depth: int
 ) -> PositionalForm:
     """Return the parts of a list; `holder` is the Media Type or Encoding Object with their encoding."""
     prefix = _list(schema.get("prefixItems"))[:_MAX_PARTS]
     encodings = _list(holder.get("prefixEncoding"))[:_MAX_PARTS]
-    rest, rest_encoding = schema.get("items", {}), _mapping(holder.get("itemEncoding"))
+    rest, rest_encoding = schema.get("items", {}), _as_mapping(holder.get("itemEncoding"))
     parts: list[tuple[Any, Json]] = []
     notes: list[str] = []
     for index in range(max(len(prefix), len(encodings))):
         part_schema = prefix[index] if index < len(prefix) else rest
-        encoding = _mapping(encodings[index]) if index < len(encodings) else rest_encoding
-        parts.append(_part(document, part_schema, encoding, encode, depth, notes))
-    item = None if rest is False else _part(document, rest, rest_encoding, encode, depth, notes)
+        encoding = _as_mapping(encodings[index]) if index < len(encodings) else rest_encoding
+        parts.append(_read_part(document, part_schema, encoding, encode, depth, notes))
+    item = None if rest is False else _read_part(document, rest, rest_encoding, encode, depth, notes)
     list_schema = {key: value for key, value in schema.items() if key not in ("prefixItems", "items")}
     list_schema["type"] = "array"
     if parts:
@@ -76,7 +76,7 @@ def _form(
     )
 
 
-def _part(
+def _read_part(
     document: OpenApiDocument,
     schema: Any,
     encoding: Json,
@@ -85,10 +85,10 @@ def _part(
     notes: list[str],
 ) -> tuple[Any, Json]:
     """Return the unconverted schema of a part, and its entry in the plan."""
-    resolved = _resolved(document, schema)
+    resolved = _resolve(document, schema)
     content_type = str(encoding.get("contentType") or "").split(",")[0].strip()
     if depth and (content_type.lower().startswith("multipart/") or _has_positions(encoding)):
-        nested = _form(document, resolved, encoding, encode, depth - 1)
+        nested = _read_form(document, resolved, encoding, encode, depth - 1)
         notes.extend(nested.notes)
         entry: Json = {
             "content_type": content_type or "multipart/mixed",
@@ -120,12 +120,12 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _mapping(value: Any) -> Json:
+def _as_mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _resolved(document: OpenApiDocument, schema: Any) -> Json:
+def _resolve(document: OpenApiDocument, schema: Any) -> Json:
     try:
-        return _mapping(document.references.follow(schema, at="").node)
+        return _as_mapping(document.references.follow(schema, at="").node)
     except RefProblem:
         return {}

@@ -87,13 +87,13 @@ class SecuritySlots:
             remarks: list[str] = []
             alternatives = self._read(listed, pointer, remarks)
             size = len(exact_json.dumps(security_json(alternatives)))
-            slot_alternatives = SlotAlternatives(alternatives, self._keys(alternatives), size)
+            slot_alternatives = SlotAlternatives(alternatives, self._list_keys(alternatives), size)
             self._document.memo[key] = listed, (slot_alternatives, remarks)
         read: tuple[SlotAlternatives, list[str]] = self._document.memo[key][1]
         notes.extend(read[1])
         return read[0]
 
-    def _keys(self, alternatives: SecurityRequirements) -> frozenset[tuple[str, str]]:
+    def _list_keys(self, alternatives: SecurityRequirements) -> frozenset[tuple[str, str]]:
         slots = (self._slots[need.slot] for alternative in alternatives for need in alternative)
         return frozenset(
             (slot.parameter.lower() if slot.location == "header" else slot.parameter, slot.location)
@@ -149,21 +149,21 @@ class SecuritySlots:
         return tuple(alternatives)
 
     def _build_need(self, name: str, scopes: Any) -> SlotRequirement:
-        slot = self._slot(name)
+        slot = self._add_slot(name)
         is_certificate = self._slots[slot].kind == "mutual_tls"
-        return SlotRequirement(slot, _scopes(scopes), certificate=is_certificate)
+        return SlotRequirement(slot, _read_scopes(scopes), certificate=is_certificate)
 
-    def _slot(self, name: str) -> str:
-        slot = name = self._component(name)
+    def _add_slot(self, name: str) -> str:
+        slot = name = self._find_component(name)
         # A name of dots alone would be a dot segment in `/credentials/{slot}`.
         if not _SLOT.fullmatch(name) or not name.strip("."):
             digest = hashlib.sha256(name.encode()).hexdigest()[:8]
             slot = f"{_ILLEGAL.sub('_', name).strip('_')[:55] or 'slot'}_{digest}"
         if slot not in self._slots:
-            self._slots[slot] = self._scheme(slot, name)
+            self._slots[slot] = self._read_scheme(slot, name)
         return slot
 
-    def _scheme(self, slot_name: str, name: str) -> SecuritySchemeSlot:
+    def _read_scheme(self, slot_name: str, name: str) -> SecuritySchemeSlot:
         pointer = f"{self._at}/{escape(name)}"
         slot = SecuritySchemeSlot(slot_name, name[:200])
         try:
@@ -175,14 +175,14 @@ class SecuritySlots:
             return slot
         slot = replace(
             slot,
-            description=_description(node, is_v2=self._v2),
+            description=_build_description(node, is_v2=self._v2),
             scheme_type=label(node.get("type")) or "undefined",
         )
         if node.get("deprecated") is True:
             self._deprecated.add(slot.name)
         return self._with_kind(slot, node, pointer)
 
-    def _component(self, name: str) -> str:
+    def _find_component(self, name: str) -> str:
         """Return the name of the scheme that a requirement means.
 
         OAS 3.2: a name that no scheme of the document has may be the URI of one.
@@ -200,10 +200,10 @@ class SecuritySlots:
         kind = str(node.get("type")).lower()
         # An extension of Amazon API Gateway, which all public documents of AWS services have.
         if str(node.get("x-amazon-apigateway-authtype")).lower() == "awssigv4":
-            declared = self._api_key(slot, node, pointer) if kind == "apikey" else slot
+            declared = self._read_api_key(slot, node, pointer) if kind == "apikey" else slot
             return replace(declared, kind="aws_sigv4", scheme_type="awsSigv4")
         if kind == "apikey":
-            return self._api_key(slot, node, pointer)
+            return self._read_api_key(slot, node, pointer)
         if kind == "basic":
             return replace(slot, kind="basic")
         if kind == "http":
@@ -211,11 +211,11 @@ class SecuritySlots:
         if kind == "mutualtls":
             return replace(slot, kind="mutual_tls")
         if kind in ("oauth2", "openidconnect"):
-            return self._oauth2(slot, node, pointer)
+            return self._read_oauth2(slot, node, pointer)
         self._document.warnings.add(pointer, "a security scheme of this type is not supported")
         return slot
 
-    def _api_key(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
+    def _read_api_key(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
         name, location = node.get("name"), node.get("in")
         legal = isinstance(name, str) and 0 < len(name) <= 256 and (
             location == "query" or (location in ("header", "cookie") and _FIELD.fullmatch(name) is not None)
@@ -238,7 +238,7 @@ class SecuritySlots:
             return slot
         return replace(slot, kind="bearer", http_scheme=scheme)
 
-    def _oauth2(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
+    def _read_oauth2(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
         flows = node.get("flows")
         if self._v2 or (not isinstance(flows, dict) and "flow" in node):
             flows = {str(node.get("flow")): node}
@@ -260,7 +260,7 @@ class SecuritySlots:
         return replace(slot, kind="oauth2", token_url=token_url, metadata_url=metadata_url, flows=names)
 
 
-def _description(node: Json, *, is_v2: bool) -> str:
+def _build_description(node: Json, *, is_v2: bool) -> str:
     """Return the description of a security scheme, followed by what its other fields tell a person who has to
     get the credential.
     """
@@ -278,7 +278,7 @@ def _description(node: Json, *, is_v2: bool) -> str:
     return clean("\n".join(dict.fromkeys(filter(None, texts))), max_length=2_000)[0]
 
 
-def _scopes(listed: Any) -> tuple[str, ...]:
+def _read_scopes(listed: Any) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
     return tuple(dict.fromkeys(one[:200] for one in listed[:_MAX_SCOPES] if isinstance(one, str)))

@@ -31,7 +31,7 @@ def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> 
     pattern = raw.get("x-ms-parameterized-host")
     if isinstance(pattern, dict) and isinstance(pattern.get("hostTemplate"), str):
         host = pattern["hostTemplate"].strip()
-        variables = dict(_parameters_of_host(pattern.get("parameters"), references))
+        variables = dict(_list_host_parameters(pattern.get("parameters"), references))
         if pattern.get("useSchemePrefix") is False:
             return [{"url": host.rstrip("/") + path, "variables": variables}]
     else:
@@ -42,7 +42,7 @@ def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> 
     return [{"url": f"{scheme}://{host.rstrip('/')}{path}", "variables": variables} for scheme in schemes]
 
 
-def _parameters_of_host(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
+def _list_host_parameters(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
     for node in listed[:MAX_SERVERS] if isinstance(listed, list) else ():
         try:
             resolved = references.follow(node, at="/x-ms-parameterized-host/parameters").node
@@ -55,7 +55,7 @@ def _parameters_of_host(listed: Any, references: References) -> Iterator[tuple[s
 def declared_servers(raw: Json, references: References, *, version: str) -> tuple[DeclaredServer, ...]:
     """Return the servers of the document, of its paths and of its operations, each once."""
     servers: dict[DeclaredServer, None] = {}
-    for node in _server_nodes(raw, references, version):
+    for node in _list_server_nodes(raw, references, version):
         server = DeclaredServer.of(node)
         if server is not None:
             servers[server] = None
@@ -64,16 +64,16 @@ def declared_servers(raw: Json, references: References, *, version: str) -> tupl
     return tuple(servers)
 
 
-def _server_nodes(raw: Json, references: References, version: str) -> Iterator[Any]:
+def _list_server_nodes(raw: Json, references: References, version: str) -> Iterator[Any]:
     if version == "2.0":
         listed = raw.get("schemes")
         schemes = [one for one in listed if one in ("https", "http")] if isinstance(listed, list) else []
         yield from servers_v2(raw, references, schemes=schemes or ["https"])
         return
-    yield from _listed(raw)
+    yield from _read_servers(raw)
     paths = raw.get("paths")
     for item in paths.values() if isinstance(paths, dict) else ():
-        yield from _listed(item)
+        yield from _read_servers(item)
         yield from _of_operations(item)
 
 
@@ -81,10 +81,10 @@ def _of_operations(item: Any) -> Iterator[Any]:
     for key, value in item.items() if isinstance(item, dict) else ():
         further = value.values() if key == "additionalOperations" and isinstance(value, dict) else (value,)
         for operation in further:
-            yield from _listed(operation)
+            yield from _read_servers(operation)
 
 
-def _listed(holder: Any) -> list[Any]:
+def _read_servers(holder: Any) -> list[Any]:
     servers = holder.get("servers") if isinstance(holder, dict) else None
     return servers[:MAX_SERVERS] if isinstance(servers, list) else []
 
@@ -121,7 +121,7 @@ def _check_choice(
     choice = options.server
     if choice is None:
         return
-    root = _listed(raw) or ([one.to_json() for one in servers] if "swagger" in raw else [])
+    root = _read_servers(raw) or ([one.to_json() for one in servers] if "swagger" in raw else [])
     if chosen_server(choice, root, is_root=True) is not None:
         return
     if isinstance(choice, str) and any(one.is_named(choice) for one in servers):

@@ -59,7 +59,7 @@ def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]
             if isinstance(chosen, str):
                 raise OperationProblem(chosen, pointer=pointer)
             return chosen
-    return _resolved_or_problem(document, "/", "")
+    return _resolve_or_raise(document, "/", "")
 
 
 def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
@@ -87,7 +87,7 @@ def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
     if chosen == "":
         path = raw.get("basePath")
         path = "/" + path.strip().lstrip("/") if isinstance(path, str) and path.strip() else "/"
-        return _resolved_or_problem(document, path, "/host")
+        return _resolve_or_raise(document, path, "/host")
     if isinstance(chosen, str):
         raise OperationProblem(chosen, pointer="/host")
     return chosen
@@ -104,8 +104,8 @@ def template(base_url: BaseUrl, path: str) -> str:
     literal = _EXPANSION.sub("", path).split("#", 1)[0]
     route, _, query = literal.partition("?")
     route = "/" + route.lstrip("/") if not route.startswith("/") else route
-    queries = [part for part in (quote(base.query, safe=_QUERY_SAFE), _escaped(query, _QUERY_SAFE)) if part]
-    joined = quote(base.path.rstrip("/"), safe=_PATH_SAFE) + _escaped(route, _PATH_SAFE)
+    queries = [part for part in (quote(base.query, safe=_QUERY_SAFE), _escape(query, _QUERY_SAFE)) if part]
+    joined = quote(base.path.rstrip("/"), safe=_PATH_SAFE) + _escape(route, _PATH_SAFE)
     # Decoded twice: a server may do so before it routes.
     if any(unquote(unquote(segment)) in {".", ".."} for segment in joined.split("/")):
         raise OperationProblem("has a path with dot segments (`.`, `..`)")
@@ -125,7 +125,7 @@ def absolute(document: OpenApiDocument, url: Any) -> str | None:
     return result.url if isinstance(result, BaseUrl) else None
 
 
-def _escaped(text: str, safe: str) -> str:
+def _escape(text: str, safe: str) -> str:
     pieces = _PLACEHOLDER.split(text)
     return "".join(
         f"{{{piece}}}" if index % 2 else quote(piece, safe=safe) for index, piece in enumerate(pieces)
@@ -144,14 +144,16 @@ def _choose(document: OpenApiDocument, listed: list[Any], pointer: str) -> BaseU
             continue
         result: BaseUrl | str = "has a server that is not an object"
         if isinstance(node, dict):
-            result = _substituted(document, node, pointer if pointer == "/host" else f"{pointer}/{index}")
+            result = _substitute_variables(
+                document, node, pointer if pointer == "/host" else f"{pointer}/{index}"
+            )
         if isinstance(result, BaseUrl):
             return result
         problem = problem or result
     return problem or f"has no usable server at {pointer}"
 
 
-def _substituted(document: OpenApiDocument, node: Json, pointer: str) -> BaseUrl | str:
+def _substitute_variables(document: OpenApiDocument, node: Json, pointer: str) -> BaseUrl | str:
     """Return the URL of a server with the values of its variables.
 
     `base_url` stands in for a URL with variables that `server_variables` does not give completely.
@@ -190,7 +192,7 @@ def _substituted(document: OpenApiDocument, node: Json, pointer: str) -> BaseUrl
     return _resolve(document, VARIABLE.sub(choose_value, url.strip()[:_MAX_URL]).replace(" ", "%20"))
 
 
-def _resolved_or_problem(document: OpenApiDocument, url: str, pointer: str) -> BaseUrl:
+def _resolve_or_raise(document: OpenApiDocument, url: str, pointer: str) -> BaseUrl:
     result = _resolve(document, url)
     if isinstance(result, str):
         raise OperationProblem(result, pointer=pointer)
@@ -218,7 +220,7 @@ def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -
             url = urljoin(document_url or options.base_url or "", url)
         else:
             url = f"https:{url}"
-    return _checked(url)
+    return _check_url(url)
 
 
 def _read_own_url(document: OpenApiDocument) -> str | None:
@@ -227,7 +229,7 @@ def _read_own_url(document: OpenApiDocument) -> str | None:
     if (
         document.version == "2.0"
         or not isinstance(own_url, str)
-        or not isinstance(_checked(own_url), BaseUrl)
+        or not isinstance(_check_url(own_url), BaseUrl)
     ):
         return None
     detail = "the URL of the document is not known: its relative URLs are resolved against `$self`"
@@ -244,7 +246,7 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _checked(url: str) -> BaseUrl | str:
+def _check_url(url: str) -> BaseUrl | str:
     parts = _split(url)
     if parts is None or len(url) > _MAX_URL or _FORBIDDEN.search(url):
         return "has a server URL that is not legal"
@@ -256,7 +258,7 @@ def _checked(url: str) -> BaseUrl | str:
     if "@" in authority:
         authority = authority.rpartition("@")[2]
         notes = ("user info in the server URL was left out: it is a credential",)
-    legal = _legal_authority(authority.lower())
+    legal = _normalize_authority(authority.lower())
     if legal is None:
         return "has a server URL without a legal host"
     if parts.fragment:
@@ -265,7 +267,7 @@ def _checked(url: str) -> BaseUrl | str:
     return BaseUrl(urlunsplit((scheme, legal, path, parts.query, "")), notes)
 
 
-def _legal_authority(authority: str) -> str | None:
+def _normalize_authority(authority: str) -> str | None:
     """Return host and port, with an internationalised name in its ASCII form (RFC 5890); None if not
     legal.
     """

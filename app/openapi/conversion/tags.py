@@ -21,7 +21,7 @@ class TagHierarchy:
             if name and parent and name not in self._parents:
                 self._parents[name], pointers[name] = parent, f"/tags/{index}/parent"
         for name, pointer in pointers.items():
-            if name in self._above(name):
+            if name in self._list_ancestors(name):
                 document.warnings.add(pointer, "a tag is nested under itself")
 
     def of(self, listed: Any) -> tuple[str, ...]:
@@ -29,10 +29,10 @@ class TagHierarchy:
         if not isinstance(listed, list):
             return ()
         own_tags = list(dict.fromkeys(filter(None, map(label, listed[:_MAX_TAGS]))))
-        around = [above for tag in own_tags for above in self._above(tag)]
+        around = [above for tag in own_tags for above in self._list_ancestors(tag)]
         return tuple(dict.fromkeys([*own_tags, *around]))[:_MAX_TAGS]
 
-    def _above(self, tag: str) -> list[str]:
+    def _list_ancestors(self, tag: str) -> list[str]:
         """Return the tags that a tag is nested under, the nearest first; a cycle ends where it began."""
         ancestors: dict[str, None] = {}
         parent = self._parents.get(tag)
