@@ -7,7 +7,7 @@ from app.core import exact_json
 from app.openapi.conversion.accept import read_accept
 from app.openapi.conversion.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.conversion.document_keywords import DocumentKeywords
-from app.openapi.conversion.names import input_names
+from app.openapi.conversion.names import choose_input_names
 from app.openapi.conversion.operations import Operation
 from app.openapi.conversion.outputs import Outputs, read_outputs
 from app.openapi.conversion.parameters import Parameter, merge_parameters, offered
@@ -46,13 +46,13 @@ class SizeBudget:
     tool: int
     output: int
 
-    def for_inputs(self) -> int:
+    def limit_inputs(self) -> int:
         """Return the bytes that the definitions of the next tool's inputs may take: 0 once half is used
         up.
         """
         return self.tool if self.left > self.full_budget_above else 0
 
-    def for_outputs(self) -> int:
+    def limit_outputs(self) -> int:
         """Return the bytes that the definitions of the next tool's outputs may take: 0 once half is used
         up.
         """
@@ -97,9 +97,9 @@ def assemble(
     path, parameters = match_placeholders(operation.path, parameters, notes=notes)
     base_url = _select_base_url(document, operation)
     notes.extend(base_url.notes)
-    aliases = input_names(parameters, has_body=body is not None)
+    aliases = choose_input_names(parameters, has_body=body is not None)
     inputs, size = _build_inputs(document, parameters, aliases, body, budget, notes)
-    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_outputs())
+    outputs = read_outputs(document, node, operation.pointer, budget=budget.limit_outputs())
     notes.extend(outputs.notes)
     description = _build_description(operation, notes)
     if size + len(description) > _LARGE // 2:
@@ -203,7 +203,7 @@ def _build_inputs(
     if size > budget.tool:
         raise OperationProblem(f"has inputs of more than {budget.tool} bytes")
     # The same budget for every tool, so that closures are shared between them.
-    definitions_budget = budget.for_inputs()
+    definitions_budget = budget.limit_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
     closure = document.schemas.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
     defs, cut, size = closure.defs, closure.cut, size + closure.size

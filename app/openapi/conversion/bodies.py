@@ -11,7 +11,7 @@ from app.openapi.conversion import media
 from app.openapi.conversion.examples import media_type_examples
 from app.openapi.conversion.parameters import Parameter, with_description
 from app.openapi.conversion.part_headers import part_headers, with_part_headers
-from app.openapi.conversion.positional import PositionalForm, positional_form
+from app.openapi.conversion.positional import PositionalForm, read_positional_form
 from app.openapi.conversion.sequences import sequence_fragment
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -202,7 +202,7 @@ def _build_form(
     """Return the body of a form: `application/x-www-form-urlencoded` or `multipart/...`."""
     mode = Mode.FILES if content_type.lower().startswith("multipart/") else Mode.INPUT
     if mode is Mode.FILES:
-        parts = positional_form(document, content_type, media_object, encode=field_encoding)
+        parts = read_positional_form(document, content_type, media_object, encode=field_encoding)
         if parts is not None:
             fragment = document.schemas.fragment(parts.schema, schema_pointer, mode=mode)
             return RequestBody(content_type, required, {}, fragment, mode, parts.notes, positional=parts)

@@ -87,7 +87,7 @@ class DeclaredServer:
     @property
     def host_variables(self) -> frozenset[str]:
         """The variables that can decide which host is called."""
-        return variables_of_host(self.url)
+        return find_host_variables(self.url)
 
     def is_named(self, name: str) -> bool:
         """Return whether the registrar means this server: by its name (3.2), its description, or its URL as
@@ -99,7 +99,7 @@ class DeclaredServer:
         )
 
 
-def variables_of_host(url: str) -> frozenset[str]:
+def find_host_variables(url: str) -> frozenset[str]:
     """Return the names of the variables in the authority of a server URL, or at its beginning."""
     _, mark, rest = url.partition("://")
     authority = re.split(r"[/?#]", rest if mark else url, maxsplit=1)[0]

@@ -12,7 +12,7 @@ _MAX_EXAMPLES = 3
 _MAX_MEDIA_SIZE = 500
 
 
-def declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema: Json) -> list[Any]:
+def list_declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema: Json) -> list[Any]:
     """Return the examples of the first of a Parameter Object and its Media Type Object that has some.
 
     A serialised example (`serializedValue`, `externalValue`) is not the value that an argument has.

@@ -63,7 +63,7 @@ def _build_candidate(source_key: str, given: Any) -> str:
     return f"{method.lower()}_{route or 'root'}"
 
 
-def input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]:
+def choose_input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]:
     """Return the key of each parameter in the arguments, in the same order; `body` is reserved for a body.
 
     Of parameters of the same name, the first of path, query, header and cookie keeps it; the others get their

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.openapi.conversion import media
-from app.openapi.conversion.examples import declared_examples
+from app.openapi.conversion.examples import list_declared_examples
 from app.openapi.conversion.text import SCHEMA_TEXT, clean
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -161,7 +161,7 @@ def _explain_withholding(parameter: Parameter, credentials: frozenset[tuple[str,
     return None
 
 
-def undeclared_path_parameter(name: str) -> Parameter:
+def build_undeclared_parameter(name: str) -> Parameter:
     """Return a path parameter for a placeholder that the document does not declare: a required string."""
     schema: Json = {"type": "string"}
     fragment = Fragment(schema, (), (), 20)
@@ -225,7 +225,7 @@ def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
     if not isinstance(explode, bool) or style == "deepObject":
         explode = style in {"form", "deepObject", "cookie"}
     schema, content_type, chosen, schema_pointer = node.get("schema", {}), None, None, f"{pointer}/schema"
-    of = content_of_parameter(document, node, pointer)
+    of = read_parameter_content(document, node, pointer)
     if of is not None:
         chosen, media_object, schema_pointer = of
         schema = media_object.get("schema", {})
@@ -238,7 +238,7 @@ def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
         fragment = _allow_empty(fragment)
     holders = (node,) if of is None else (node, of[1])
     fragment = with_description(
-        fragment, node, examples=declared_examples(document, holders, fragment.schema)
+        fragment, node, examples=list_declared_examples(document, holders, fragment.schema)
     )
     if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
         # `*/*` does not mean JSON here: an identifier is sent as it is, not in JSON's quotes.
@@ -251,7 +251,9 @@ def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
     )
 
 
-def content_of_parameter(document: OpenApiDocument, node: Json, pointer: str) -> tuple[str, Json, str] | None:
+def read_parameter_content(
+    document: OpenApiDocument, node: Json, pointer: str
+) -> tuple[str, Json, str] | None:
     """Return the media type that a parameter's `content` is sent in, its Media Type Object, and the pointer
     of its schema; None where the parameter has no content.
     """
@@ -308,7 +310,7 @@ def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, 
     fragment = document.schemas.fragment(schema, where, mode=mode)
     if node.get("allowEmptyValue") is True and location in {"query", "formData"}:
         fragment = _allow_empty(fragment)
-    examples = [] if location == "body" else declared_examples(document, (node,), fragment.schema)
+    examples = [] if location == "body" else list_declared_examples(document, (node,), fragment.schema)
     fragment = with_description(fragment, node, examples=examples)
     required = _is_required(node, location)
     return Parameter(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.openapi.conversion.parameters import Parameter, undeclared_path_parameter
+from app.openapi.conversion.parameters import Parameter, build_undeclared_parameter
 from app.openapi.report import OperationProblem
 
 _PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
@@ -54,7 +54,7 @@ def match_placeholders(
     for name in placeholders:
         if name in undeclared:
             notes.append(f"the path's `{{{name}}}` is not declared; it became a required text")
-            fitted.append(undeclared_path_parameter(name))
+            fitted.append(build_undeclared_parameter(name))
     return route, fitted
 
 

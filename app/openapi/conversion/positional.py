@@ -36,7 +36,7 @@ class PositionalForm:
     notes: tuple[str, ...] = ()
 
 
-def positional_form(
+def read_positional_form(
     document: OpenApiDocument, content_type: str, media_object: Json, *, encode: FieldEncoding
 ) -> PositionalForm | None:
     """Return the list of parts of a multipart body; None where its parts have names."""

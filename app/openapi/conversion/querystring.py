@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.openapi.conversion import media
 from app.openapi.conversion.bodies import field_encoding
-from app.openapi.conversion.parameters import Parameter, content_of_parameter
+from app.openapi.conversion.parameters import Parameter, read_parameter_content
 from app.openapi.reading.document import OpenApiDocument
 from app.openapi.schemas.dialect import Mode
 
@@ -39,7 +39,7 @@ def read_querystring(
 
 
 def _with_encoding(document: OpenApiDocument, parameter: Parameter) -> Parameter:
-    content = content_of_parameter(document, parameter.node, parameter.pointer)
+    content = read_parameter_content(document, parameter.node, parameter.pointer)
     if content is None:
         return parameter
     _, media_object, _ = content

@@ -20,7 +20,7 @@ _ENDS_HOST: Final = re.compile(r"[/?#@\\\s\x00-\x1f\x7f]")
 _NOT_IN_URL: Final = re.compile(r"[\s\x00-\x1f\x7f\\]")
 
 
-def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> list[Json]:
+def list_servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> list[Json]:
     """Return the servers of a Swagger 2.0 document as Server Objects, one for each scheme.
 
     Without `host` there is none. Placeholders of the host are variables, described by
@@ -68,7 +68,7 @@ def _list_server_nodes(raw: Json, references: References, version: str) -> Itera
     if version == "2.0":
         listed = raw.get("schemes")
         schemes = [one for one in listed if one in ("https", "http")] if isinstance(listed, list) else []
-        yield from servers_v2(raw, references, schemes=schemes or ["https"])
+        yield from list_servers_v2(raw, references, schemes=schemes or ["https"])
         return
     yield from _read_servers(raw)
     paths = raw.get("paths")
@@ -89,7 +89,7 @@ def _read_servers(holder: Any) -> list[Any]:
     return servers[:MAX_SERVERS] if isinstance(servers, list) else []
 
 
-def chosen_server(choice: str | int | None, listed: Sequence[Any], *, is_root: bool) -> Any:
+def find_chosen_server(choice: str | int | None, listed: Sequence[Any], *, is_root: bool) -> Any:
     """Return the server of a list that the registrar chose; None where it chose none of them.
 
     A number is the index in the list of the document; a path or an operation with a list of its own only
@@ -122,7 +122,7 @@ def _check_choice(
     if choice is None:
         return
     root = _read_servers(raw) or ([one.to_json() for one in servers] if "swagger" in raw else [])
-    if chosen_server(choice, root, is_root=True) is not None:
+    if find_chosen_server(choice, root, is_root=True) is not None:
         return
     if isinstance(choice, str) and any(one.is_named(choice) for one in servers):
         return

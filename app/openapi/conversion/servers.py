@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from app.openapi.conversion.declared_servers import MAX_SERVERS, VARIABLE, DeclaredServer
-from app.openapi.conversion.server_options import chosen_server, servers_v2
+from app.openapi.conversion.server_options import find_chosen_server, list_servers_v2
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
 from app.openapi.report import OperationProblem
@@ -81,7 +81,7 @@ def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
     key = (f"servers {' '.join(offered)}", id(raw))
     if key not in document.memo:
         # The document's https server comes first, whatever the order of its schemes.
-        listed = servers_v2(raw, document.references, schemes=sorted(set(offered), reverse=True))
+        listed = list_servers_v2(raw, document.references, schemes=sorted(set(offered), reverse=True))
         document.memo[key] = raw, _choose(document, listed, "/host") if listed else ""
     chosen: BaseUrl | str = document.memo[key][1]
     if chosen == "":
@@ -137,7 +137,7 @@ def _choose(document: OpenApiDocument, listed: list[Any], pointer: str) -> BaseU
     documents also list `ws:` and incomplete ones.
     """
     listed = listed[:MAX_SERVERS]
-    chosen = chosen_server(document.options.server, listed, is_root=pointer in ("/servers", "/host"))
+    chosen = find_chosen_server(document.options.server, listed, is_root=pointer in ("/servers", "/host"))
     problem = ""
     for index, node in enumerate(listed):
         if chosen is not None and node is not chosen:
