@@ -19,7 +19,7 @@ MAX_ORIGINS: Final = 20
 MAX_SECONDS: Final = 1.0
 
 
-async def blocked_destination_warnings(
+async def warn_of_blocked_destinations(
     origins: Iterable[str], *, network: Network, egress: EgressSettings | None
 ) -> tuple[SourceWarning, ...]:
     """Return a warning for each of the first 20 origins that the address guard blocks at present.

@@ -13,7 +13,7 @@ _INPUT: Final = 1 << 16
 _ON_LOOP: Final = 1 << 16
 
 
-async def decoded_content(body: bytes, *, content_encoding: str, max_bytes: int) -> bytes:
+async def decode_content(body: bytes, *, content_encoding: str, max_bytes: int) -> bytes:
     """Return a request body without its content codings, of which the last was applied last.
 
     Raises TooLarge as soon as it has more than `max_bytes`, BadRequest for a body that is damaged, and

@@ -140,7 +140,7 @@ def unconfirmed_origins(provider: Provider) -> frozenset[str]:
     return frozenset(provider.options.get(UNCONFIRMED_ORIGINS, ()))
 
 
-def confirmed_origins(provider: Provider) -> list[str]:
+def list_confirmed_origins(provider: Provider) -> list[str]:
     """Return the origins of the provider without the unconfirmed ones."""
     unconfirmed = unconfirmed_origins(provider)
     return [origin for origin in provider.origins if origin not in unconfirmed]

@@ -166,7 +166,7 @@ async def _replace_tools(
     same. What it adds or changes under names that are not `trusted` waits for approval. Raise SourceReplaced
     where somebody else has replaced them meanwhile, or other keys are admitted.
     """
-    stored = await service.stored_manual(provider)
+    stored = await service.read_stored_manual(provider)
     before = {} if stored is None else {tool["name"]: tool for tool in stored.value["tools"]}
     after = await change(before)
     if stored is not None and await asyncio.to_thread(_is_same, before, after):

@@ -32,7 +32,12 @@ from app.protocols.call_templates import protocol_of
 from app.protocols.registry import Adapters
 from app.providers.registration.blocked_destinations import explained
 from app.providers.registration.content_codings import document_text
-from app.providers.registration.redirects import egress_elsewhere, next_address, template_at, without_query
+from app.providers.registration.redirects import (
+    build_template_at,
+    find_next_address,
+    restrict_egress,
+    without_query,
+)
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 from app.security.sealed_credentials import SealedCredential
 
@@ -82,7 +87,7 @@ class Fetcher:
         wired = await self.resolver.resolve(needs, credentials, origin=home, egress=egress, deadline=deadline)
 
         async def discover(address: str | None) -> Discovered:
-            requested = template if address is None else template_at(template, address, home=home)
+            requested = template if address is None else build_template_at(template, address, home=home)
             target = adapter.prepare(requested)
             is_home = adapter.origin(target) == home
             if credentials and not is_home:
@@ -94,7 +99,7 @@ class Fetcher:
                 deadline=deadline,
                 limits=replace(limits, response_bytes=self.max_bytes),
                 call_id=str(uuid7()),
-                egress=egress if is_home else egress_elsewhere(egress),
+                egress=egress if is_home else restrict_egress(egress),
                 scope=scope,
                 reuse=reuse,
             )
@@ -149,13 +154,13 @@ async def _follow_redirects(
 ) -> Discovered:
     """Return what stands at an address, None for that of the source, or where its redirects lead to.
 
-    Raises what `next_address` and discovering raise.
+    Raises what `find_next_address` and discovering raise.
     """
     for count in itertools.count(1):
         try:
             discovered = await discover(address)
         except Redirected as redirect:
-            address = next_address(redirect, home=home, is_bound=is_bound, count=count)
+            address = find_next_address(redirect, home=home, is_bound=is_bound, count=count)
         except BlockedAddress as error:
             if count > 1:
                 error.detail = f"The source redirects to {address}. {error.detail}"

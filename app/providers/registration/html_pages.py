@@ -47,7 +47,7 @@ def is_html(body: bytes, *, media_type: str = "") -> bool:
     return essence in {"text/html", "application/xhtml+xml"} and start.lstrip()[:1] == b"<"
 
 
-def document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
+def find_document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents that a page at `url` seems to lead to."""
     text = decoded(page[:_MAX_READ])
     tags = [_read_attributes(found[1]) for found in _TAG.finditer(text)]
@@ -61,7 +61,7 @@ def document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
     return tuple(_resolve_references(chain(named, described, configured, linked), url))
 
 
-def configuration_script(page: bytes, *, url: str) -> str | None:
+def find_configuration_script(page: bytes, *, url: str) -> str | None:
     """Return the URL of the script in which Swagger UI names its documents, if it has the page's origin."""
     tags = (_read_attributes(found[1]) for found in _TAG.finditer(decoded(page[:_MAX_READ])))
     scripts = _resolve_references(
@@ -70,12 +70,12 @@ def configuration_script(page: bytes, *, url: str) -> str | None:
     return next((one for one in scripts if _split_origin(one) == _split_origin(url)), None)
 
 
-def urls_of_script(script: bytes, *, url: str) -> tuple[str, ...]:
+def read_script_urls(script: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents in the configuration script of the page at `url`."""
     return tuple(_resolve_references(_find_configured(decoded(script[:_MAX_READ])), url))
 
 
-def html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:
+def build_html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:
     """Return the error for a page, which names the documents that it leads to.
 
     `at` points to its URL, `final_url` is where that redirected to.

@@ -82,7 +82,7 @@ class RegistrationSource:
         """The URL of the document itself, to which its references are relative."""
         return self.final_url or self.url
 
-    def pointer_in_request(self, pointer: str) -> str:
+    def translate_pointer(self, pointer: str) -> str:
         """Return the JSON pointer in the request for one into `value` below `at`."""
         before, after = (self.at + one for one in self.moved)
         is_below = pointer == before or pointer.startswith(f"{before}/")

@@ -23,9 +23,9 @@ from app.providers.registration.approval_requirements import (
     require_of_others,
 )
 from app.providers.registration.context import ImportContext
-from app.providers.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
+from app.providers.registration.destinations import CONFIRMED_BASE_URL, list_confirmed_origins
 from app.providers.registration.diff import compare
-from app.providers.registration.header_inputs import lost_header_inputs
+from app.providers.registration.header_inputs import find_lost_header_inputs
 from app.providers.registration.model import (
     ParsedSource,
     PendingDefinitions,
@@ -112,7 +112,7 @@ async def write_provider(
     history: ToolHistoryWriter,
 ) -> RegistrationResult:
     """Store a new provider with everything that belongs to it."""
-    provider = planned_provider(request, plan)
+    provider = build_planned_provider(request, plan)
     provider.id = context.id
     provider.call_template = plan.parsed.call_template
     provider.options = {**request.options, DEFINITION_OPTION: definition}
@@ -137,7 +137,7 @@ async def write_provider(
     return result
 
 
-def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Provider:
+def build_planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Provider:
     """Return the row of a new provider, as far as a preview shows it."""
     parsed = plan.parsed
     return Provider(
@@ -154,7 +154,7 @@ def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Pr
     )
 
 
-def replanned_provider(provider: Provider, plan: RegistrationPlan) -> Provider:
+def build_replanned_provider(provider: Provider, plan: RegistrationPlan) -> Provider:
     """Return the row of a stored provider after a refresh, as far as a preview shows it; it is not stored."""
     parsed = plan.parsed
     return Provider(
@@ -216,7 +216,7 @@ async def write_tools(
     }
     definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
     # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
-    diff = await asyncio.to_thread(diff_of, provider, definitions, plan)
+    diff = await asyncio.to_thread(compare_with_plan, provider, definitions, plan)
     await drop_pending(session, provider)
     removed = [existing[key] for key in diff.removed]
     await retain_overrides(session, removed)
@@ -235,7 +235,7 @@ async def write_tools(
         drafts = [*updates, *inserts]
         await apply_requirements(session, provider, drafts, before=templates, actor=history.actor)
     report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
-    report = report.with_notes(await lost_header_inputs(session, provider.id))
+    report = report.with_notes(await find_lost_header_inputs(session, provider.id))
     revision.report = await asyncio.to_thread(report.to_json)
     if diff.pending_approval:
         session.add(_build_pending_revision(provider, parsed, diff))
@@ -267,14 +267,16 @@ def _build_pending_revision(provider: Provider, parsed: ParsedSource, diff: Sour
     )
 
 
-def diff_of(provider: Provider, existing: Mapping[str, ToolDefinition], plan: RegistrationPlan) -> SourceDiff:
+def compare_with_plan(
+    provider: Provider, existing: Mapping[str, ToolDefinition], plan: RegistrationPlan
+) -> SourceDiff:
     """Return what a re-import would change on a provider, whose tools are `existing` by source key."""
     return compare(
         existing,
         plan.parsed.tools,
         old_slots=slots_of(provider),
         new_slots=plan.parsed.slots,
-        origins=[*confirmed_origins(provider), *plan.parsed.named_origins],
+        origins=[*list_confirmed_origins(provider), *plan.parsed.named_origins],
         trusted=plan.trusted,
     )
 

@@ -45,7 +45,7 @@ from app.providers.credentials.input_models import VARIABLE_NAME
 from app.providers.credentials.model import VariableDraft
 from app.providers.credentials.origins import origin_of
 from app.providers.credentials.validation_errors import validated
-from app.providers.registration.content_codings import decoded_content, document_text
+from app.providers.registration.content_codings import decode_content, document_text
 from app.providers.registration.input_models import (
     DocumentOptionsInput,
     RegistrationFields,
@@ -137,7 +137,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
     """Return the whole body without its content coding.
 
     Raises TooLarge as soon as more than `max_bytes` have come, or come out of it, and what
-    `decoded_content` raises.
+    `decode_content` raises.
     """
     pieces: list[bytes] = []
     size = 0
@@ -149,7 +149,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
             )
         pieces.append(piece)
     coding = request.headers.get("content-encoding", "")
-    return await decoded_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
+    return await decode_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
 
 
 async def read_json(request: Request, *, max_bytes: int) -> Any:
@@ -282,7 +282,7 @@ async def _read_document_options(form: FormData) -> DocumentOptions:
                 raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
             given[field] = text
     read = validated(DocumentOptionsInput, given)
-    return document_options(read.model_dump(exclude_none=True))
+    return build_document_options(read.model_dump(exclude_none=True))
 
 
 def _read_field(field: str, parts: list[Any]) -> Any:
@@ -379,7 +379,7 @@ def read_configuration(
 
 
 def _name_of(configuration: ClientConfiguration) -> str | None:
-    return None if configuration.name is None else legal_provider_name(configuration.name)
+    return None if configuration.name is None else make_provider_name(configuration.name)
 
 
 def _build_configured_source(
@@ -436,7 +436,7 @@ def read_template_entry(
 ) -> RegistrationRequest:
     """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
     raw_name = raw.get("name")
-    own_name = legal_provider_name(raw_name) if isinstance(raw_name, str) and raw_name.strip() else None
+    own_name = make_provider_name(raw_name) if isinstance(raw_name, str) and raw_name.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
     return RegistrationRequest(
@@ -452,7 +452,7 @@ def _read_base_url_option(source: RegistrationSource) -> dict[str, Any]:
     return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
 
 
-def legal_provider_name(raw: str) -> str:
+def make_provider_name(raw: str) -> str:
     """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
     return legal_name(raw.strip())[:50].strip("_-") or "provider"
 
@@ -476,7 +476,7 @@ def _collect_members(source: SourceInput) -> dict[str, Any]:
 
 
 def _read_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
-    options = document_options(given)
+    options = build_document_options(given)
     source = _read_plain_source(given, source_pointer=source_pointer)
     if options != PLAIN and source.kind == "manual":
         problem = FieldError(
@@ -491,7 +491,7 @@ def _read_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationS
     return replace(source, options=options)
 
 
-def document_options(given: Mapping[str, Any]) -> DocumentOptions:
+def build_document_options(given: Mapping[str, Any]) -> DocumentOptions:
     """Return `root`, `overlay` and, of a URL or call template, `follow_references` of a validated source."""
     overlay = given.get("overlay")
     text = exact_json.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay

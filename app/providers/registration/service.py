@@ -33,7 +33,7 @@ from app.providers.credentials.model import EGRESS_SLOT, Json
 from app.providers.credentials.permissions import RegistrationPermissions, permissions_of
 from app.providers.credentials.sealing import merged_variables, new_variable
 from app.providers.registration.approval_requirements import keep_requirements
-from app.providers.registration.blocked_destinations import blocked_destination_warnings
+from app.providers.registration.blocked_destinations import warn_of_blocked_destinations
 from app.providers.registration.context import ImportContext
 from app.providers.registration.destinations import holds_secrets
 from app.providers.registration.diff import change_kind
@@ -52,12 +52,12 @@ from app.providers.registration.model import (
 from app.providers.registration.overrides import require_approver
 from app.providers.registration.persist import (
     DEFINITION_OPTION,
+    build_planned_provider,
+    build_replanned_provider,
+    compare_with_plan,
     definition_of,
-    diff_of,
     open_source_body,
-    planned_provider,
     refreshed_columns,
-    replanned_provider,
     update_provider,
     write_credentials,
     write_provider,
@@ -209,7 +209,7 @@ class RegistrationService:
                 raise name_taken(request.name)
             # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a
             # second.
-            planned = planned_provider(request, plan)
+            planned = build_planned_provider(request, plan)
             seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             return replace(seen, report=seen.report.with_warnings(*await warnings))
 
@@ -232,7 +232,7 @@ class RegistrationService:
             async with self.database.read_session() as session:
                 tools = await tools_of(session, provider.id)
                 credentials = await credentials_of(session, [provider.id])
-            planned = replanned_provider(provider, plan)
+            planned = build_replanned_provider(provider, plan)
             seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             report = seen.report.with_warnings(*await warnings)
             return replace(seen, report=report, credentials=tuple(credentials))
@@ -402,7 +402,7 @@ class RegistrationService:
         egress = build_egress_settings(context.options, context.option_secrets)
         network = self.reader.fetcher.network
         origins = [*plan.origins, *(one for one in plan.parsed.named_origins if not plan.parsed.is_fetched)]
-        task = asyncio.create_task(blocked_destination_warnings(origins, network=network, egress=egress))
+        task = asyncio.create_task(warn_of_blocked_destinations(origins, network=network, egress=egress))
         try:
             yield task
         finally:
@@ -476,7 +476,7 @@ class RegistrationService:
         same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
-    async def stored_manual(self, provider: Provider) -> StoredManual | None:
+    async def read_stored_manual(self, provider: Provider) -> StoredManual | None:
         """Return the manual that is the newest source of a provider; None where it has no source."""
         async with self.database.read_session() as session:
             source = await source_of(session, provider.id)
@@ -550,7 +550,7 @@ def _build_preview(
         diff = SourceDiff(added=tuple(tool.source_key for tool in parsed.tools))
     else:
         definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
-        diff = diff_of(provider, definitions, plan)
+        diff = compare_with_plan(provider, definitions, plan)
     return RegistrationResult(
         provider=planned,
         plan=plan,

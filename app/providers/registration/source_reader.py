@@ -45,11 +45,11 @@ from app.providers.registration.from_manual import ManualRules, from_manual
 from app.providers.registration.from_openapi import from_conversion, with_auth_tools
 from app.providers.registration.from_toolclad import from_manifests, located, read_manifests
 from app.providers.registration.html_pages import (
-    configuration_script,
-    document_urls,
-    html_page_error,
+    build_html_page_error,
+    find_configuration_script,
+    find_document_urls,
     is_html,
-    urls_of_script,
+    read_script_urls,
 )
 from app.providers.registration.json_yaml import looks_like_openapi, parse_manual
 from app.providers.registration.model import (
@@ -59,9 +59,9 @@ from app.providers.registration.model import (
     ParsedSource,
     RegistrationSource,
 )
-from app.providers.registration.redirects import unconfirmed_warning
+from app.providers.registration.redirects import warn_of_unconfirmed
 from app.providers.registration.server_parts import read_parts
-from app.providers.registration.tool_checks import assessed_source, only_callable
+from app.providers.registration.tool_checks import assess_source, keep_callable
 from app.security.loop_detection import gateway_identity
 from app.security.sealed_credentials import UNSENT_MEMBERS, SealedCredential, open_credential
 from app.security.vault import Vault
@@ -191,11 +191,11 @@ class SourceReader:
             read = await self._discover(source, context)
         except InvalidInput as error:
             error.errors = tuple(
-                replace(one, pointer=source.pointer_in_request(one.pointer)) for one in error.errors
+                replace(one, pointer=source.translate_pointer(one.pointer)) for one in error.errors
             )
             raise
         warnings = tuple(
-            replace(one, pointer=source.pointer_in_request(one.pointer)) for one in read.report.warnings
+            replace(one, pointer=source.translate_pointer(one.pointer)) for one in read.report.warnings
         )
         return replace(read, report=replace(read.report, warnings=warnings))
 
@@ -279,7 +279,7 @@ class SourceReader:
                 [*named_origins(resolved), *_find_base_origin(context), *redirect_origins(context.options)]
             )
         )
-        warning = unconfirmed_warning(read.report.final_url, named)
+        warning = warn_of_unconfirmed(read.report.final_url, named)
         return replace(
             read,
             protocol=protocol,
@@ -306,7 +306,7 @@ class SourceReader:
         )
         if is_html(discovered.raw, media_type=discovered.media_type):
             urls = await _find_document_urls(discovered.raw, document.document_url or "", fetch)
-            raise html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
+            raise build_html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
         origin = DocumentOrigin(
             template=request.template,
             fetch=fetch,
@@ -396,7 +396,7 @@ class SourceReader:
         try:
             return await self._convert_document(source, origin, context)
         except InvalidDocument as error:
-            raise option_error(error, at=context.at) from None
+            raise translate_option_error(error, at=context.at) from None
 
     async def _convert_document(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
@@ -449,7 +449,7 @@ class SourceReader:
         self, conversion: Conversion, source: RegistrationSource, origin: DocumentOrigin
     ) -> ParsedSource:
         def read() -> ParsedSource:
-            return only_callable(from_conversion(conversion, source=source), prepare=self.fetcher.prepare)
+            return keep_callable(from_conversion(conversion, source=source), prepare=self.fetcher.prepare)
 
         # 10,000 tools take a third of a second.
         return with_auth_tools(await asyncio.to_thread(read), origin.auth_tools)
@@ -491,7 +491,7 @@ class SourceReader:
 
         def read() -> ParsedSource:
             manual = read_manual(raw, inherited=inherited_template)
-            return assessed_source(from_manual(manual, raw=raw, rules=rules, source=source))
+            return assess_source(from_manual(manual, raw=raw, rules=rules, source=source))
 
         # Pure Python over a document of up to 128 MiB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
@@ -513,7 +513,7 @@ class SourceReader:
     async def _read_export(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         def read() -> ParsedSource:
             tools = from_export(source.value, scope=context.scope, at=source.at)
-            return assessed_source(only_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
+            return assess_source(keep_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
 
         read_tools = await asyncio.to_thread(read)
         template = source.value["call_template"]
@@ -550,15 +550,15 @@ def _choose_hint(origin: DocumentOrigin) -> str:
 
 async def _find_document_urls(page: bytes, url: str, fetch: Fetch) -> tuple[str, ...]:
     """Return the URLs of documents that a page names, or the configuration script of its Swagger UI."""
-    urls = await asyncio.to_thread(document_urls, page, url=url)
-    script = await asyncio.to_thread(configuration_script, page, url=url)
+    urls = await asyncio.to_thread(find_document_urls, page, url=url)
+    script = await asyncio.to_thread(find_configuration_script, page, url=url)
     if urls or script is None:
         return urls
     try:
         discovered = await fetch(script)
     except GatewayError:
         return ()
-    return await asyncio.to_thread(urls_of_script, discovered.raw, url=url)
+    return await asyncio.to_thread(read_script_urls, discovered.raw, url=url)
 
 
 def with_server_template(part: Json, tool: Json) -> Json:
@@ -572,7 +572,7 @@ def with_server_template(part: Json, tool: Json) -> Json:
     return {**tool, KEY: {**part, **own_template}}
 
 
-def option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
+def translate_option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
     """Return the error about options that do not fit the document, with pointers into the registration at
     the pointer `at`; other errors are returned as they are.
     """

@@ -20,7 +20,7 @@ Prepare = Callable[[Mapping[str, Any]], str]
 be called."""
 
 
-def only_callable(
+def keep_callable(
     parsed: ParsedSource, *, prepare: Prepare, scope: VariableScope | None = None
 ) -> ParsedSource:
     """Return the source without the tools that cannot be called; its report says why they are skipped.
@@ -98,7 +98,7 @@ def _find_unset_variables(
     return list(errors.values())[:_MAX_REASONS]
 
 
-def assessed_source(parsed: ParsedSource) -> ParsedSource:
+def assess_source(parsed: ParsedSource) -> ParsedSource:
     """Return the source with its large tools slimmed, and the assessment of each tool in its report, which
     also says of which tools agents' clients do not accept the schema.
 

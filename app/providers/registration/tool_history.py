@@ -77,7 +77,9 @@ class ToolHistoryWriter:
                     revision_id=revision_id,
                     breaking=change.is_breaking,
                     differences=[one.to_json() for one in change.differences],
-                    changes=definition_changes(before.get(change.source_key), after.get(change.source_key)),
+                    changes=list_definition_changes(
+                        before.get(change.source_key), after.get(change.source_key)
+                    ),
                 )
                 for change in changes
             ]
@@ -93,7 +95,7 @@ class ToolHistoryWriter:
         *,
         action: str,
     ) -> None:
-        """Write an entry for each source key of `changes`, with the changes that `field_change` returned."""
+        """Write an entry for each source key, with the changes that `build_field_change` returned."""
         entries = [
             self._build_entry(provider_id, key, action, changes=list(found)) for key, found in changes.items()
         ]
@@ -124,21 +126,23 @@ class ToolHistoryWriter:
         }
 
 
-def field_change(field: str, before: Any, after: Any) -> Json:
+def build_field_change(field: str, before: Any, after: Any) -> Json:
     """Return the change of a field; a value that is too long is cut (text) or null, and `truncated` true."""
     old, old_cut = _limit_value(before)
     new, new_cut = _limit_value(after)
     return {"field": field, "before": old, "after": new, "truncated": old_cut or new_cut}
 
 
-def definition_changes(before: ToolDefinition | None, after: ToolDefinition | None) -> list[Json]:
+def list_definition_changes(before: ToolDefinition | None, after: ToolDefinition | None) -> list[Json]:
     """Return the changed fields of a definition but for its schemas, whose differences are sentences."""
     if before is None or after is None:
         return []
     old, new = _collect_fields(before), _collect_fields(after)
     names = [*old, *(name for name in new if name not in old)]
     return [
-        field_change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
+        build_field_change(name, old.get(name), new.get(name))
+        for name in names
+        if old.get(name) != new.get(name)
     ]
 
 
