@@ -21,7 +21,7 @@ _ANYTHING: Final = "*/*"
 _NOT_SENT: Final = re.compile(r"\s*(?:charset|boundary|q)\s*=", re.IGNORECASE)
 
 
-def read_accept(document: OpenApiDocument, operation: Json, at: str) -> str | None:
+def read_accept(document: OpenApiDocument, operation: Json, pointer: str) -> str | None:
     """Return the value of Accept for an operation; None where it declares no media type of a success.
 
     The last range is `*/*;q=0.1`: a server that only has another type still sends it.
@@ -34,14 +34,17 @@ def read_accept(document: OpenApiDocument, operation: Json, at: str) -> str | No
         return None
     key = ("accept", id(responses))
     if key not in document.memo:
-        document.memo[key] = responses, accept_of(_media_types(document, responses, f"{at}/responses"))
-    made: str | None = document.memo[key][1]
-    return made
+        document.memo[key] = (
+            responses,
+            accept_of(_list_media_types(document, responses, f"{pointer}/responses")),
+        )
+    value: str | None = document.memo[key][1]
+    return value
 
 
 def accept_of(declared: Iterable[Any]) -> str | None:
     """Return the value of Accept for media types in the order of the document; None where there is none."""
-    types = dict.fromkeys(filter(None, map(_range, declared)))
+    types = dict.fromkeys(filter(None, map(_build_range, declared)))
     ordered = sorted(types, key=_rank)[:_MAX_TYPES]
     if not ordered or ordered[0] == _ANYTHING:
         return None
@@ -51,18 +54,18 @@ def accept_of(declared: Iterable[Any]) -> str | None:
     return ", ".join(weighted)
 
 
-def _media_types(document: OpenApiDocument, responses: Json, at: str) -> Iterator[Any]:
+def _list_media_types(document: OpenApiDocument, responses: Json, pointer: str) -> Iterator[Any]:
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in statuses[:_MAX_RESPONSES]:
         try:
-            response = document.references.follow(responses[status], at=f"{at}/{status}").node
+            response = document.references.follow(responses[status], at=f"{pointer}/{status}").node
         except RefProblem:
             continue
         content = response.get("content") if isinstance(response, dict) else None
         yield from content if isinstance(content, dict) else ()
 
 
-def _range(declared: Any) -> str | None:
+def _build_range(declared: Any) -> str | None:
     """Return a media type as a range of Accept; None where it is not legal there."""
     if not media.legal(declared) or "$" in declared:
         # `$` begins a variable in the call templates of UTCP clients.

@@ -7,7 +7,7 @@ from app.core import exact_json
 from app.openapi.conversion.accept import read_accept
 from app.openapi.conversion.bodies import RequestBody, read_body, read_body_v2
 from app.openapi.conversion.document_keywords import DocumentKeywords
-from app.openapi.conversion.names import input_names
+from app.openapi.conversion.names import choose_input_names
 from app.openapi.conversion.operations import Operation
 from app.openapi.conversion.outputs import Outputs, read_outputs
 from app.openapi.conversion.parameters import Parameter, merge_parameters, offered
@@ -46,13 +46,13 @@ class SizeBudget:
     tool: int
     output: int
 
-    def for_inputs(self) -> int:
+    def limit_inputs(self) -> int:
         """Return the bytes that the definitions of the next tool's inputs may take: 0 once half is used
         up.
         """
         return self.tool if self.left > self.full_budget_above else 0
 
-    def for_outputs(self) -> int:
+    def limit_outputs(self) -> int:
         """Return the bytes that the definitions of the next tool's outputs may take: 0 once half is used
         up.
         """
@@ -91,19 +91,19 @@ def assemble(
     )
     parameters = merge_parameters(document, levels, notes=notes)
     parameters = read_querystring(document, parameters, notes=notes)
-    body = _body(document, operation, parameters, notes)
+    body = _read_request_body(document, operation, parameters, notes)
     parameters = [one for one in parameters if one.location not in {"body", "formData"}]
     parameters = offered(parameters, credentials=security.keys, notes=notes)
     path, parameters = match_placeholders(operation.path, parameters, notes=notes)
-    base_url = _base_url(document, operation)
+    base_url = _select_base_url(document, operation)
     notes.extend(base_url.notes)
-    aliases = input_names(parameters, has_body=body is not None)
-    inputs, size = _inputs(document, parameters, aliases, body, budget, notes)
-    outputs = read_outputs(document, node, operation.pointer, budget=budget.for_outputs())
+    aliases = choose_input_names(parameters, has_body=body is not None)
+    inputs, size = _build_inputs(document, parameters, aliases, body, budget, notes)
+    outputs = read_outputs(document, node, operation.pointer, budget=budget.limit_outputs())
     notes.extend(outputs.notes)
-    description = _description(operation, notes)
+    description = _build_description(operation, notes)
     if size + len(description) > _LARGE // 2:
-        notes.extend(_size_notes(name, description, inputs))
+        notes.extend(_note_size(name, description, inputs))
     budget.spend(size + outputs.size + len(description) + 250 * len(parameters) + security.size)
     call_template: Json = {
         "call_template_type": "http",
@@ -116,7 +116,7 @@ def assemble(
         call_template["accept"] = accept
     if body is not None:
         call_template["body"] = body.plan()
-    response, schema = _shaped(node, outputs)
+    response, schema = _shape_result(node, outputs)
     tool_tags = tags.of(node.get("tags"))
     found_keywords = keywords.of(operation, tags=tool_tags, notes=notes)
     if response is not None:
@@ -136,7 +136,7 @@ def assemble(
     )
 
 
-def _shaped(node: Json, outputs: Outputs) -> tuple[Json | None, Json]:
+def _shape_result(node: Json, outputs: Outputs) -> tuple[Json | None, Json]:
     """Return what the call template says of responses, and the output schema.
 
     An operation with `x-utcp-output` shapes its result: its `output` is then in the call template, its
@@ -151,7 +151,7 @@ def _shaped(node: Json, outputs: Outputs) -> tuple[Json | None, Json]:
     return {"output": extension["output"]}, schema if isinstance(schema, dict) else {}
 
 
-def _body(
+def _read_request_body(
     document: OpenApiDocument, operation: Operation, parameters: Sequence[Parameter], notes: list[str]
 ) -> RequestBody | None:
     if document.version == "2.0":
@@ -168,7 +168,7 @@ def _body(
     return body
 
 
-def _base_url(document: OpenApiDocument, operation: Operation) -> BaseUrl:
+def _select_base_url(document: OpenApiDocument, operation: Operation) -> BaseUrl:
     if document.version == "2.0":
         return select_server_v2(document, operation.node)
     return select_server(
@@ -181,7 +181,7 @@ def _base_url(document: OpenApiDocument, operation: Operation) -> BaseUrl:
     )
 
 
-def _inputs(
+def _build_inputs(
     document: OpenApiDocument,
     parameters: Sequence[Parameter],
     aliases: Sequence[str],
@@ -192,7 +192,7 @@ def _inputs(
     """Return the input schema and its size in bytes. Its root is an object without combinators that allows no
     additional properties.
     """
-    properties = {alias: _named(one, alias) for one, alias in zip(parameters, aliases, strict=True)}
+    properties = {alias: _name_schema(one, alias) for one, alias in zip(parameters, aliases, strict=True)}
     required = [alias for one, alias in zip(parameters, aliases, strict=True) if one.required]
     size = sum(one.fragment.size + len(alias) for one, alias in zip(parameters, aliases, strict=True))
     if body is not None:
@@ -203,7 +203,7 @@ def _inputs(
     if size > budget.tool:
         raise OperationProblem(f"has inputs of more than {budget.tool} bytes")
     # The same budget for every tool, so that closures are shared between them.
-    definitions_budget = budget.for_inputs()
+    definitions_budget = budget.limit_inputs()
     refs = dict.fromkeys(ref for one in parameters for ref in one.fragment.refs)
     closure = document.schemas.closure(refs, mode=Mode.INPUT, budget=definitions_budget)
     defs, cut, size = closure.defs, closure.cut, size + closure.size
@@ -226,7 +226,7 @@ def _inputs(
     return inputs, size
 
 
-def _named(parameter: Parameter, alias: str) -> Json:
+def _name_schema(parameter: Parameter, alias: str) -> Json:
     """Return the schema of a parameter; where its key lacks letters of another script, with the real name."""
     schema, name = parameter.fragment.schema, parameter.name
     if name.isascii() or alias == name or not any(c.isalnum() and not c.isascii() for c in name):
@@ -235,13 +235,13 @@ def _named(parameter: Parameter, alias: str) -> Json:
     return {**schema, "description": "\n\n".join(filter(None, texts))}
 
 
-def _size_notes(name: str, description: str, inputs: Json) -> list[str]:
+def _note_size(name: str, description: str, inputs: Json) -> list[str]:
     """Return a note if the tool has more than 30 kB as a model sees it, measured exactly."""
     seen = len(exact_json.dumps({"name": name, "description": description, "inputSchema": inputs}))
     return [f"the tool is large: {seen / 1000:.0f} kB for a model to read"] if seen > _LARGE else []
 
 
-def _description(operation: Operation, notes: list[str]) -> str:
+def _build_description(operation: Operation, notes: list[str]) -> str:
     texts: list[str] = []
     for key in ("summary", "description"):
         text, cut = clean(operation.node.get(key) or operation.item.get(key), max_length=TOOL_TEXT)

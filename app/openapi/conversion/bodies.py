@@ -11,7 +11,7 @@ from app.openapi.conversion import media
 from app.openapi.conversion.examples import media_type_examples
 from app.openapi.conversion.parameters import Parameter, with_description
 from app.openapi.conversion.part_headers import part_headers, with_part_headers
-from app.openapi.conversion.positional import PositionalForm, positional_form
+from app.openapi.conversion.positional import PositionalForm, read_positional_form
 from app.openapi.conversion.sequences import sequence_fragment
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -68,54 +68,58 @@ class RequestBody:
         return plan | {name: one for name, one in more.items() if one is not None}
 
 
-def read_body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
+def read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBody:
     """Return the body of a 3.x operation; a reference that leads nowhere is any JSON value, with a note.
 
     Raises OperationProblem for a body that is not an object.
     """
     key = ("body", id(node))
     if key not in document.memo:
-        document.memo[key] = node, _body(document, node, at)
+        document.memo[key] = node, _read_body(document, node, pointer)
     body: RequestBody = document.memo[key][1]
     return body
 
 
-def _body(document: OpenApiDocument, node: Any, at: str) -> RequestBody:
+def _read_body(document: OpenApiDocument, node: Any, pointer: str) -> RequestBody:
     try:
-        found = document.references.follow_described(node, at=at)
+        resolved = document.references.follow_described(node, at=pointer)
     except RefProblem as problem:
         document.warnings.add(problem.pointer, f"a request body {problem.reason}; it was taken as any JSON")
         remark = f"the request body {problem.reason}; any JSON value is sent"
-        fragment = document.schemas.fragment(True, at, mode=Mode.INPUT)
+        fragment = document.schemas.fragment(True, pointer, mode=Mode.INPUT)
         return RequestBody("application/json", False, {}, fragment, Mode.INPUT, (remark,))
-    node, at = found.node, found.pointer
+    node, pointer = resolved.node, resolved.pointer
     if not isinstance(node, dict):
-        raise OperationProblem("has a request body that is not an object", pointer=at)
+        raise OperationProblem("has a request body that is not an object", pointer=pointer)
     content = node.get("content")
     chosen = media.preferred(content) if isinstance(content, dict) else None
     if chosen is None or not isinstance(content, dict):
         remark = "the request body has no content type; it is sent as JSON"
-        fragment = document.schemas.fragment(True, at, mode=Mode.INPUT)
+        fragment = document.schemas.fragment(True, pointer, mode=Mode.INPUT)
         return RequestBody(
             "application/json", node.get("required") is True, {}, fragment, Mode.INPUT, (remark,)
         )
-    one, remarks = _media_type(document, content[chosen], f"{at}/content/{escape(chosen)}")
+    media_object, remarks = _follow_media_type(
+        document, content[chosen], f"{pointer}/content/{escape(chosen)}"
+    )
     required = node.get("required") is True
-    body = _typed(document, chosen, one, f"{at}/content/{escape(chosen)}", required=required)
+    body = _build_body(
+        document, chosen, media_object, f"{pointer}/content/{escape(chosen)}", required=required
+    )
     others = [other for other in content if other != chosen and media.legal(other)]
     if others:
         remarks = (*remarks, f"the body is sent as {body.content_type}")
     body = replace(body, notes=(*body.notes, *remarks))
     is_json = media.is_json(body.content_type)
-    examples = media_type_examples(document, one, body.fragment.schema) if is_json else []
+    examples = media_type_examples(document, media_object, body.fragment.schema) if is_json else []
     described = {"description": node.get("description")}
     return replace(body, fragment=with_description(body.fragment, described, examples=examples))
 
 
-def _media_type(document: OpenApiDocument, node: Any, at: str) -> tuple[Json, tuple[str, ...]]:
+def _follow_media_type(document: OpenApiDocument, node: Any, pointer: str) -> tuple[Json, tuple[str, ...]]:
     """Return a Media Type Object with notes; {} (any value) where its reference leads nowhere."""
     try:
-        node = document.references.follow(node, at=at).node
+        node = document.references.follow(node, at=pointer).node
     except RefProblem as problem:
         detail = f"a media type {problem.reason}; its schema was taken as `any value`"
         document.warnings.add(problem.pointer, detail)
@@ -123,22 +127,28 @@ def _media_type(document: OpenApiDocument, node: Any, at: str) -> tuple[Json, tu
     return node if isinstance(node, dict) else {}, ()
 
 
-def _typed(document: OpenApiDocument, chosen: str, one: Json, at: str, *, required: bool) -> RequestBody:
+def _build_body(
+    document: OpenApiDocument, chosen: str, media_object: Json, pointer: str, *, required: bool
+) -> RequestBody:
     content_type = media.concrete(chosen)
-    schema_pointer = f"{at}/schema"
+    schema_pointer = f"{pointer}/schema"
     if media.is_json(content_type):
-        fragment = document.schemas.fragment(one.get("schema", True), schema_pointer, mode=Mode.INPUT)
+        fragment = document.schemas.fragment(
+            media_object.get("schema", True), schema_pointer, mode=Mode.INPUT
+        )
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     if media.is_form(content_type):
-        return _form(document, content_type, one, schema_pointer, required=required)
+        return _build_form(document, content_type, media_object, schema_pointer, required=required)
     if media.is_xml(content_type):
-        return _xml_body(document, content_type, one.get("schema"), schema_pointer, required=required)
-    if media.is_sequential(content_type) and "itemSchema" in one:
-        fragment = sequence_fragment(document, one, at, mode=Mode.INPUT)
+        return _build_xml_body(
+            document, content_type, media_object.get("schema"), schema_pointer, required=required
+        )
+    if media.is_sequential(content_type) and "itemSchema" in media_object:
+        fragment = sequence_fragment(document, media_object, pointer, mode=Mode.INPUT)
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     if media.is_textual(content_type):
         fragment = document.schemas.fragment(
-            one.get("schema", {"type": "string"}), schema_pointer, mode=Mode.INPUT
+            media_object.get("schema", {"type": "string"}), schema_pointer, mode=Mode.INPUT
         )
         if fragment.schema.get("type") == "string":
             bare = {key: value for key, value in fragment.schema.items() if key not in _BYTES_ONLY}
@@ -146,19 +156,19 @@ def _typed(document: OpenApiDocument, chosen: str, one: Json, at: str, *, requir
         return RequestBody(content_type, required, {}, fragment, Mode.INPUT)
     schema = {"type": "string", "contentEncoding": "base64", "contentMediaType": media.base(content_type)}
     return RequestBody(
-        content_type, required, {}, _fragment_of({**schema, "description": _BASE64}), Mode.FILES
+        content_type, required, {}, _build_fragment({**schema, "description": _BASE64}), Mode.FILES
     )
 
 
 _BYTES_ONLY = ("format", "contentEncoding", "contentMediaType")
 
 
-def _xml_body(
-    document: OpenApiDocument, content_type: str, schema: Any, at: str, *, required: bool
+def _build_xml_body(
+    document: OpenApiDocument, content_type: str, schema: Any, schema_pointer: str, *, required: bool
 ) -> RequestBody:
     """Return a body of XML: a value of the schema that the gateway writes as XML, or the document as text."""
     text = RequestBody(
-        content_type, required, {}, _fragment_of({"type": "string", "description": _XML_TEXT}), Mode.INPUT
+        content_type, required, {}, _build_fragment({"type": "string", "description": _XML_TEXT}), Mode.INPUT
     )
     if not has_structure(document, schema):
         return text
@@ -166,7 +176,7 @@ def _xml_body(
     if shape is None:
         return replace(text, notes=(_LARGE_XML,))
     notes: tuple[str, ...] = ()
-    fragment = document.schemas.fragment(schema, at, mode=Mode.INPUT)
+    fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
     described = fragment.schema
     if shape["root"] is None and not is_wrapper(document, schema):
         shape["node"] = {"additional": shape["node"]} if shape["node"] else {}
@@ -182,36 +192,38 @@ def _xml_body(
 _XML_OVERHEAD = 250
 
 
-def _fragment_of(schema: Json) -> Fragment:
+def _build_fragment(schema: Json) -> Fragment:
     return Fragment(schema, (), (), 120)
 
 
-def _form(document: OpenApiDocument, content_type: str, one: Json, at: str, *, required: bool) -> RequestBody:
+def _build_form(
+    document: OpenApiDocument, content_type: str, media_object: Json, schema_pointer: str, *, required: bool
+) -> RequestBody:
     """Return the body of a form: `application/x-www-form-urlencoded` or `multipart/...`."""
     mode = Mode.FILES if content_type.lower().startswith("multipart/") else Mode.INPUT
     if mode is Mode.FILES:
-        parts = positional_form(document, content_type, one, encode=field_encoding)
+        parts = read_positional_form(document, content_type, media_object, encode=field_encoding)
         if parts is not None:
-            fragment = document.schemas.fragment(parts.schema, at, mode=mode)
+            fragment = document.schemas.fragment(parts.schema, schema_pointer, mode=mode)
             return RequestBody(content_type, required, {}, fragment, mode, parts.notes, positional=parts)
-    schema = one.get("schema", {"type": "object"})
-    given = one.get("encoding")
+    schema = media_object.get("schema", {"type": "object"})
+    given = media_object.get("encoding")
     given = given if isinstance(given, dict) else {}
     if mode is Mode.FILES and _is_single_part(document, schema):
-        fragment = document.schemas.fragment(schema, at, mode=mode)
+        fragment = document.schemas.fragment(schema, schema_pointer, mode=mode)
         encoding, notes = field_encoding(document, {"properties": {SINGLE_PART: schema}}, given, mode)
         notes = (*notes, f"the form has one part without a name; it is sent as `{SINGLE_PART}`")
         return RequestBody(content_type, required, encoding, fragment, mode, notes, single_part=SINGLE_PART)
     encoding, notes = field_encoding(document, schema, given, mode)
     if mode is Mode.FILES:
-        schema = with_part_headers(document, schema, given, files=_files_of(encoding))
-    fragment = document.schemas.fragment(schema, at, mode=mode)
+        schema = with_part_headers(document, schema, given, files=_list_files(encoding))
+    fragment = document.schemas.fragment(schema, schema_pointer, mode=mode)
     other = None
     if mode is Mode.FILES:
-        root = _resolved(document, schema)
+        root = _resolve(document, schema)
         additional = root.get("additionalProperties") if isinstance(root, dict) else None
         if isinstance(additional, dict) and _is_file(document, additional):
-            other = {**_entry({}), "content_type": _FILE, "file": True}
+            other = {**_build_entry({}), "content_type": _FILE, "file": True}
     return RequestBody(content_type, required, encoding, fragment, mode, notes, other_fields=other)
 
 
@@ -221,12 +233,12 @@ _NAMELESS = frozenset({"string", "array", "integer", "number", "boolean", "file"
 
 def _is_single_part(document: OpenApiDocument, schema: Any) -> bool:
     """Return whether the schema of a multipart form is that of a part, and not that of its fields."""
-    found = _resolved(document, schema)
-    if not isinstance(found, dict) or "properties" in found:
+    resolved = _resolve(document, schema)
+    if not isinstance(resolved, dict) or "properties" in resolved:
         return False
-    kinds = found.get("type")
+    kinds = resolved.get("type")
     listed = kinds if isinstance(kinds, list) else [kinds]
-    return _is_file(document, found) or any(isinstance(one, str) and one in _NAMELESS for one in listed)
+    return _is_file(document, resolved) or any(isinstance(one, str) and one in _NAMELESS for one in listed)
 
 
 def field_encoding(
@@ -234,45 +246,45 @@ def field_encoding(
 ) -> tuple[Json, tuple[str, ...]]:
     """Return the plan's `encoding`: the document's Encoding Objects by field, and which fields are files."""
     given = given if isinstance(given, dict) else {}
-    fields = _fields(document, schema)
+    fields = _collect_fields(document, schema)
     encoding: Json = {}
     notes: list[str] = []
     for name in list(dict.fromkeys([*given, *fields]))[:_MAX_FIELDS]:
         declared = given.get(name)
         declared = declared if isinstance(declared, dict) else {}
-        entry = _entry(declared)
+        entry = _build_entry(declared)
         if mode is Mode.FILES:
-            entry |= _part(document, name, fields.get(name), entry)
+            entry |= _encode_part(document, name, fields.get(name), entry)
             entry |= part_headers(document, name, declared, is_file="file" in entry, notes=notes)
-        if entry != _entry({}):
+        if entry != _build_entry({}):
             encoding[name] = entry
     return encoding, tuple(notes)
 
 
-def _part(document: OpenApiDocument, name: str, schema: Any, entry: Json) -> Json:
+def _encode_part(document: OpenApiDocument, name: str, schema: Any, entry: Json) -> Json:
     """Return what the schema of a multipart field says of its parts."""
     if _is_file(document, schema):
-        sent = entry["content_type"] or _own_type(document, schema) or _FILE
+        sent = entry["content_type"] or _read_own_type(document, schema) or _FILE
         return {"content_type": sent, "style": None, "explode": None, "file": True}
     sent = (entry["content_type"] or "").split(",")[0].strip()
     if media.is_xml(sent):
-        shape = _xml_part(document, name, schema)
+        shape = _shape_xml_part(document, name, schema)
         return {} if shape is None else {"xml": shape}
     if _is_string(document, schema):
         return {"text": True} if media.may_be_text(sent) else {}
     return {"nested_files": True} if _has_nested_file(document, schema) else {}
 
 
-def _own_type(document: OpenApiDocument, schema: Any) -> str | None:
+def _read_own_type(document: OpenApiDocument, schema: Any) -> str | None:
     """Return the media type that the schema of a file has (3.1), the default of its content type."""
-    node = _resolved(document, schema)
+    node = _resolve(document, schema)
     if isinstance(node, dict) and "items" in node:
-        node = _resolved(document, node["items"])
+        node = _resolve(document, node["items"])
     declared = node.get("contentMediaType") if isinstance(node, dict) else None
     return declared.strip() if isinstance(declared, str) and media.legal(declared) else None
 
 
-def _files_of(encoding: Json) -> frozenset[str]:
+def _list_files(encoding: Json) -> frozenset[str]:
     return frozenset(name for name, entry in encoding.items() if entry.get("file"))
 
 
@@ -280,7 +292,7 @@ def _has_nested_file(document: OpenApiDocument, schema: Any) -> bool:
     """Return whether there is a file inside the value of a field, which is sent as JSON."""
     stack, seen = [schema], set[int]()
     while stack and len(seen) < _MAX_FIELDS:
-        node = _resolved(document, stack.pop())
+        node = _resolve(document, stack.pop())
         if not isinstance(node, dict) or id(node) in seen:
             continue
         seen.add(id(node))
@@ -294,17 +306,17 @@ def _has_nested_file(document: OpenApiDocument, schema: Any) -> bool:
     return False
 
 
-def _xml_part(document: OpenApiDocument, name: str, schema: Any) -> Json | None:
+def _shape_xml_part(document: OpenApiDocument, name: str, schema: Any) -> Json | None:
     """Return the shape of a part that is XML, or of each where the field is a list; None where it is text."""
-    found = _resolved(document, schema)
-    if isinstance(found, dict) and "items" in found:
-        schema = found["items"]
+    resolved = _resolve(document, schema)
+    if isinstance(resolved, dict) and "items" in resolved:
+        schema = resolved["items"]
     if not has_structure(document, schema):
         return None
     return xml_shape(document, schema, root=name)
 
 
-def _entry(declared: Mapping[str, Any]) -> Json:
+def _build_entry(declared: Mapping[str, Any]) -> Json:
     """Return one Encoding Object for the plan. A null style means: determined by content type or kind of
     value.
     """
@@ -325,12 +337,12 @@ def _entry(declared: Mapping[str, Any]) -> Json:
     }
 
 
-def _fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
+def _collect_fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
     """Return the top-level properties of a form's schema, through references and `allOf`/`anyOf`/`oneOf`."""
     fields: dict[str, Any] = {}
     stack, seen = [schema], set[int]()
     while stack and len(seen) < 100:
-        node = _resolved(document, stack.pop())
+        node = _resolve(document, stack.pop())
         if not isinstance(node, dict) or id(node) in seen:
             continue
         seen.add(id(node))
@@ -345,25 +357,25 @@ def _fields(document: OpenApiDocument, schema: Any) -> dict[str, Any]:
 
 def _is_file(document: OpenApiDocument, node: Any) -> bool:
     """Return whether a field, or each item of a list, was converted to a file."""
-    node = _resolved(document, node)
+    node = _resolve(document, node)
     if isinstance(node, dict) and "items" in node:
-        node = _resolved(document, node["items"])
+        node = _resolve(document, node["items"])
     if not isinstance(node, dict):
         return False
-    own = {key: value for key, value in node.items() if key in _FILE_WORDS}
-    return is_file(document.schemas.fragment(own, "", mode=Mode.FILES).schema)
+    file_schema = {key: value for key, value in node.items() if key in _FILE_WORDS}
+    return is_file(document.schemas.fragment(file_schema, "", mode=Mode.FILES).schema)
 
 
 def _is_string(document: OpenApiDocument, node: Any) -> bool:
     """Return whether a field is declared as a string."""
-    node = _resolved(document, node)
+    node = _resolve(document, node)
     return isinstance(node, dict) and node.get("type") == "string"
 
 
 _FILE_WORDS = frozenset({"type", "format", "contentEncoding", "contentMediaType"})
 
 
-def _resolved(document: OpenApiDocument, node: Any) -> Any:
+def _resolve(document: OpenApiDocument, node: Any) -> Any:
     try:
         return document.references.follow(node, at="").node
     except RefProblem:
@@ -382,16 +394,16 @@ def read_body_v2(
         if fields:
             notes.append("form fields beside a `body` parameter were left out")
         chosen = media.preferred(one for one in offered if not media.is_form(str(one))) or "application/json"
-        body = _typed(document, chosen, whole.node, whole.pointer, required=whole.required)
+        body = _build_body(document, chosen, whole.node, whole.pointer, required=whole.required)
         if len(offered) > 1:
             notes.append(f"the body is sent as {body.content_type}")
         return replace(body, fragment=with_description(body.fragment, whole.node))
     if not fields:
         return None
-    return _form_of_v2(fields, offered)
+    return _build_form_v2(fields, offered)
 
 
-def _form_of_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> RequestBody:
+def _build_form_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> RequestBody:
     files = [one for one in fields if one.node.get("type") == "file"]
     forms = [one for one in offered if media.legal(one) and media.is_form(one)]
     chosen = media.preferred(forms) or "application/x-www-form-urlencoded"
@@ -402,13 +414,13 @@ def _form_of_v2(fields: Sequence[Parameter], offered: Sequence[Any]) -> RequestB
     if required:
         schema["required"] = required
     encoding: Json = {}
-    for one in fields:
-        if one in files:
-            encoding[one.name] = {**_entry({}), "content_type": _FILE, "file": True}
-        elif one.node.get("type") == "array":
-            encoding[one.name] = _entry({"style": one.style, "explode": one.explode})
-            if one.item_styles:
-                encoding[one.name]["item_styles"] = list(one.item_styles)
+    for field in fields:
+        if field in files:
+            encoding[field.name] = {**_build_entry({}), "content_type": _FILE, "file": True}
+        elif field.node.get("type") == "array":
+            encoding[field.name] = _build_entry({"style": field.style, "explode": field.explode})
+            if field.item_styles:
+                encoding[field.name]["item_styles"] = list(field.item_styles)
     refs = tuple(dict.fromkeys(ref for one in fields for ref in one.fragment.refs))
     size = sum(one.fragment.size + len(one.name) + 8 for one in fields)
     remarks = tuple(dict.fromkeys(note for one in fields for note in one.fragment.notes))

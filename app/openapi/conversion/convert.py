@@ -51,28 +51,28 @@ def convert(
     """
     options = options or ConvertOptions()
     warnings = Warnings()
-    found = read(document, options=options, warn=warnings.add)
+    source = read(document, options=options, warn=warnings.add)
     # Searching the bytes is a cheap test for identifiers; it is not possible in the packed bytes of an
     # archive.
     named = is_archive(document) or options.overlay is not None or may_have_identifiers(document)
-    opened = open_document(found.raw, options=options, warnings=warnings, may_have_identifiers=named)
-    if found.translation is not None:
-        opened.operation_notes = found.translation.notes
+    opened = open_document(source.raw, options=options, warnings=warnings, may_have_identifiers=named)
+    if source.translation is not None:
+        opened.operation_notes = source.translation.notes
     servers = declared_servers(opened.raw, opened.references, version=opened.version)
     check_server_options(options, opened.raw, servers)
     limits = options.limits
-    total = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * found.size))
+    total = min(limits.output_size, max(_SMALLEST_BUDGET, limits.output_factor * source.size))
     budget = SizeBudget(
         left=total, full_budget_above=total // 2, tool=limits.tool_size, output=limits.output_schema_size
     )
-    conversion = _assessed(_convert(opened, budget, progress))
-    if found.translation is not None:
-        report = conversion.report.with_pointers(found.translation.source_pointer)
+    conversion = _assess_tools(_convert(opened, budget, progress))
+    if source.translation is not None:
+        report = conversion.report.with_pointers(source.translation.source_pointer)
         conversion = replace(conversion, report=report)
     if len(servers) > 1 or any(one.variables for one in servers):
         report = replace(conversion.report, servers=servers[:MAX_SERVERS])
         conversion = replace(conversion, report=report)
-    return replace(conversion, missing=found.missing)
+    return replace(conversion, missing=source.missing)
 
 
 def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress | None) -> Conversion:
@@ -90,9 +90,9 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
                 document, operation, name=name, slots=slots, tags=tags, keywords=keywords, budget=budget
             )
         except OperationProblem as problem:
-            outcomes.append(_skipped(operation, name, problem.reason, problem.pointer))
+            outcomes.append(_report_skipped(operation, name, problem.reason, problem.pointer))
         except _UNREADABLE:
-            outcomes.append(_skipped(operation, name, "is written in a way that cannot be read", ""))
+            outcomes.append(_report_skipped(operation, name, "is written in a way that cannot be read", ""))
         else:
             tools.append(tool)
             renamed = operation.given_name is not None and operation.given_name != name
@@ -103,8 +103,8 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
     find_unread(document, document.unread)
     info = document.mapping("info")
     language, unreadable = document_language(document.raw)
-    for one in unreadable:
-        document.warnings.add(one.pointer, one.detail)
+    for defect in unreadable:
+        document.warnings.add(defect.pointer, defect.detail)
     urls = [str(tool.call_template["url"]) for tool in tools]
     return Conversion(
         title=label(info.get("title")),
@@ -120,7 +120,7 @@ def _convert(document: OpenApiDocument, budget: SizeBudget, progress: Progress |
     )
 
 
-def _assessed(conversion: Conversion) -> Conversion:
+def _assess_tools(conversion: Conversion) -> Conversion:
     """Return the conversion with its large tools slimmed, and the assessment of each tool in its report."""
     assessments = assess(conversion.tools)
     slimmed = {key: one.slimmed for key, one in assessments.items() if one.slimmed is not None}
@@ -131,7 +131,7 @@ def _assessed(conversion: Conversion) -> Conversion:
     return replace(conversion, tools=tools, report=conversion.report.with_assessments(assessments))
 
 
-def _skipped(operation: Operation, name: str, reason: str, pointer: str) -> OperationOutcome:
+def _report_skipped(operation: Operation, name: str, reason: str, pointer: str) -> OperationOutcome:
     return OperationOutcome(
         operation.source_key, name, "skipped", pointer or operation.pointer, reason=reason
     )

@@ -31,9 +31,9 @@ class ServerVariable:
         """Return the variable that a Server Variable Object describes; `node` may be anything."""
         node = node if isinstance(node, dict) else {}
         listed = node.get("enum")
-        values = [_text(one) for one in listed[:_MAX_ENUM]] if isinstance(listed, list) else []
+        values = [_read_text(one) for one in listed[:_MAX_ENUM]] if isinstance(listed, list) else []
         enum = tuple(dict.fromkeys(one for one in values if one is not None))
-        default = _text(node.get("default"))
+        default = _read_text(node.get("default"))
         if default is None and enum:
             default = enum[0]
         return cls(name, default, enum, clean(node.get("description"), max_length=_MAX_TEXT)[0])
@@ -87,7 +87,7 @@ class DeclaredServer:
     @property
     def host_variables(self) -> frozenset[str]:
         """The variables that can decide which host is called."""
-        return variables_of_host(self.url)
+        return find_host_variables(self.url)
 
     def is_named(self, name: str) -> bool:
         """Return whether the registrar means this server: by its name (3.2), its description, or its URL as
@@ -99,7 +99,7 @@ class DeclaredServer:
         )
 
 
-def variables_of_host(url: str) -> frozenset[str]:
+def find_host_variables(url: str) -> frozenset[str]:
     """Return the names of the variables in the authority of a server URL, or at its beginning."""
     _, mark, rest = url.partition("://")
     authority = re.split(r"[/?#]", rest if mark else url, maxsplit=1)[0]
@@ -108,7 +108,7 @@ def variables_of_host(url: str) -> frozenset[str]:
     return frozenset(VARIABLE.findall(authority))
 
 
-def _text(value: Any) -> str | None:
+def _read_text(value: Any) -> str | None:
     """Return a scalar of a document as text; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None

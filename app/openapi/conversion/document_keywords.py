@@ -32,18 +32,18 @@ class DocumentKeywords:
         """Return the keywords of an operation with these tags: its own, then those of its path, of its tags
         and of the document. Of more than 50 together the first 50 are returned, with a note.
         """
-        own = self._read(operation.node, operation.pointer)
+        own_keywords = self._read(operation.node, operation.pointer)
         of_path = self._read(operation.item, operation.item_pointer)
         of_tags = chain.from_iterable(self._by_tag.get(tag, ()) for tag in tags)
-        found = distinct(chain(own, of_path, of_tags, self._common))
-        if len(found) > MAX_KEYWORDS:
-            notes.append(f"{len(found) - MAX_KEYWORDS} of its keywords were left out: {MAX_KEYWORDS} stay")
-        return found[:MAX_KEYWORDS]
+        keywords = distinct(chain(own_keywords, of_path, of_tags, self._common))
+        if len(keywords) > MAX_KEYWORDS:
+            notes.append(f"{len(keywords) - MAX_KEYWORDS} of its keywords were left out: {MAX_KEYWORDS} stay")
+        return keywords[:MAX_KEYWORDS]
 
-    def _read(self, node: Any, at: str) -> tuple[str, ...]:
+    def _read(self, node: Any, pointer: str) -> tuple[str, ...]:
         if not isinstance(node, dict) or KEYWORDS_EXTENSION not in node:
             return ()
-        keywords, problems = read_keywords(node[KEYWORDS_EXTENSION], at=f"{at}/{KEYWORDS_EXTENSION}")
+        keywords, problems = read_keywords(node[KEYWORDS_EXTENSION], at=f"{pointer}/{KEYWORDS_EXTENSION}")
         for problem in problems:
             self._document.warnings.add(problem.pointer, problem.detail)
         return keywords

@@ -12,7 +12,7 @@ _MAX_EXAMPLES = 3
 _MAX_MEDIA_SIZE = 500
 
 
-def declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema: Json) -> list[Any]:
+def list_declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema: Json) -> list[Any]:
     """Return the examples of the first of a Parameter Object and its Media Type Object that has some.
 
     A serialised example (`serializedValue`, `externalValue`) is not the value that an argument has.
@@ -20,9 +20,9 @@ def declared_examples(document: OpenApiDocument, holders: Sequence[Json], schema
     if "examples" in schema:
         return []
     for holder in holders:
-        found = [value for value in _values(document, holder) if is_small(value, 200)]
-        if found:
-            return found[:_MAX_EXAMPLES]
+        small_values = [value for value in _list_values(document, holder) if is_small(value, 200)]
+        if small_values:
+            return small_values[:_MAX_EXAMPLES]
     return []
 
 
@@ -31,20 +31,22 @@ def media_type_examples(document: OpenApiDocument, holder: Json, schema: Json) -
     if "examples" in schema:
         return []
     whole = [holder["example"]] if isinstance(holder.get("example"), dict | list) else []
-    found = (value for value in (*whole, *_values(document, holder)) if is_small(value, _MAX_MEDIA_SIZE))
-    return [value for value, _ in zip(found, range(1), strict=False)]
+    small_values = (
+        value for value in (*whole, *_list_values(document, holder)) if is_small(value, _MAX_MEDIA_SIZE)
+    )
+    return [value for value, _ in zip(small_values, range(1), strict=False)]
 
 
-def _values(document: OpenApiDocument, holder: Json) -> Iterator[Any]:
+def _list_values(document: OpenApiDocument, holder: Json) -> Iterator[Any]:
     if isinstance(holder.get("example"), str | int | float):
         yield holder["example"]
     listed = holder.get("examples")
     if isinstance(listed, list):
         # As in a schema, which the specification does not allow here.
         yield from listed
-    for name, one in listed.items() if isinstance(listed, dict) else ():
+    for name, example in listed.items() if isinstance(listed, dict) else ():
         try:
-            node = document.references.follow(one, at=f"/examples/{escape(str(name))}").node
+            node = document.references.follow(example, at=f"/examples/{escape(str(name))}").node
         except RefProblem:
             continue
         for key in ("dataValue", "value"):

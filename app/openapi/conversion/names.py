@@ -39,7 +39,7 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
     for source_key, given in operations.items():
         if source_key in names:
             continue
-        name = _candidate(source_key, given)
+        name = _build_candidate(source_key, given)
         if len(name) > MAX_LENGTH or name in taken:
             name = _with_digest(name, source_key)
         while name in taken:
@@ -50,7 +50,7 @@ def tool_names(operations: Mapping[str, Any]) -> dict[str, str]:
     return names
 
 
-def _candidate(source_key: str, given: Any) -> str:
+def _build_candidate(source_key: str, given: Any) -> str:
     if isinstance(given, int | float) and not isinstance(given, bool):
         given = str(given)
     if isinstance(given, str):
@@ -63,7 +63,7 @@ def _candidate(source_key: str, given: Any) -> str:
     return f"{method.lower()}_{route or 'root'}"
 
 
-def input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]:
+def choose_input_names(parameters: Sequence[Parameter], *, has_body: bool) -> list[str]:
     """Return the key of each parameter in the arguments, in the same order; `body` is reserved for a body.
 
     Of parameters of the same name, the first of path, query, header and cookie keeps it; the others get their

@@ -66,27 +66,29 @@ def _of_path(document: OpenApiDocument, path: str, item: Any) -> Iterator[Operat
     whole, item_pointer = item, pointer
     if isinstance(item.get("$ref"), str):
         try:
-            found = document.references.follow(item, at=pointer)
+            resolved = document.references.follow(item, at=pointer)
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a path {problem.reason}; it was left out")
             return
-        item_pointer = found.pointer
+        item_pointer = resolved.pointer
         beside = {key: value for key, value in item.items() if key != "$ref"}
-        whole = {**(found.node if isinstance(found.node, dict) else {}), **beside}
-    for method, node, tokens in _methods(document, whole, pointer):
-        at = item_pointer if tokens[0] not in item else pointer
+        whole = {**(resolved.node if isinstance(resolved.node, dict) else {}), **beside}
+    for method, node, tokens in _list_methods(document, whole, pointer):
+        base_pointer = item_pointer if tokens[0] not in item else pointer
         yield Operation(
             source_key=f"{method} {path}",
             method=method,
             path=path,
-            pointer=at + "".join(f"/{escape(token)}" for token in tokens),
+            pointer=base_pointer + "".join(f"/{escape(token)}" for token in tokens),
             node=node,
             item=whole,
             item_pointer=item_pointer,
         )
 
 
-def _methods(document: OpenApiDocument, item: Json, at: str) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
+def _list_methods(
+    document: OpenApiDocument, item: Json, pointer: str
+) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield each method of a Path Item, its operation, and where that is in the item.
 
     The fields of 3.2 are read in every 3.x; a `query` that is not an object has another meaning there.
@@ -97,10 +99,10 @@ def _methods(document: OpenApiDocument, item: Json, at: str) -> Iterator[tuple[s
             yield method.upper(), node, (key,)
         elif key == "additionalOperations" and document.version != "2.0":
             if isinstance(node, dict):
-                yield from _additional(document, node, f"{at}/{key}")
+                yield from _list_additional(document, node, f"{pointer}/{key}")
             else:
                 document.warnings.add(
-                    f"{at}/{key}", "`additionalOperations` is not an object and was left out"
+                    f"{pointer}/{key}", "`additionalOperations` is not an object and was left out"
                 )
 
 
@@ -108,12 +110,12 @@ def _may_be_operation(document: OpenApiDocument, node: Any) -> bool:
     return document.version == "3.2" or (document.version != "2.0" and isinstance(node, dict))
 
 
-def _additional(
-    document: OpenApiDocument, listed: Json, at: str
+def _list_additional(
+    document: OpenApiDocument, listed: Json, pointer: str
 ) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield the operations of `additionalOperations`, whose keys are methods in the case that is sent."""
     for key, node in listed.items():
-        where = f"{at}/{escape(key)}"
+        where = f"{pointer}/{escape(key)}"
         if not _METHOD.fullmatch(key):
             document.warnings.add(where, "a method that HTTP does not allow was left out")
         elif key.lower() in (*METHODS, "query"):

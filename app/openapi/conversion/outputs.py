@@ -42,7 +42,7 @@ class Outputs:
 _NONE = Outputs({})
 
 
-def read_outputs(document: OpenApiDocument, operation: Json, at: str, *, budget: int) -> Outputs:
+def read_outputs(document: OpenApiDocument, operation: Json, pointer: str, *, budget: int) -> Outputs:
     """Return the output schema of an operation, in at most `budget` bytes.
 
     Never raises: a defect of a response costs only its schema.
@@ -55,26 +55,28 @@ def read_outputs(document: OpenApiDocument, operation: Json, at: str, *, budget:
     produces = operation.get("produces", document.raw.get("produces")) if document.version == "2.0" else None
     if key not in document.memo:
         outputs = _with_redirects(
-            _outputs(document, responses, f"{at}/responses", produces, budget), responses
+            _read_responses(document, responses, f"{pointer}/responses", produces, budget), responses
         )
         document.memo[key] = responses, outputs
-    made: Outputs = document.memo[key][1]
-    return made
+    remembered: Outputs = document.memo[key][1]
+    return remembered
 
 
-def _outputs(document: OpenApiDocument, responses: Json, at: str, produces: Any, budget: int) -> Outputs:
+def _read_responses(
+    document: OpenApiDocument, responses: Json, pointer: str, produces: Any, budget: int
+) -> Outputs:
     statuses = [status for status in responses if isinstance(status, str) and _SUCCESS.fullmatch(status)]
     for status in sorted(statuses, key=str.upper)[:_MAX_RESPONSES]:
         try:
-            found = document.references.follow(responses[status], at=f"{at}/{status}")
-            fragment = _fragment(document, found, produces)
+            resolved = document.references.follow(responses[status], at=f"{pointer}/{status}")
+            fragment = _build_fragment(document, resolved, produces)
             if fragment is not None:
                 outputs = _with_definitions(document, fragment, budget)
                 return replace(outputs, response={"status": status}) if len(statuses) > 1 else outputs
         except RefProblem as problem:
-            document.warnings.add(problem.pointer or f"{at}/{status}", f"a response {problem.reason}")
+            document.warnings.add(problem.pointer or f"{pointer}/{status}", f"a response {problem.reason}")
     for status in sorted(statuses, key=str.upper)[:_MAX_RESPONSES]:
-        response = _other_form(document, responses[status], f"{at}/{status}", produces, budget)
+        response = _read_other_form(document, responses[status], f"{pointer}/{status}", produces, budget)
         if response is not None:
             more = {"status": status} if len(statuses) > 1 else {}
             return Outputs({}, len(exact_json.dumps(response)), response={**more, **response})
@@ -91,14 +93,16 @@ def _with_redirects(outputs: Outputs, responses: Json) -> Outputs:
     return replace(outputs, response={**(outputs.response or {}), "redirects": sorted(declared)})
 
 
-def _other_form(document: OpenApiDocument, response: Any, at: str, produces: Any, budget: int) -> Json | None:
+def _read_other_form(
+    document: OpenApiDocument, response: Any, response_pointer: str, produces: Any, budget: int
+) -> Json | None:
     """Return how a response in XML, a form or text is decoded, None where it has none of them.
 
     Its schema is not the tool's output schema: what a client gets is the text, unless it is decoded.
     """
     try:
-        found = document.references.follow(response, at=at)
-        chosen, schema, pointer = _described_form(document, found, produces)
+        resolved = document.references.follow(response, at=response_pointer)
+        chosen, schema, pointer = _find_described_form(document, resolved, produces)
         if schema is None:
             return None
         fragment = document.schemas.fragment(schema, pointer, mode=Mode.OUTPUT)
@@ -107,16 +111,18 @@ def _other_form(document: OpenApiDocument, response: Any, at: str, produces: Any
         return None
     if not outputs.schema:
         return None
-    made: Json = {"content_type": chosen, "schema": outputs.schema}
+    form: Json = {"content_type": chosen, "schema": outputs.schema}
     if media.is_xml(chosen):
         shape = xml_shape(document, schema)
         if shape is None or len(exact_json.dumps(shape)) > budget:
             return None
-        made["xml"] = shape
-    return made
+        form["xml"] = shape
+    return form
 
 
-def _described_form(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> tuple[str, Any, str]:
+def _find_described_form(
+    document: OpenApiDocument, response: ResolvedNode, produces: Any
+) -> tuple[str, Any, str]:
     """Return the media type, the schema and its pointer of the response in another form than JSON."""
     node = response.node if isinstance(response.node, dict) else {}
     if document.version == "2.0":
@@ -126,9 +132,9 @@ def _described_form(document: OpenApiDocument, response: ResolvedNode, produces:
     content = node.get("content")
     content = content if isinstance(content, dict) else {}
     chosen = next((one for one in content if media.legal(one) and _is_decoded(one)), "")
-    at = f"{response.pointer}/content/{escape(chosen)}"
-    one = document.references.follow(content.get(chosen), at=at).node
-    return chosen, one.get("schema") if isinstance(one, dict) else None, f"{at}/schema"
+    pointer = f"{response.pointer}/content/{escape(chosen)}"
+    media_object = document.references.follow(content.get(chosen), at=pointer).node
+    return chosen, media_object.get("schema") if isinstance(media_object, dict) else None, f"{pointer}/schema"
 
 
 def _is_decoded(media_type: str) -> bool:
@@ -136,18 +142,22 @@ def _is_decoded(media_type: str) -> bool:
     return media.is_xml(kind) or kind in ("application/x-www-form-urlencoded", "text/plain")
 
 
-def _fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> Fragment | None:
+def _build_fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) -> Fragment | None:
     """Return the schema of the JSON of one response, or of a sequence as the list of its items; None where it
     has none.
     """
-    node, at = response.node, response.pointer
+    node, pointer = response.node, response.pointer
     if not isinstance(node, dict):
         return None
     if document.version == "2.0":
         listed = produces if isinstance(produces, list) else []
         is_json = not listed or any(media.legal(one) and media.is_json(one) for one in listed)
         schema = node.get("schema") if is_json else None
-        return None if schema is None else document.schemas.fragment(schema, f"{at}/schema", mode=Mode.OUTPUT)
+        return (
+            None
+            if schema is None
+            else document.schemas.fragment(schema, f"{pointer}/schema", mode=Mode.OUTPUT)
+        )
     content = node.get("content")
     if not isinstance(content, dict):
         return None
@@ -155,27 +165,29 @@ def _fragment(document: OpenApiDocument, response: ResolvedNode, produces: Any) 
     if chosen is None or not media.is_json(chosen):
         chosen = next((one for one in content if media.legal(one) and media.is_sequential(one)), None)
     if chosen is None:
-        return _text_fragment(document, content, at)
-    found = document.references.follow(content[chosen], at=f"{at}/content/{escape(chosen)}")
-    one = found.node if isinstance(found.node, dict) else {}
-    if "itemSchema" in one and not media.is_json(chosen):
-        return sequence_fragment(document, one, found.pointer, mode=Mode.OUTPUT)
-    if one.get("schema") is None or not (media.is_json(chosen) or document.version == "3.2"):
+        return _build_text_fragment(document, content, pointer)
+    resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
+    media_object = resolved.node if isinstance(resolved.node, dict) else {}
+    if "itemSchema" in media_object and not media.is_json(chosen):
+        return sequence_fragment(document, media_object, resolved.pointer, mode=Mode.OUTPUT)
+    if media_object.get("schema") is None or not (media.is_json(chosen) or document.version == "3.2"):
         return None
-    fragment = document.schemas.fragment(one["schema"], f"{found.pointer}/schema", mode=Mode.OUTPUT)
-    examples = media_type_examples(document, one, fragment.schema) if media.is_json(chosen) else []
+    fragment = document.schemas.fragment(
+        media_object["schema"], f"{resolved.pointer}/schema", mode=Mode.OUTPUT
+    )
+    examples = media_type_examples(document, media_object, fragment.schema) if media.is_json(chosen) else []
     return with_description(fragment, {}, examples=examples)
 
 
-def _text_fragment(document: OpenApiDocument, content: Json, at: str) -> Fragment | None:
+def _build_text_fragment(document: OpenApiDocument, content: Json, pointer: str) -> Fragment | None:
     """Return the schema of a response of text, which calls return as a string; None where it is none."""
     for name in content:
         if media.legal(name) and name.lower().startswith("text/"):
-            found = document.references.follow(content[name], at=f"{at}/content/{escape(name)}")
-            schema = found.node.get("schema") if isinstance(found.node, dict) else None
+            resolved = document.references.follow(content[name], at=f"{pointer}/content/{escape(name)}")
+            schema = resolved.node.get("schema") if isinstance(resolved.node, dict) else None
             if schema is None:
                 continue
-            fragment = document.schemas.fragment(schema, f"{found.pointer}/schema", mode=Mode.OUTPUT)
+            fragment = document.schemas.fragment(schema, f"{resolved.pointer}/schema", mode=Mode.OUTPUT)
             return fragment if fragment.schema.get("type") == "string" else None
     return None
 
@@ -193,10 +205,10 @@ def _with_definitions(document: OpenApiDocument, fragment: Fragment, budget: int
             defs = {other: one for other, one in defs.items() if other != name}
         beside = {word: value for word, value in schema.items() if word != "$ref"}
         target = {**beside, **closure.defs[name]}
-        return _outputs_of(target, defs, closure.size, closure.cut)
-    return _outputs_of(schema, closure.defs, fragment.size + closure.size, closure.cut)
+        return _build_outputs(target, defs, closure.size, closure.cut)
+    return _build_outputs(schema, closure.defs, fragment.size + closure.size, closure.cut)
 
 
-def _outputs_of(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
+def _build_outputs(schema: Json, defs: Json, size: int, cut: int) -> Outputs:
     notes = (f"the schema of the response is large: {cut} of its parts were left open",) if cut else ()
     return Outputs({**schema, "$defs": defs} if defs else schema, size, notes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.openapi.conversion import media
-from app.openapi.conversion.examples import declared_examples
+from app.openapi.conversion.examples import list_declared_examples
 from app.openapi.conversion.text import SCHEMA_TEXT, clean
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
@@ -108,19 +108,19 @@ def merge_parameters(
     Raises OperationProblem for a required parameter that cannot be read.
     """
     merged: dict[tuple[str, str], Parameter] = {}
-    for listed, at in levels:
+    for listed, pointer in levels:
         if listed is None:
             continue
         if not isinstance(listed, list):
-            notes.append(f"`parameters` at {at} is not a list and was left out")
+            notes.append(f"`parameters` at {pointer} is not a list and was left out")
             continue
         if len(listed) > document.options.limits.parameters:
             raise OperationProblem(
-                f"has more than {document.options.limits.parameters} parameters", pointer=at
+                f"has more than {document.options.limits.parameters} parameters", pointer=pointer
             )
         seen: set[tuple[str, str]] = set()
         for index, node in enumerate(listed):
-            parameter = _read(document, node, f"{at}/{index}", notes)
+            parameter = _read(document, node, f"{pointer}/{index}", notes)
             if parameter is None:
                 continue
             if parameter.key in seen:
@@ -140,7 +140,7 @@ def offered(
     """
     retained: list[Parameter] = []
     for parameter in parameters:
-        reason = _reason_to_withhold(parameter, credentials)
+        reason = _explain_withholding(parameter, credentials)
         if reason is None:
             retained.append(parameter)
         else:
@@ -148,7 +148,7 @@ def offered(
     return retained
 
 
-def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
+def _explain_withholding(parameter: Parameter, credentials: frozenset[tuple[str, str]]) -> str | None:
     name, location = parameter.key
     if (name, location) in credentials:
         return "the stored credential sets it"
@@ -161,18 +161,18 @@ def _reason_to_withhold(parameter: Parameter, credentials: frozenset[tuple[str, 
     return None
 
 
-def undeclared_path_parameter(name: str) -> Parameter:
+def build_undeclared_parameter(name: str) -> Parameter:
     """Return a path parameter for a placeholder that the document does not declare: a required string."""
     schema: Json = {"type": "string"}
     fragment = Fragment(schema, (), (), 20)
     return Parameter(name, "path", True, "simple", False, False, None, fragment, "", {})
 
 
-def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Parameter | None:
+def _read(document: OpenApiDocument, node: Any, pointer: str, notes: list[str]) -> Parameter | None:
     known = document.memo.get(("parameter", id(node)))
     if known is None:
         try:
-            known = node, _parameter(document, document.references.follow_described(node, at=at))
+            known = node, _read_parameter(document, document.references.follow_described(node, at=pointer))
         except RefProblem as problem:
             document.warnings.add(problem.pointer, f"a parameter {problem.reason}; it was left out")
             known = node, str(problem.reason)
@@ -180,28 +180,28 @@ def _read(document: OpenApiDocument, node: Any, at: str, notes: list[str]) -> Pa
     parameter: Parameter | str = known[1]
     if isinstance(parameter, Parameter):
         return parameter
-    notes.append(f"the parameter at {at} {parameter} and was left out")
+    notes.append(f"the parameter at {pointer} {parameter} and was left out")
     return None
 
 
-def _parameter(document: OpenApiDocument, found: ResolvedNode) -> Parameter | str:
+def _read_parameter(document: OpenApiDocument, resolved: ResolvedNode) -> Parameter | str:
     """Return the parameter, or what is wrong with it where it is not required."""
-    node, at = found.node, found.pointer
+    node, pointer = resolved.node, resolved.pointer
     if not isinstance(node, dict):
         return "is not an object"
     name, location = node.get("name"), node.get("in")
     if isinstance(name, int | float) and not isinstance(name, bool):
         name = str(name)
-    problem = _defect(document, name, location)
+    problem = _find_defect(document, name, location)
     if problem is not None or not isinstance(name, str) or not isinstance(location, str):
         if node.get("required") is True:
-            raise OperationProblem(f"has a required parameter that {problem}", pointer=at)
+            raise OperationProblem(f"has a required parameter that {problem}", pointer=pointer)
         return str(problem)
     read = _read_v2 if document.version == "2.0" else _read_v3
-    return read(document, node, at, name=name, location=location)
+    return read(document, node, pointer, name=name, location=location)
 
 
-def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
+def _find_defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     if not isinstance(name, str) or not name:
         return "has no name"
     if location not in (_V2_LOCATIONS if document.version == "2.0" else LOCATIONS):
@@ -213,41 +213,47 @@ def _defect(document: OpenApiDocument, name: Any, location: Any) -> str | None:
     return None
 
 
-def _read_v3(document: OpenApiDocument, node: Json, at: str, *, name: str, location: str) -> Parameter:
+def _read_v3(document: OpenApiDocument, node: Json, pointer: str, *, name: str, location: str) -> Parameter:
     style = node.get("style")
     if not isinstance(style, str) or style not in _STYLES[location]:
         if style is not None:
-            document.warnings.add(f"{at}/style", f"no style of a {location} parameter; the default was taken")
+            document.warnings.add(
+                f"{pointer}/style", f"no style of a {location} parameter; the default was taken"
+            )
         style = _DEFAULT_STYLE[location]
     explode = node.get("explode")
     if not isinstance(explode, bool) or style == "deepObject":
         explode = style in {"form", "deepObject", "cookie"}
-    schema, content_type, chosen, schema_pointer = node.get("schema", {}), None, None, f"{at}/schema"
-    of = content_of_parameter(document, node, at)
+    schema, content_type, chosen, schema_pointer = node.get("schema", {}), None, None, f"{pointer}/schema"
+    of = read_parameter_content(document, node, pointer)
     if of is not None:
         chosen, media_object, schema_pointer = of
         schema = media_object.get("schema", {})
         content_type = media.concrete(chosen)
     elif location == "querystring":
-        document.warnings.add(at, f"a querystring parameter without `content`; it is sent as {_FORM}")
+        document.warnings.add(pointer, f"a querystring parameter without `content`; it is sent as {_FORM}")
         content_type = _FORM
     fragment = document.schemas.fragment(schema, schema_pointer, mode=Mode.INPUT)
     if node.get("allowEmptyValue") is True and location == "query" and style == "form":
-        fragment = _or_empty(fragment)
+        fragment = _allow_empty(fragment)
     holders = (node,) if of is None else (node, of[1])
     fragment = with_description(
-        fragment, node, examples=declared_examples(document, holders, fragment.schema)
+        fragment, node, examples=list_declared_examples(document, holders, fragment.schema)
     )
     if content_type is not None and "*" in str(chosen) and fragment.schema.get("type") in _SCALARS:
         # `*/*` does not mean JSON here: an identifier is sent as it is, not in JSON's quotes.
         content_type = None
     required, reserved = _is_required(node, location), node.get("allowReserved") is True
     if reserved and location == "path":
-        document.warnings.add(f"{at}/allowReserved", _WITHIN_SEGMENT)
-    return Parameter(name, location, required, style, explode, reserved, content_type, fragment, at, node)
+        document.warnings.add(f"{pointer}/allowReserved", _WITHIN_SEGMENT)
+    return Parameter(
+        name, location, required, style, explode, reserved, content_type, fragment, pointer, node
+    )
 
 
-def content_of_parameter(document: OpenApiDocument, node: Json, at: str) -> tuple[str, Json, str] | None:
+def read_parameter_content(
+    document: OpenApiDocument, node: Json, pointer: str
+) -> tuple[str, Json, str] | None:
     """Return the media type that a parameter's `content` is sent in, its Media Type Object, and the pointer
     of its schema; None where the parameter has no content.
     """
@@ -257,11 +263,11 @@ def content_of_parameter(document: OpenApiDocument, node: Json, at: str) -> tupl
     chosen = media.preferred(content)
     if chosen is None:
         return None
-    found = document.references.follow(content[chosen], at=f"{at}/content/{escape(chosen)}")
-    return chosen, found.node if isinstance(found.node, dict) else {}, f"{found.pointer}/schema"
+    resolved = document.references.follow(content[chosen], at=f"{pointer}/content/{escape(chosen)}")
+    return chosen, resolved.node if isinstance(resolved.node, dict) else {}, f"{resolved.pointer}/schema"
 
 
-def _or_empty(fragment: Fragment) -> Fragment:
+def _allow_empty(fragment: Fragment) -> Fragment:
     """Return the fragment of a parameter with `allowEmptyValue`, which allows "" beside its values.
 
     Texts with other restrictions than an enumeration stay as they are: their schema says what is allowed.
@@ -282,12 +288,12 @@ def _is_required(node: Json, location: str) -> bool:
     return location == "path" or node.get("required") is True
 
 
-def _read_v2(document: OpenApiDocument, node: Json, at: str, *, name: str, location: str) -> Parameter:
+def _read_v2(document: OpenApiDocument, node: Json, pointer: str, *, name: str, location: str) -> Parameter:
     mode = Mode.FILES if location == "formData" else Mode.INPUT
     item_styles: tuple[str, ...] = ()
-    where = at
+    where = pointer
     if location == "body":
-        schema, where = node.get("schema", {}), f"{at}/schema"
+        schema, where = node.get("schema", {}), f"{pointer}/schema"
         style, explode = "form", True
     else:
         schema = {key: value for key, value in node.items() if key not in _PARAMETER_FIELDS}
@@ -295,7 +301,7 @@ def _read_v2(document: OpenApiDocument, node: Json, at: str, *, name: str, locat
         default = "form" if location in {"query", "formData"} else _DEFAULT_STYLE[location]
         style = _COLLECTIONS.get(collection, default) if node.get("type") == "array" else default
         explode = collection == "multi"
-        item_styles = _item_styles(document, node, at)
+        item_styles = _read_item_styles(document, node, pointer)
         if item_styles:
             schema["items"] = _without_collection_formats(schema["items"], len(item_styles))
         if "schema" in schema:
@@ -303,8 +309,8 @@ def _read_v2(document: OpenApiDocument, node: Json, at: str, *, name: str, locat
             schema = schema["schema"]
     fragment = document.schemas.fragment(schema, where, mode=mode)
     if node.get("allowEmptyValue") is True and location in {"query", "formData"}:
-        fragment = _or_empty(fragment)
-    examples = [] if location == "body" else declared_examples(document, (node,), fragment.schema)
+        fragment = _allow_empty(fragment)
+    examples = [] if location == "body" else list_declared_examples(document, (node,), fragment.schema)
     fragment = with_description(fragment, node, examples=examples)
     required = _is_required(node, location)
     return Parameter(
@@ -316,16 +322,16 @@ def _read_v2(document: OpenApiDocument, node: Json, at: str, *, name: str, locat
         False,
         None,
         fragment,
-        at,
+        pointer,
         node,
         item_styles=item_styles,
     )
 
 
-def _item_styles(document: OpenApiDocument, node: Json, at: str) -> tuple[str, ...]:
+def _read_item_styles(document: OpenApiDocument, node: Json, pointer: str) -> tuple[str, ...]:
     """Return the styles of the lists within a list, by the `collectionFormat` of each Items Object."""
     styles: list[str] = []
-    here = f"{at}/items"
+    here = f"{pointer}/items"
     items = node.get("items") if node.get("type") == "array" else None
     while isinstance(items, dict) and items.get("type") == "array" and len(styles) < _MAX_NESTING:
         collection = items.get("collectionFormat", "csv")

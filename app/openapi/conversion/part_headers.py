@@ -28,8 +28,8 @@ def part_headers(
     Each header has its value where the document gives it one, and whether it is required.
     """
     headers: Json = {}
-    for header, node in _declared(document, declared).items():
-        value = _fixed(_schema(document, node))
+    for header, node in _list_declared(document, declared).items():
+        value = _find_fixed_value(_read_schema(document, node))
         required = node.get("required") is True
         if value is None and not is_file:
             notes.append(f"part `{name[:100]}` is sent without its header {header}: it has no value")
@@ -44,24 +44,24 @@ def with_part_headers(document: OpenApiDocument, schema: Any, given: Json, *, fi
     Only the form's own properties can have them; those of its `allOf` have the values of the document.
     """
     wanted = {
-        name: _declared(document, given[name])
+        name: _list_declared(document, given[name])
         for name in files
         if isinstance(given.get(name), dict) and isinstance(given[name].get("headers"), dict)
     }
     try:
-        found = document.references.follow(schema, at="").node
+        form = document.references.follow(schema, at="").node
     except RefProblem:
         return schema
-    properties = found.get("properties") if isinstance(found, dict) else None
+    properties = form.get("properties") if isinstance(form, dict) else None
     if not wanted or not isinstance(properties, dict):
         return schema
     key = ("part headers", id(given))
     if key not in document.memo:
-        own = {
+        with_headers = {
             name: _with_headers(document, one, wanted[name]) if wanted.get(name) else one
             for name, one in properties.items()
         }
-        document.memo[key] = given, {**found, "properties": own}
+        document.memo[key] = given, {**form, "properties": with_headers}
     return document.memo[key][1]
 
 
@@ -74,25 +74,27 @@ def _with_headers(document: OpenApiDocument, node: Any, headers: Json) -> Any:
         return node
     if "items" in node:
         return {**node, "items": _with_headers(document, node["items"], headers)}
-    schemas = {header: _converted(document, _schema(document, one)) for header, one in headers.items()}
+    schemas = {
+        header: _convert_schema(document, _read_schema(document, one)) for header, one in headers.items()
+    }
     return {**node, PART_HEADERS: schemas}
 
 
-def _declared(document: OpenApiDocument, declared: Json) -> Json:
+def _list_declared(document: OpenApiDocument, declared: Json) -> Json:
     """Return the Header Objects of an Encoding Object that can be sent, by name."""
     given = declared.get("headers")
-    found: Json = {}
+    headers: Json = {}
     for header, node in list(given.items() if isinstance(given, dict) else ())[:_MAX_HEADERS]:
         try:
             resolved = document.references.follow(node, at="").node
         except RefProblem:
             continue
         if isinstance(resolved, dict) and header and _TOKEN.issuperset(header) and header.lower() not in _OWN:
-            found[header] = resolved
-    return found
+            headers[header] = resolved
+    return headers
 
 
-def _schema(document: OpenApiDocument, header: Json) -> Json:
+def _read_schema(document: OpenApiDocument, header: Json) -> Json:
     try:
         schema = document.references.follow(header.get("schema", header), at="").node
     except RefProblem:
@@ -100,7 +102,7 @@ def _schema(document: OpenApiDocument, header: Json) -> Json:
     return schema if isinstance(schema, dict) else {}
 
 
-def _fixed(schema: Json) -> Any:
+def _find_fixed_value(schema: Json) -> Any:
     """Return the scalar that a schema fixes or suggests, None where it has none."""
     listed = schema.get("enum")
     single = listed[0] if isinstance(listed, list) and len(listed) == 1 else None
@@ -110,7 +112,7 @@ def _fixed(schema: Json) -> Any:
     return None
 
 
-def _converted(document: OpenApiDocument, schema: Json) -> Json:
+def _convert_schema(document: OpenApiDocument, schema: Json) -> Json:
     """Return the converted schema of a header; one that refers to others is any text."""
     refs: tuple[Tokens, ...] = ()
     try:

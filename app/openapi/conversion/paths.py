@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from app.openapi.conversion.parameters import Parameter, undeclared_path_parameter
+from app.openapi.conversion.parameters import Parameter, build_undeclared_parameter
 from app.openapi.report import OperationProblem
 
 _PLACEHOLDER = re.compile(r"\{([^{}/?#]+)\}")
@@ -24,7 +24,7 @@ def match_placeholders(
     Raises OperationProblem for a path that cannot be part of a URL.
     """
     declared = {parameter.name for parameter in parameters if parameter.location == "path"}
-    route = _plain(path, declared)
+    route = _replace_operators(path, declared)
     if re.search(r"[\x00-\x1f\x7f\\]", route):
         raise OperationProblem("has a path with control characters or backslashes")
     placeholders = dict.fromkeys(_PLACEHOLDER.findall(route.split("#", 1)[0]))
@@ -34,7 +34,7 @@ def match_placeholders(
     for parameter in parameters:
         if parameter.location == "path" and parameter.name not in placeholders:
             match = next(
-                (name for name in placeholders if name in undeclared and _same_name(name, parameter.name)),
+                (name for name in placeholders if name in undeclared and _is_same_name(name, parameter.name)),
                 None,
             )
             if match is None:
@@ -54,17 +54,17 @@ def match_placeholders(
     for name in placeholders:
         if name in undeclared:
             notes.append(f"the path's `{{{name}}}` is not declared; it became a required text")
-            fitted.append(undeclared_path_parameter(name))
+            fitted.append(build_undeclared_parameter(name))
     return route, fitted
 
 
-def _plain(path: str, declared: set[str]) -> str:
-    def plain(found: re.Match[str]) -> str:
-        written = found[0][1:-1]
-        return found[0] if written in declared else f"{{{found[1]}}}"
+def _replace_operators(path: str, declared: set[str]) -> str:
+    def replace_operator(match: re.Match[str]) -> str:
+        written = match[0][1:-1]
+        return match[0] if written in declared else f"{{{match[1]}}}"
 
-    return _OPERATOR.sub(plain, path)
+    return _OPERATOR.sub(replace_operator, path)
 
 
-def _same_name(one: str, other: str) -> bool:
-    return _NOT_ALPHANUMERIC.sub("", one.lower()) == _NOT_ALPHANUMERIC.sub("", other.lower()) != ""
+def _is_same_name(name: str, other: str) -> bool:
+    return _NOT_ALPHANUMERIC.sub("", name.lower()) == _NOT_ALPHANUMERIC.sub("", other.lower()) != ""

@@ -36,47 +36,47 @@ class PositionalForm:
     notes: tuple[str, ...] = ()
 
 
-def positional_form(
+def read_positional_form(
     document: OpenApiDocument, content_type: str, media_object: Json, *, encode: FieldEncoding
 ) -> PositionalForm | None:
     """Return the list of parts of a multipart body; None where its parts have names."""
-    schema = _resolved(document, media_object.get("schema"))
+    schema = _resolve(document, media_object.get("schema"))
     listed = _is_list(schema) and media.base(content_type) != _FORM_DATA
     if not listed and not any(key in media_object for key in _POSITIONAL):
         return None
     if "itemSchema" in media_object:
         schema = {**schema, "items": media_object["itemSchema"]}
-    return _form(document, schema, media_object, encode, _MAX_NESTING)
+    return _read_form(document, schema, media_object, encode, _MAX_NESTING)
 
 
-def _form(
+def _read_form(
     document: OpenApiDocument, schema: Json, holder: Json, encode: FieldEncoding, depth: int
 ) -> PositionalForm:
     """Return the parts of a list; `holder` is the Media Type or Encoding Object with their encoding."""
     prefix = _list(schema.get("prefixItems"))[:_MAX_PARTS]
     encodings = _list(holder.get("prefixEncoding"))[:_MAX_PARTS]
-    rest, rest_encoding = schema.get("items", {}), _mapping(holder.get("itemEncoding"))
+    rest, rest_encoding = schema.get("items", {}), _as_mapping(holder.get("itemEncoding"))
     parts: list[tuple[Any, Json]] = []
     notes: list[str] = []
     for index in range(max(len(prefix), len(encodings))):
-        one = prefix[index] if index < len(prefix) else rest
-        encoding = _mapping(encodings[index]) if index < len(encodings) else rest_encoding
-        parts.append(_part(document, one, encoding, encode, depth, notes))
-    item = None if rest is False else _part(document, rest, rest_encoding, encode, depth, notes)
-    made = {key: value for key, value in schema.items() if key not in ("prefixItems", "items")}
-    made["type"] = "array"
+        part_schema = prefix[index] if index < len(prefix) else rest
+        encoding = _as_mapping(encodings[index]) if index < len(encodings) else rest_encoding
+        parts.append(_read_part(document, part_schema, encoding, encode, depth, notes))
+    item = None if rest is False else _read_part(document, rest, rest_encoding, encode, depth, notes)
+    list_schema = {key: value for key, value in schema.items() if key not in ("prefixItems", "items")}
+    list_schema["type"] = "array"
     if parts:
-        made["prefixItems"] = [one for one, _ in parts]
-    made["items"] = False if item is None else item[0]
+        list_schema["prefixItems"] = [one for one, _ in parts]
+    list_schema["items"] = False if item is None else item[0]
     return PositionalForm(
-        made,
+        list_schema,
         [encoding for _, encoding in parts],
         None if item is None else item[1],
         tuple(dict.fromkeys(notes)),
     )
 
 
-def _part(
+def _read_part(
     document: OpenApiDocument,
     schema: Any,
     encoding: Json,
@@ -85,10 +85,10 @@ def _part(
     notes: list[str],
 ) -> tuple[Any, Json]:
     """Return the unconverted schema of a part, and its entry in the plan."""
-    found = _resolved(document, schema)
+    resolved = _resolve(document, schema)
     content_type = str(encoding.get("contentType") or "").split(",")[0].strip()
     if depth and (content_type.lower().startswith("multipart/") or _has_positions(encoding)):
-        nested = _form(document, found, encoding, encode, depth - 1)
+        nested = _read_form(document, resolved, encoding, encode, depth - 1)
         notes.extend(nested.notes)
         entry: Json = {
             "content_type": content_type or "multipart/mixed",
@@ -97,9 +97,9 @@ def _part(
         }
         return nested.schema, entry
     textual = media.is_textual(content_type) or (content_type != "" and media.is_json(content_type))
-    if not textual and not _DESCRIBING & found.keys():
+    if not textual and not _DESCRIBING & resolved.keys():
         # OAS 3.2, Encoding Object: without a type, the default is application/octet-stream.
-        schema = {**found, "type": "string", "format": "binary"}
+        schema = {**resolved, "type": "string", "format": "binary"}
     entries, remarks = encode(document, {"properties": {_PART: schema}}, {_PART: encoding}, Mode.FILES)
     notes.extend(remarks)
     entry = entries.get(_PART, {})
@@ -120,12 +120,12 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _mapping(value: Any) -> Json:
+def _as_mapping(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
 
 
-def _resolved(document: OpenApiDocument, schema: Any) -> Json:
+def _resolve(document: OpenApiDocument, schema: Any) -> Json:
     try:
-        return _mapping(document.references.follow(schema, at="").node)
+        return _as_mapping(document.references.follow(schema, at="").node)
     except RefProblem:
         return {}

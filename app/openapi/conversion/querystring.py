@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.openapi.conversion import media
 from app.openapi.conversion.bodies import field_encoding
-from app.openapi.conversion.parameters import Parameter, content_of_parameter
+from app.openapi.conversion.parameters import Parameter, read_parameter_content
 from app.openapi.reading.document import OpenApiDocument
 from app.openapi.schemas.dialect import Mode
 
@@ -24,21 +24,22 @@ def read_querystring(
     if whole is None:
         return list(parameters)
     is_form = whole.content_type is not None and media.base(whole.content_type) == _FORM
-    made: list[Parameter] = []
-    for one in parameters:
-        if one is whole:
-            made.append(_with_encoding(document, one) if is_form else one)
-        elif one.location == "querystring" or (one.location == "query" and not is_form):
+    kept: list[Parameter] = []
+    for parameter in parameters:
+        if parameter is whole:
+            kept.append(_with_encoding(document, parameter) if is_form else parameter)
+        elif parameter.location == "querystring" or (parameter.location == "query" and not is_form):
             notes.append(
-                f"{one.location} parameter `{one.name}` is left out: `{whole.name}` is the whole query string"
+                f"{parameter.location} parameter `{parameter.name}` is left out: "
+                f"`{whole.name}` is the whole query string"
             )
         else:
-            made.append(one)
-    return made
+            kept.append(parameter)
+    return kept
 
 
 def _with_encoding(document: OpenApiDocument, parameter: Parameter) -> Parameter:
-    content = content_of_parameter(document, parameter.node, parameter.pointer)
+    content = read_parameter_content(document, parameter.node, parameter.pointer)
     if content is None:
         return parameter
     _, media_object, _ = content

@@ -75,25 +75,25 @@ class SecuritySlots:
         self._slots: dict[str, SecuritySchemeSlot] = {}
         self._deprecated: set[str] = set()
 
-    def requirements(self, operation: Json, at: str, *, notes: list[str]) -> SlotAlternatives:
+    def requirements(self, operation: Json, pointer: str, *, notes: list[str]) -> SlotAlternatives:
         """Return what an operation requires: its own `security`, else the document's. No alternatives:
         nothing.
         """
-        listed, at = operation.get("security"), f"{at}/security"
+        listed, pointer = operation.get("security"), f"{pointer}/security"
         if listed is None:
-            listed, at = self._document.raw.get("security"), "/security"
+            listed, pointer = self._document.raw.get("security"), "/security"
         key = ("security", id(listed))
         if key not in self._document.memo:
             remarks: list[str] = []
-            alternatives = self._read(listed, at, remarks)
+            alternatives = self._read(listed, pointer, remarks)
             size = len(exact_json.dumps(security_json(alternatives)))
-            made = SlotAlternatives(alternatives, self._keys(alternatives), size)
-            self._document.memo[key] = listed, (made, remarks)
+            slot_alternatives = SlotAlternatives(alternatives, self._list_keys(alternatives), size)
+            self._document.memo[key] = listed, (slot_alternatives, remarks)
         read: tuple[SlotAlternatives, list[str]] = self._document.memo[key][1]
         notes.extend(read[1])
         return read[0]
 
-    def _keys(self, alternatives: SecurityRequirements) -> frozenset[tuple[str, str]]:
+    def _list_keys(self, alternatives: SecurityRequirements) -> frozenset[tuple[str, str]]:
         slots = (self._slots[need.slot] for alternative in alternatives for need in alternative)
         return frozenset(
             (slot.parameter.lower() if slot.location == "header" else slot.parameter, slot.location)
@@ -122,21 +122,21 @@ class SecuritySlots:
             for slot, (scopes, hint) in slots_used.items()
         )
 
-    def _read(self, listed: Any, at: str, notes: list[str]) -> SecurityRequirements:
+    def _read(self, listed: Any, pointer: str, notes: list[str]) -> SecurityRequirements:
         if listed is None:
             return ()
         if isinstance(listed, dict):
             notes.append("`security` is not a list; it was read as its only alternative")
             listed = [listed]
         if not isinstance(listed, list):
-            notes.append(f"`security` at {at} is not a list; no credential is sent")
+            notes.append(f"`security` at {pointer} is not a list; no credential is sent")
             return ()
         if len(listed) > _MAX_ALTERNATIVES:
             notes.append(f"only the first {_MAX_ALTERNATIVES} alternatives of `security` were taken")
         alternatives: list[tuple[SlotRequirement, ...]] = []
         for alternative in listed[:_MAX_ALTERNATIVES]:
             if not isinstance(alternative, dict):
-                notes.append(f"an alternative of `security` at {at} is not an object and was left out")
+                notes.append(f"an alternative of `security` at {pointer} is not an object and was left out")
                 continue
             if len(alternative) > _MAX_NEEDS:
                 notes.append(f"an alternative of more than {_MAX_NEEDS} credentials was left out")
@@ -149,40 +149,40 @@ class SecuritySlots:
         return tuple(alternatives)
 
     def _build_need(self, name: str, scopes: Any) -> SlotRequirement:
-        slot = self._slot(name)
+        slot = self._add_slot(name)
         is_certificate = self._slots[slot].kind == "mutual_tls"
-        return SlotRequirement(slot, _scopes(scopes), certificate=is_certificate)
+        return SlotRequirement(slot, _read_scopes(scopes), certificate=is_certificate)
 
-    def _slot(self, name: str) -> str:
-        slot = name = self._component(name)
+    def _add_slot(self, name: str) -> str:
+        slot = name = self._find_component(name)
         # A name of dots alone would be a dot segment in `/credentials/{slot}`.
         if not _SLOT.fullmatch(name) or not name.strip("."):
             digest = hashlib.sha256(name.encode()).hexdigest()[:8]
             slot = f"{_ILLEGAL.sub('_', name).strip('_')[:55] or 'slot'}_{digest}"
         if slot not in self._slots:
-            self._slots[slot] = self._scheme(slot, name)
+            self._slots[slot] = self._read_scheme(slot, name)
         return slot
 
-    def _scheme(self, slot_name: str, name: str) -> SecuritySchemeSlot:
-        at = f"{self._at}/{escape(name)}"
+    def _read_scheme(self, slot_name: str, name: str) -> SecuritySchemeSlot:
+        pointer = f"{self._at}/{escape(name)}"
         slot = SecuritySchemeSlot(slot_name, name[:200])
         try:
-            node = self._document.references.follow_described(self._schemes.get(name), at=at).node
+            node = self._document.references.follow_described(self._schemes.get(name), at=pointer).node
         except RefProblem:
             node = None
         if not isinstance(node, dict):
-            self._document.warnings.add(at, "a security scheme that operations require is not defined")
+            self._document.warnings.add(pointer, "a security scheme that operations require is not defined")
             return slot
         slot = replace(
             slot,
-            description=_description(node, is_v2=self._v2),
+            description=_build_description(node, is_v2=self._v2),
             scheme_type=label(node.get("type")) or "undefined",
         )
         if node.get("deprecated") is True:
             self._deprecated.add(slot.name)
-        return self._with_kind(slot, node, at)
+        return self._with_kind(slot, node, pointer)
 
-    def _component(self, name: str) -> str:
+    def _find_component(self, name: str) -> str:
         """Return the name of the scheme that a requirement means.
 
         OAS 3.2: a name that no scheme of the document has may be the URI of one.
@@ -195,48 +195,50 @@ class SecuritySlots:
             return name
         return tokens[2] if len(tokens) == 3 and tokens[:2] == ("components", "securitySchemes") else name
 
-    def _with_kind(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
-        """Return the slot with what the security scheme at the pointer `at` says of its kind."""
+    def _with_kind(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
+        """Return the slot with what the security scheme at the pointer says of its kind."""
         kind = str(node.get("type")).lower()
         # An extension of Amazon API Gateway, which all public documents of AWS services have.
         if str(node.get("x-amazon-apigateway-authtype")).lower() == "awssigv4":
-            declared = self._api_key(slot, node, at) if kind == "apikey" else slot
+            declared = self._read_api_key(slot, node, pointer) if kind == "apikey" else slot
             return replace(declared, kind="aws_sigv4", scheme_type="awsSigv4")
         if kind == "apikey":
-            return self._api_key(slot, node, at)
+            return self._read_api_key(slot, node, pointer)
         if kind == "basic":
             return replace(slot, kind="basic")
         if kind == "http":
-            return self._read_http(slot, node, at)
+            return self._read_http(slot, node, pointer)
         if kind == "mutualtls":
             return replace(slot, kind="mutual_tls")
         if kind in ("oauth2", "openidconnect"):
-            return self._oauth2(slot, node, at)
-        self._document.warnings.add(at, "a security scheme of this type is not supported")
+            return self._read_oauth2(slot, node, pointer)
+        self._document.warnings.add(pointer, "a security scheme of this type is not supported")
         return slot
 
-    def _api_key(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
+    def _read_api_key(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
         name, location = node.get("name"), node.get("in")
         legal = isinstance(name, str) and 0 < len(name) <= 256 and (
             location == "query" or (location in ("header", "cookie") and _FIELD.fullmatch(name) is not None)
         )  # fmt: skip
         if not legal:
-            self._document.warnings.add(at, "an API key without a legal name and location is not supported")
+            self._document.warnings.add(
+                pointer, "an API key without a legal name and location is not supported"
+            )
             return slot
         return replace(slot, kind="api_key", location=location, parameter=name)
 
-    def _read_http(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
+    def _read_http(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
         scheme = str(node.get("scheme", "")).strip()
         slot = replace(slot, scheme_type=f"http {scheme.lower()[:40]}".strip())
         known = _HTTP_KINDS.get(scheme.lower())
         if known is not None:
             return replace(slot, kind=known)
         if not _AUTH_SCHEME.fullmatch(scheme):
-            self._document.warnings.add(at, "an http scheme without a legal name is not supported")
+            self._document.warnings.add(pointer, "an http scheme without a legal name is not supported")
             return slot
         return replace(slot, kind="bearer", http_scheme=scheme)
 
-    def _oauth2(self, slot: SecuritySchemeSlot, node: Json, at: str) -> SecuritySchemeSlot:
+    def _read_oauth2(self, slot: SecuritySchemeSlot, node: Json, pointer: str) -> SecuritySchemeSlot:
         flows = node.get("flows")
         if self._v2 or (not isinstance(flows, dict) and "flow" in node):
             flows = {str(node.get("flow")): node}
@@ -247,34 +249,36 @@ class SecuritySlots:
             if isinstance(declared, dict) and token_url is None and declared.get("tokenUrl"):
                 token_url = absolute(self._document, declared["tokenUrl"])
                 if token_url is None:
-                    self._document.warnings.add(at, "a token URL that is not absolute http(s) was left out")
+                    self._document.warnings.add(
+                        pointer, "a token URL that is not absolute http(s) was left out"
+                    )
         names = tuple(str(flow)[:40] for flow in flows)[:10]
         declared = node.get("openIdConnectUrl") or node.get("oauth2MetadataUrl")
         metadata_url = absolute(self._document, declared) if token_url is None else None
         if declared and token_url is None and metadata_url is None:
-            self._document.warnings.add(at, "a metadata URL that is not absolute http(s) was left out")
+            self._document.warnings.add(pointer, "a metadata URL that is not absolute http(s) was left out")
         return replace(slot, kind="oauth2", token_url=token_url, metadata_url=metadata_url, flows=names)
 
 
-def _description(node: Json, *, is_v2: bool) -> str:
+def _build_description(node: Json, *, is_v2: bool) -> str:
     """Return the description of a security scheme, followed by what its other fields tell a person who has to
     get the credential.
     """
-    found = [clean(node.get("description"), max_length=1_000)[0]]
+    texts = [clean(node.get("description"), max_length=1_000)[0]]
     if node.get("deprecated") is True:
-        found.append("Deprecated.")
+        texts.append("Deprecated.")
     for key, text in _HINTS.items():
         if value := label(node.get(key)):
-            found.append(f"{text}: {value}.")
+            texts.append(f"{text}: {value}.")
     flows = {str(node.get("flow")): node} if is_v2 else node.get("flows")
-    for flow, one in list(flows.items())[:10] if isinstance(flows, dict) else ():
+    for flow, flow_node in list(flows.items())[:10] if isinstance(flows, dict) else ():
         for key, text in _FLOW_HINTS.items():
-            if isinstance(one, dict) and (value := label(one.get(key))):
-                found.append(f"{text} of the flow {label(flow)}: {value}.")
-    return clean("\n".join(dict.fromkeys(filter(None, found))), max_length=2_000)[0]
+            if isinstance(flow_node, dict) and (value := label(flow_node.get(key))):
+                texts.append(f"{text} of the flow {label(flow)}: {value}.")
+    return clean("\n".join(dict.fromkeys(filter(None, texts))), max_length=2_000)[0]
 
 
-def _scopes(listed: Any) -> tuple[str, ...]:
+def _read_scopes(listed: Any) -> tuple[str, ...]:
     if not isinstance(listed, list):
         return ()
     return tuple(dict.fromkeys(one[:200] for one in listed[:_MAX_SCOPES] if isinstance(one, str)))

@@ -6,17 +6,17 @@ from app.openapi.schemas.closure import Fragment
 from app.openapi.schemas.dialect import Mode
 
 
-def sequence_fragment(document: OpenApiDocument, media_object: Json, at: str, *, mode: Mode) -> Fragment:
+def sequence_fragment(document: OpenApiDocument, media_object: Json, pointer: str, *, mode: Mode) -> Fragment:
     """Return the schema of a sequence: a list whose items have the `itemSchema`, and which has the `schema`.
 
-    `at` is the pointer of the Media Type Object, which has an `itemSchema`. Raises RefProblem as
+    `pointer` is that of the Media Type Object, which has an `itemSchema`. Raises RefProblem as
     `SchemaRegistry.fragment` does.
     """
-    item = document.schemas.fragment(media_object["itemSchema"], f"{at}/itemSchema", mode=mode)
+    item = document.schemas.fragment(media_object["itemSchema"], f"{pointer}/itemSchema", mode=mode)
     schema: Json = {"type": "array", "items": item.schema}
     if media_object.get("schema", True) is True:
         return Fragment(schema, item.refs, (), item.size + 30, item.notes)
-    whole = document.schemas.fragment(media_object["schema"], f"{at}/schema", mode=mode)
+    whole = document.schemas.fragment(media_object["schema"], f"{pointer}/schema", mode=mode)
     schema["allOf"] = [whole.schema]
     refs = tuple(dict.fromkeys((*whole.refs, *item.refs)))
     notes = tuple(dict.fromkeys((*whole.notes, *item.notes)))

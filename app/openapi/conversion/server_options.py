@@ -20,7 +20,7 @@ _ENDS_HOST: Final = re.compile(r"[/?#@\\\s\x00-\x1f\x7f]")
 _NOT_IN_URL: Final = re.compile(r"[\s\x00-\x1f\x7f\\]")
 
 
-def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> list[Json]:
+def list_servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> list[Json]:
     """Return the servers of a Swagger 2.0 document as Server Objects, one for each scheme.
 
     Without `host` there is none. Placeholders of the host are variables, described by
@@ -31,7 +31,7 @@ def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> 
     pattern = raw.get("x-ms-parameterized-host")
     if isinstance(pattern, dict) and isinstance(pattern.get("hostTemplate"), str):
         host = pattern["hostTemplate"].strip()
-        variables = dict(_parameters_of_host(pattern.get("parameters"), references))
+        variables = dict(_list_host_parameters(pattern.get("parameters"), references))
         if pattern.get("useSchemePrefix") is False:
             return [{"url": host.rstrip("/") + path, "variables": variables}]
     else:
@@ -42,38 +42,38 @@ def servers_v2(raw: Json, references: References, *, schemes: Sequence[str]) -> 
     return [{"url": f"{scheme}://{host.rstrip('/')}{path}", "variables": variables} for scheme in schemes]
 
 
-def _parameters_of_host(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
+def _list_host_parameters(listed: Any, references: References) -> Iterator[tuple[str, Json]]:
     for node in listed[:MAX_SERVERS] if isinstance(listed, list) else ():
         try:
-            found = references.follow(node, at="/x-ms-parameterized-host/parameters").node
+            resolved = references.follow(node, at="/x-ms-parameterized-host/parameters").node
         except RefProblem:
             continue
-        if isinstance(found, dict) and isinstance(found.get("name"), str):
-            yield found["name"], found
+        if isinstance(resolved, dict) and isinstance(resolved.get("name"), str):
+            yield resolved["name"], resolved
 
 
 def declared_servers(raw: Json, references: References, *, version: str) -> tuple[DeclaredServer, ...]:
     """Return the servers of the document, of its paths and of its operations, each once."""
-    found: dict[DeclaredServer, None] = {}
-    for node in _server_nodes(raw, references, version):
+    servers: dict[DeclaredServer, None] = {}
+    for node in _list_server_nodes(raw, references, version):
         server = DeclaredServer.of(node)
         if server is not None:
-            found[server] = None
-        if len(found) >= _MAX_DECLARED:
+            servers[server] = None
+        if len(servers) >= _MAX_DECLARED:
             break
-    return tuple(found)
+    return tuple(servers)
 
 
-def _server_nodes(raw: Json, references: References, version: str) -> Iterator[Any]:
+def _list_server_nodes(raw: Json, references: References, version: str) -> Iterator[Any]:
     if version == "2.0":
         listed = raw.get("schemes")
         schemes = [one for one in listed if one in ("https", "http")] if isinstance(listed, list) else []
-        yield from servers_v2(raw, references, schemes=schemes or ["https"])
+        yield from list_servers_v2(raw, references, schemes=schemes or ["https"])
         return
-    yield from _listed(raw)
+    yield from _read_servers(raw)
     paths = raw.get("paths")
     for item in paths.values() if isinstance(paths, dict) else ():
-        yield from _listed(item)
+        yield from _read_servers(item)
         yield from _of_operations(item)
 
 
@@ -81,15 +81,15 @@ def _of_operations(item: Any) -> Iterator[Any]:
     for key, value in item.items() if isinstance(item, dict) else ():
         further = value.values() if key == "additionalOperations" and isinstance(value, dict) else (value,)
         for operation in further:
-            yield from _listed(operation)
+            yield from _read_servers(operation)
 
 
-def _listed(holder: Any) -> list[Any]:
+def _read_servers(holder: Any) -> list[Any]:
     servers = holder.get("servers") if isinstance(holder, dict) else None
     return servers[:MAX_SERVERS] if isinstance(servers, list) else []
 
 
-def chosen_server(choice: str | int | None, listed: Sequence[Any], *, is_root: bool) -> Any:
+def find_chosen_server(choice: str | int | None, listed: Sequence[Any], *, is_root: bool) -> Any:
     """Return the server of a list that the registrar chose; None where it chose none of them.
 
     A number is the index in the list of the document; a path or an operation with a list of its own only
@@ -121,8 +121,8 @@ def _check_choice(
     choice = options.server
     if choice is None:
         return
-    root = _listed(raw) or ([one.to_json() for one in servers] if "swagger" in raw else [])
-    if chosen_server(choice, root, is_root=True) is not None:
+    root = _read_servers(raw) or ([one.to_json() for one in servers] if "swagger" in raw else [])
+    if find_chosen_server(choice, root, is_root=True) is not None:
         return
     if isinstance(choice, str) and any(one.is_named(choice) for one in servers):
         return
@@ -140,21 +140,21 @@ def _check_variables(options: ConvertOptions, servers: Sequence[DeclaredServer])
         for variable in server.variables:
             known.setdefault(variable.name, []).append((server, variable))
     for name, value in options.server_variables.items():
-        at = f"/options/server_variables/{escape(name)}"
+        pointer = f"/options/server_variables/{escape(name)}"
         if name not in known:
             meant = did_you_mean(closest(name, known))
             detail = f"No server of the document has the variable {name[:100]!r}. {meant}".strip()
-            yield FieldError(at, detail, sorted(known)[:MAX_SERVERS])
+            yield FieldError(pointer, detail, sorted(known)[:MAX_SERVERS])
             continue
         if all(variable.enum and value not in variable.enum for _, variable in known[name]):
             allowed = dict.fromkeys(one for _, variable in known[name] for one in variable.enum)
             meant = did_you_mean(closest(value, allowed))
-            yield FieldError(at, f"The variable cannot have this value. {meant}".strip(), list(allowed))
+            yield FieldError(pointer, f"The variable cannot have this value. {meant}".strip(), list(allowed))
         elif _NOT_IN_URL.search(value) or any(
             _ENDS_HOST.search(value) and name in server.host_variables and not _begins_with(server.url, name)
             for server, _ in known[name]
         ):
-            yield FieldError(at, "The value is part of the host: give a name, without /, ?, # and @.")
+            yield FieldError(pointer, "The value is part of the host: give a name, without /, ?, # and @.")
 
 
 def _begins_with(url: str, name: str) -> bool:

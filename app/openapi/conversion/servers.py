@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from app.openapi.conversion.declared_servers import MAX_SERVERS, VARIABLE, DeclaredServer
-from app.openapi.conversion.server_options import chosen_server, servers_v2
+from app.openapi.conversion.server_options import find_chosen_server, list_servers_v2
 from app.openapi.model import Json
 from app.openapi.reading.document import OpenApiDocument
 from app.openapi.report import OperationProblem
@@ -40,8 +40,8 @@ def origin(url: str) -> str:
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
     host = f"[{host}]" if ":" in host else host
-    own = {"http": 80, "https": 443}.get(parts.scheme)
-    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, own) else "")
+    default_port = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port not in (None, default_port) else "")
 
 
 def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]) -> BaseUrl:
@@ -50,16 +50,16 @@ def select_server(document: OpenApiDocument, levels: tuple[tuple[Any, str], ...]
 
     Raises OperationProblem where none of that level's servers has an absolute http(s) URL.
     """
-    for listed, at in levels:
+    for listed, pointer in levels:
         if isinstance(listed, list) and listed:
             key = ("servers", id(listed))
             if key not in document.memo:
-                document.memo[key] = listed, _choose(document, listed, at)
+                document.memo[key] = listed, _choose(document, listed, pointer)
             chosen: BaseUrl | str = document.memo[key][1]
             if isinstance(chosen, str):
-                raise OperationProblem(chosen, pointer=at)
+                raise OperationProblem(chosen, pointer=pointer)
             return chosen
-    return _resolved_or_problem(document, "/", "")
+    return _resolve_or_raise(document, "/", "")
 
 
 def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
@@ -72,20 +72,22 @@ def select_server_v2(document: OpenApiDocument, operation: Json) -> BaseUrl:
     offered = [one for one in schemes if one in ("https", "http")] if isinstance(schemes, list) else []
     if isinstance(schemes, list) and schemes and not offered:
         raise OperationProblem("is offered over neither https nor http", pointer="/schemes")
-    own = urlsplit(document.options.url or "")
+    document_url = urlsplit(document.options.url or "")
     host = str(raw.get("host")).partition("://")[2] or str(raw.get("host"))
     if not offered:
-        offered = ["http" if own.scheme == "http" and own.netloc == host.strip("/ ") else "https"]
+        offered = [
+            "http" if document_url.scheme == "http" and document_url.netloc == host.strip("/ ") else "https"
+        ]
     key = (f"servers {' '.join(offered)}", id(raw))
     if key not in document.memo:
         # The document's https server comes first, whatever the order of its schemes.
-        listed = servers_v2(raw, document.references, schemes=sorted(set(offered), reverse=True))
+        listed = list_servers_v2(raw, document.references, schemes=sorted(set(offered), reverse=True))
         document.memo[key] = raw, _choose(document, listed, "/host") if listed else ""
     chosen: BaseUrl | str = document.memo[key][1]
     if chosen == "":
         path = raw.get("basePath")
         path = "/" + path.strip().lstrip("/") if isinstance(path, str) and path.strip() else "/"
-        return _resolved_or_problem(document, path, "/host")
+        return _resolve_or_raise(document, path, "/host")
     if isinstance(chosen, str):
         raise OperationProblem(chosen, pointer="/host")
     return chosen
@@ -102,8 +104,8 @@ def template(base_url: BaseUrl, path: str) -> str:
     literal = _EXPANSION.sub("", path).split("#", 1)[0]
     route, _, query = literal.partition("?")
     route = "/" + route.lstrip("/") if not route.startswith("/") else route
-    queries = [part for part in (quote(base.query, safe=_QUERY_SAFE), _escaped(query, _QUERY_SAFE)) if part]
-    joined = quote(base.path.rstrip("/"), safe=_PATH_SAFE) + _escaped(route, _PATH_SAFE)
+    queries = [part for part in (quote(base.query, safe=_QUERY_SAFE), _escape(query, _QUERY_SAFE)) if part]
+    joined = quote(base.path.rstrip("/"), safe=_PATH_SAFE) + _escape(route, _PATH_SAFE)
     # Decoded twice: a server may do so before it routes.
     if any(unquote(unquote(segment)) in {".", ".."} for segment in joined.split("/")):
         raise OperationProblem("has a path with dot segments (`.`, `..`)")
@@ -123,33 +125,35 @@ def absolute(document: OpenApiDocument, url: Any) -> str | None:
     return result.url if isinstance(result, BaseUrl) else None
 
 
-def _escaped(text: str, safe: str) -> str:
+def _escape(text: str, safe: str) -> str:
     pieces = _PLACEHOLDER.split(text)
     return "".join(
         f"{{{piece}}}" if index % 2 else quote(piece, safe=safe) for index, piece in enumerate(pieces)
     )
 
 
-def _choose(document: OpenApiDocument, listed: list[Any], at: str) -> BaseUrl | str:
+def _choose(document: OpenApiDocument, listed: list[Any], pointer: str) -> BaseUrl | str:
     """Return the server that the registrar chose, else the first usable one, or the reason why none is:
     documents also list `ws:` and incomplete ones.
     """
     listed = listed[:MAX_SERVERS]
-    chosen = chosen_server(document.options.server, listed, is_root=at in ("/servers", "/host"))
+    chosen = find_chosen_server(document.options.server, listed, is_root=pointer in ("/servers", "/host"))
     problem = ""
     for index, node in enumerate(listed):
         if chosen is not None and node is not chosen:
             continue
         result: BaseUrl | str = "has a server that is not an object"
         if isinstance(node, dict):
-            result = _substituted(document, node, at if at == "/host" else f"{at}/{index}")
+            result = _substitute_variables(
+                document, node, pointer if pointer == "/host" else f"{pointer}/{index}"
+            )
         if isinstance(result, BaseUrl):
             return result
         problem = problem or result
-    return problem or f"has no usable server at {at}"
+    return problem or f"has no usable server at {pointer}"
 
 
-def _substituted(document: OpenApiDocument, node: Json, at: str) -> BaseUrl | str:
+def _substitute_variables(document: OpenApiDocument, node: Json, pointer: str) -> BaseUrl | str:
     """Return the URL of a server with the values of its variables.
 
     `base_url` stands in for a URL with variables that `server_variables` does not give completely.
@@ -169,29 +173,29 @@ def _substituted(document: OpenApiDocument, node: Json, at: str) -> BaseUrl | st
     missing = [name for name, value in values.items() if value is None]
     if missing:
         return f"{UNSET_VARIABLE}`{missing[0][:100]}` has no default: give `server_variables`"
-    for one in unset:
-        if one.name in server.host_variables:
-            choices = f", one of {', '.join(one.enum)}"[:300] if one.enum else ""
+    for variable in unset:
+        if variable.name in server.host_variables:
+            choices = f", one of {', '.join(variable.enum)}"[:300] if variable.enum else ""
             detail = (
-                f"the host of {server.url[:200]} has the default {str(one.default)[:100]!r} of its variable "
-                f"`{one.name[:100]}`; the option `server_variables` sets another{choices}"
+                f"the host of {server.url[:200]} has the default {str(variable.default)[:100]!r} of its "
+                f"variable `{variable.name[:100]}`; the option `server_variables` sets another{choices}"
             )
-            document.warnings.add(at if at.startswith(("/servers", "/host")) else "", detail)
+            document.warnings.add(pointer if pointer.startswith(("/servers", "/host")) else "", detail)
 
     if not url.strip():
         detail = "an empty server URL means that of the document itself; `base_url` says where the API is"
-        document.warnings.add(f"{at}/url", detail)
+        document.warnings.add(f"{pointer}/url", detail)
 
-    def value(found: re.Match[str]) -> str:
-        return values.get(found[1]) or ""
+    def choose_value(match: re.Match[str]) -> str:
+        return values.get(match[1]) or ""
 
-    return _resolve(document, VARIABLE.sub(value, url.strip()[:_MAX_URL]).replace(" ", "%20"))
+    return _resolve(document, VARIABLE.sub(choose_value, url.strip()[:_MAX_URL]).replace(" ", "%20"))
 
 
-def _resolved_or_problem(document: OpenApiDocument, url: str, at: str) -> BaseUrl:
+def _resolve_or_raise(document: OpenApiDocument, url: str, pointer: str) -> BaseUrl:
     result = _resolve(document, url)
     if isinstance(result, str):
-        raise OperationProblem(result, pointer=at)
+        raise OperationProblem(result, pointer=pointer)
     return result
 
 
@@ -216,17 +220,21 @@ def _resolve(document: OpenApiDocument, url: str, *, prefer_base: bool = True) -
             url = urljoin(document_url or options.base_url or "", url)
         else:
             url = f"https:{url}"
-    return _checked(url)
+    return _check_url(url)
 
 
 def _read_own_url(document: OpenApiDocument) -> str | None:
     """Return `$self` as the URL of a document, after a warning; None where it has none over http(s)."""
-    own = document.raw.get("$self")
-    if document.version == "2.0" or not isinstance(own, str) or not isinstance(_checked(own), BaseUrl):
+    own_url = document.raw.get("$self")
+    if (
+        document.version == "2.0"
+        or not isinstance(own_url, str)
+        or not isinstance(_check_url(own_url), BaseUrl)
+    ):
         return None
     detail = "the URL of the document is not known: its relative URLs are resolved against `$self`"
     document.warnings.add("/$self", detail)
-    return own
+    return own_url
 
 
 def _split(url: str) -> Any:
@@ -238,7 +246,7 @@ def _split(url: str) -> Any:
     return parts
 
 
-def _checked(url: str) -> BaseUrl | str:
+def _check_url(url: str) -> BaseUrl | str:
     parts = _split(url)
     if parts is None or len(url) > _MAX_URL or _FORBIDDEN.search(url):
         return "has a server URL that is not legal"
@@ -250,7 +258,7 @@ def _checked(url: str) -> BaseUrl | str:
     if "@" in authority:
         authority = authority.rpartition("@")[2]
         notes = ("user info in the server URL was left out: it is a credential",)
-    legal = _legal_authority(authority.lower())
+    legal = _normalize_authority(authority.lower())
     if legal is None:
         return "has a server URL without a legal host"
     if parts.fragment:
@@ -259,7 +267,7 @@ def _checked(url: str) -> BaseUrl | str:
     return BaseUrl(urlunsplit((scheme, legal, path, parts.query, "")), notes)
 
 
-def _legal_authority(authority: str) -> str | None:
+def _normalize_authority(authority: str) -> str | None:
     """Return host and port, with an internationalised name in its ASCII form (RFC 5890); None if not
     legal.
     """

@@ -16,30 +16,30 @@ class TagHierarchy:
         declared = document.raw.get("tags")
         self._parents: dict[str, str] = {}
         pointers: dict[str, str] = {}
-        for index, one in enumerate(declared[:_MAX_DECLARED] if isinstance(declared, list) else ()):
-            name, parent = _name_and_parent(one)
+        for index, tag in enumerate(declared[:_MAX_DECLARED] if isinstance(declared, list) else ()):
+            name, parent = _name_and_parent(tag)
             if name and parent and name not in self._parents:
                 self._parents[name], pointers[name] = parent, f"/tags/{index}/parent"
         for name, pointer in pointers.items():
-            if name in self._above(name):
+            if name in self._list_ancestors(name):
                 document.warnings.add(pointer, "a tag is nested under itself")
 
     def of(self, listed: Any) -> tuple[str, ...]:
         """Return the tags of an operation: its own first, then those that they are nested under."""
         if not isinstance(listed, list):
             return ()
-        own = list(dict.fromkeys(filter(None, map(label, listed[:_MAX_TAGS]))))
-        around = [above for tag in own for above in self._above(tag)]
-        return tuple(dict.fromkeys([*own, *around]))[:_MAX_TAGS]
+        own_tags = list(dict.fromkeys(filter(None, map(label, listed[:_MAX_TAGS]))))
+        around = [above for tag in own_tags for above in self._list_ancestors(tag)]
+        return tuple(dict.fromkeys([*own_tags, *around]))[:_MAX_TAGS]
 
-    def _above(self, tag: str) -> list[str]:
+    def _list_ancestors(self, tag: str) -> list[str]:
         """Return the tags that a tag is nested under, the nearest first; a cycle ends where it began."""
-        found: dict[str, None] = {}
+        ancestors: dict[str, None] = {}
         parent = self._parents.get(tag)
-        while parent is not None and parent not in found and len(found) < _MAX_TAGS:
-            found[parent] = None
+        while parent is not None and parent not in ancestors and len(ancestors) < _MAX_TAGS:
+            ancestors[parent] = None
             parent = self._parents.get(parent)
-        return list(found)
+        return list(ancestors)
 
 
 def _name_and_parent(tag: Any) -> tuple[str, str]:

@@ -72,9 +72,9 @@ class ApprovalRequirements:
         named = exists().where(col(row.tool) == col(Tool.name), col(row.provider) == col(Provider.name))
         query = _select_tools().where(col(Override.requires_approval).is_(True), ~named)
         async with self.database.read_session() as session:
-            found = await _read_tools(session, query)
-            kept = [_read_operation(row) for row in await _read_rows(session)] if found else []
-        if all(any(one.may_be(tool.operation) for one in kept) for tool in found):
+            tools = await _read_tools(session, query)
+            kept = [_read_operation(row) for row in await _read_rows(session)] if tools else []
+        if all(any(one.may_be(tool.operation) for one in kept) for tool in tools):
             return
         async with self.database.transaction() as session:
             await lock_names(session)
@@ -149,12 +149,12 @@ async def keep_requirements(
     calls of a kept operation already may have got their requirement from it, and add nothing. The caller
     holds the lock of names.
     """
-    found = await _read_tools_with_requirement(session, provider_id)
-    if not found:
+    candidates = await _read_tools_with_requirement(session, provider_id)
+    if not candidates:
         return []
     # Of tools with one operation, the one that decides whether it is kept is the last.
-    found.sort(key=lambda tool: (tool.id in decided, tool.is_stated))
-    tools = {tool.digest: tool for tool in found}
+    candidates.sort(key=lambda tool: (tool.id in decided, tool.is_stated))
+    tools = {tool.digest: tool for tool in candidates}
     rows = await _read_rows(session)
     digests, kept = {row.digest for row in rows}, [_read_operation(row) for row in rows]
     created: list[Operation] = []
@@ -205,13 +205,13 @@ async def require_of_others(session: AsyncSession, created: Sequence[Operation],
             for row in providers
             if not row.origins or any(socket_of(origin) in sockets for origin in row.origins)
         ]
-        query = query.where(or_(col(Tool.provider_id).in_(near), _names_variables()))
-    found = [
+        query = query.where(or_(col(Tool.provider_id).in_(near), _has_variables()))
+    tool_ids = [
         tool.id
         for tool in await _read_tools(session, query)
         if any(one.may_be(tool.operation) for one in created)
     ]
-    await _require_and_notify(session, found, actor=actor)
+    await _require_and_notify(session, tool_ids, actor=actor)
 
 
 async def operations_with_variables(session: AsyncSession, provider_id: UUID | None) -> dict[UUID, Operation]:
@@ -220,7 +220,7 @@ async def operations_with_variables(session: AsyncSession, provider_id: UUID | N
     """
     if not await _read_rows(session):
         return {}
-    query = _select_tools().where(_names_variables(), ~requires_approval())
+    query = _select_tools().where(_has_variables(), ~requires_approval())
     if provider_id is not None:
         query = query.where(col(Tool.provider_id) == provider_id)
     return {tool.id: tool.operation for tool in await _read_tools(session, query)}
@@ -238,16 +238,16 @@ async def require_where_changed(
     if not before:
         return
     kept = [_read_operation(row) for row in await _read_rows(session)]
-    found: list[UUID] = []
+    tool_ids: list[UUID] = []
     ids = list(before)
     for start in range(0, len(ids), _CHUNK):
         query = _select_tools().where(col(Tool.id).in_(ids[start : start + _CHUNK]))
-        found += [
+        tool_ids += [
             tool.id
             for tool in await _read_tools(session, query)
             if tool.operation != before[tool.id] and any(one.may_be(tool.operation) for one in kept)
         ]
-    await _require_and_notify(session, found, actor=actor)
+    await _require_and_notify(session, tool_ids, actor=actor)
 
 
 async def apply_requirements(
@@ -297,12 +297,12 @@ async def forget_requirements(
 
     Raise Forbidden where a tool could make the calls of a kept operation that the key may not see.
     """
-    found = await _read_tools(session, _select_tools().where(col(Tool.id).in_(list(tools))))
+    affected = await _read_tools(session, _select_tools().where(col(Tool.id).in_(list(tools))))
     visible = set(
         (await session.scalars(select(col(ApprovalRequirementRow.id)).where(_is_visible(principal)))).all()
     )
     hidden = [_read_operation(row) for row in await _read_rows(session) if row.id not in visible]
-    for tool in found:
+    for tool in affected:
         if any(one.may_be(tool.operation) for one in hidden):
             raise Forbidden(
                 f"The calls of {tool.name} could be some that require approval outside the limits of the API "
@@ -313,7 +313,7 @@ async def forget_requirements(
         delete(ApprovalRequirementRow)
         .where(
             col(ApprovalRequirementRow.tenant_id) == TENANT,
-            col(ApprovalRequirementRow.digest).in_([tool.digest for tool in found]),
+            col(ApprovalRequirementRow.digest).in_([tool.digest for tool in affected]),
         )
         .returning(ApprovalRequirementRow)
     )
@@ -380,7 +380,7 @@ async def _read_rows(session: AsyncSession) -> Sequence[ApprovalRequirementRow]:
     return (await session.scalars(query)).all()
 
 
-def _names_variables() -> ColumnElement[bool]:
+def _has_variables() -> ColumnElement[bool]:
     return cast(col(Tool.call_template), Text).contains("$")
 
 
@@ -390,11 +390,11 @@ async def _read_tools_with_requirement(
     """Return the tools for which a person requires approval, and those of a provider whose manifest does: to
     look for manifests in all tools would read all of their templates.
     """
-    found = await _read_tools(session, _select_tools().where(col(Override.requires_approval).is_(True)))
+    tools = await _read_tools(session, _select_tools().where(col(Override.requires_approval).is_(True)))
     if provider_id is not None:
         of_provider = _select_tools().where(col(Tool.provider_id) == provider_id, requires_approval())
-        found += await _read_tools(session, of_provider)
-    return found
+        tools += await _read_tools(session, of_provider)
+    return tools
 
 
 def _select_tools() -> Any:
@@ -439,10 +439,10 @@ async def _read_public_values(
     if not names:
         return {}
     finder = VariableFinder(provider, await variables_for(session, provider_id), {})
-    found = {name: finder.find(name) for name in names}
+    variables = {name: finder.find(name) for name in names}
     return {
         name: variable.value
-        for name, variable in found.items()
+        for name, variable in variables.items()
         if variable is not None and not variable.secret and variable.value is not None
     }
 
@@ -451,8 +451,8 @@ def _replace_variables(template: Json, values: Mapping[str, str]) -> Json:
     """Return a template with the variables that have a value here replaced."""
     if not values:
         return template
-    found: Json = with_variables(template, lambda name: values.get(name, f"${{{name}}}"))
-    return found
+    replaced: Json = with_variables(template, lambda name: values.get(name, f"${{{name}}}"))
+    return replaced
 
 
 def _read_operation(row: ApprovalRequirementRow) -> Operation:

@@ -67,13 +67,17 @@ async def register_all(
     work: list[Awaitable[EntryOutcome]] = []
     for entry in batch.entries:
         if isinstance(entry, RejectedEntry):
-            work.append(_rejected(entry.name, entry.error))
+            work.append(_report_rejected(entry.name, entry.error))
             continue
         if entry.name in seen:
-            work.append(_rejected(entry.name, Conflict(f"{entry.name!r} is earlier in this list, too.")))
+            work.append(
+                _report_rejected(entry.name, Conflict(f"{entry.name!r} is earlier in this list, too."))
+            )
             continue
         seen.add(entry.name)
-        work.append(_one(entry, registry=registry, principal=principal, preview=preview, permits=permits))
+        work.append(
+            _register_entry(entry, registry=registry, principal=principal, preview=preview, permits=permits)
+        )
     counted = progress or ImportProgress()
     counted.total = len(work)
 
@@ -85,7 +89,7 @@ async def register_all(
     return list(await asyncio.gather(*map(count, work)))
 
 
-async def _one(
+async def _register_entry(
     entry: RegistrationRequest,
     *,
     registry: RegistrationService,
@@ -102,11 +106,11 @@ async def _one(
                 return EntryOutcome(entry.name, "unchanged", 200)
             result = await act(entry, principal=principal)
     except GatewayError as error:
-        return await _rejected(entry.name, error)
+        return await _report_rejected(entry.name, error)
     return EntryOutcome(entry.name, "previewed" if preview else "registered", 200 if preview else 201, result)
 
 
-async def _rejected(name: str | None, error: GatewayError) -> EntryOutcome:
+async def _report_rejected(name: str | None, error: GatewayError) -> EntryOutcome:
     return EntryOutcome(name, "failed", error.status, error=error)
 
 
@@ -122,7 +126,7 @@ async def import_file(
     body = await asyncio.to_thread(path.read_bytes)
     batch = read_registrations(await parse_document(body), name=path.stem or None, body=body)
     outcomes = await register_all(batch, registry=registry, principal=actor)
-    for one in outcomes:
-        problem = None if one.error is None else one.error.detail
-        _log.info("providers file", provider=one.name, outcome=one.outcome, problem=problem)
+    for outcome in outcomes:
+        problem = None if outcome.error is None else outcome.error.detail
+        _log.info("providers file", provider=outcome.name, outcome=outcome.outcome, problem=problem)
     return outcomes

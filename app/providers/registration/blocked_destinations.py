@@ -19,7 +19,7 @@ MAX_ORIGINS: Final = 20
 MAX_SECONDS: Final = 1.0
 
 
-async def blocked_destination_warnings(
+async def warn_of_blocked_destinations(
     origins: Iterable[str], *, network: Network, egress: EgressSettings | None
 ) -> tuple[SourceWarning, ...]:
     """Return a warning for each of the first 20 origins that the address guard blocks at present.
@@ -35,10 +35,10 @@ async def blocked_destination_warnings(
     finally:
         for task in looked_up:
             task.cancel()
-        found = await asyncio.gather(*looked_up, return_exceptions=True)
+        results = await asyncio.gather(*looked_up, return_exceptions=True)
     return tuple(
-        SourceWarning(f"Calls to {origin} are blocked: {_explanation(denied)}")
-        for origin, denied in zip(checked, found, strict=True)
+        SourceWarning(f"Calls to {origin} are blocked: {_explain_block(denied)}")
+        for origin, denied in zip(checked, results, strict=True)
         if isinstance(denied, DeniedAddress)
     )
 
@@ -50,9 +50,9 @@ async def explained(
     denied = await denied_destination(origin, network, egress)
     if denied is None:
         return error
-    return BlockedAddress(f"The source at {origin} cannot be fetched: {_explanation(denied)}")
+    return BlockedAddress(f"The source at {origin} cannot be fetched: {_explain_block(denied)}")
 
 
-def _explanation(denied: DeniedAddress) -> str:
+def _explain_block(denied: DeniedAddress) -> str:
     where = f"the network policy of the gateway does not allow {denied.place}."
     return f"{where} Its operator can allow it with {denied.setting}={denied.entry}."

@@ -13,7 +13,7 @@ _INPUT: Final = 1 << 16
 _ON_LOOP: Final = 1 << 16
 
 
-async def decoded_content(body: bytes, *, content_encoding: str, max_bytes: int) -> bytes:
+async def decode_content(body: bytes, *, content_encoding: str, max_bytes: int) -> bytes:
     """Return a request body without its content codings, of which the last was applied last.
 
     Raises TooLarge as soon as it has more than `max_bytes`, BadRequest for a body that is damaged, and
@@ -29,7 +29,7 @@ async def decoded_content(body: bytes, *, content_encoding: str, max_bytes: int)
             headers={"Accept-Encoding": ACCEPTED},
         )
     for coding in reversed(codings):
-        body = await asyncio.to_thread(_decoded, body, coding, max_bytes)
+        body = await asyncio.to_thread(_decode_body, body, coding, max_bytes)
     return body
 
 
@@ -46,7 +46,7 @@ async def document_text(body: bytes, *, max_bytes: int) -> bytes:
     return await asyncio.to_thread(transcoded, body)
 
 
-def _decoded(body: bytes, coding: str, max_bytes: int) -> bytes:
+def _decode_body(body: bytes, coding: str, max_bytes: int) -> bytes:
     decoder = decoder_for(coding)
     pieces: list[bytes] = []
     size = 0

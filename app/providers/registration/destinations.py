@@ -74,8 +74,8 @@ class Destinations:
         )
 
     def _of_tools(self, slot: str) -> tuple[str, ...]:
-        found = (origin for slots, origin in self.tools if slot in slots)
-        return tuple(dict.fromkeys(found))
+        origins = (origin for slots, origin in self.tools if slot in slots)
+        return tuple(dict.fromkeys(origins))
 
 
 def destinations_of(
@@ -88,13 +88,13 @@ def destinations_of(
         source += redirect_origins(provider.options)
     base = confirmed_base_url(provider.options)
     unconfirmed = unconfirmed_origins(provider)
-    found = [(tool, origin_of_template(scope.resolved(tool.call_template)) or "") for tool in tools]
+    tool_origins = [(tool, origin_of_template(scope.resolved(tool.call_template)) or "") for tool in tools]
     return Destinations(
         source=tuple(dict.fromkeys(source)),
         base=origins_of([base] if base else []),
         tools=[
             (slot_names(compile_security(tool.security)), origin)
-            for tool, origin in found
+            for tool, origin in tool_origins
             if origin and origin not in unconfirmed
         ],
     )
@@ -127,12 +127,12 @@ def with_base_url(
     options: Mapping[str, Any], given: str | None, *, permissions: RegistrationPermissions
 ) -> Json:
     """Return the members of the options that are not the client's, once `base_url` is `given`."""
-    own = {key: options[key] for key in (CONFIRMED_BASE_URL,) if key in options}
+    kept = {key: options[key] for key in (CONFIRMED_BASE_URL,) if key in options}
     if permissions.may_write_credentials:
         return {}
     if moves_base_url(options, given):
-        own.setdefault(CONFIRMED_BASE_URL, options.get("base_url") or "")
-    return own
+        kept.setdefault(CONFIRMED_BASE_URL, options.get("base_url") or "")
+    return kept
 
 
 def unconfirmed_origins(provider: Provider) -> frozenset[str]:
@@ -140,7 +140,7 @@ def unconfirmed_origins(provider: Provider) -> frozenset[str]:
     return frozenset(provider.options.get(UNCONFIRMED_ORIGINS, ()))
 
 
-def confirmed_origins(provider: Provider) -> list[str]:
+def list_confirmed_origins(provider: Provider) -> list[str]:
     """Return the origins of the provider without the unconfirmed ones."""
     unconfirmed = unconfirmed_origins(provider)
     return [origin for origin in provider.origins if origin not in unconfirmed]

@@ -43,13 +43,13 @@ def compare(
     for draft in drafts:
         key, old, new = draft.source_key, existing.get(draft.source_key), definitions[draft.source_key]
         if old is None:
-            change: ToolChange | None = _added(draft, changed, origins)
+            change: ToolChange | None = _describe_added(draft, changed, origins)
         else:
-            found = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
-            found += _destination(old.call_template, draft.call_template)
-            change = _changed(key, found) if found else None
+            differences = compare_tools(old, new, old_slots=before, new_slots=after, max_pairs=max_pairs)
+            differences += _compare_destination(old.call_template, draft.call_template)
+            change = _describe_changed(key, differences) if differences else None
         if old != new and trusted is not None and key not in trusted:
-            change = _untrusted(change or ToolChange(key, "changed", False, True), draft)
+            change = _require_approval(change or ToolChange(key, "changed", False, True), draft)
         if change is not None:
             changes.append(change)
         if change is not None and change.pending_approval:
@@ -102,7 +102,7 @@ def _use(slot: CredentialSlot) -> tuple[str | None, ...]:
     return slot.kind, slot.location, slot.parameter, slot.http_scheme
 
 
-def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) -> ToolChange:
+def _describe_added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) -> ToolChange:
     details: list[ToolDifference] = []
     if draft.origin and draft.origin not in origins:
         detail = f"Calls would go to {draft.origin}, where none went before."
@@ -113,7 +113,7 @@ def _added(draft: ToolDraft, changed: frozenset[str], origins: Sequence[str]) ->
     return ToolChange(draft.source_key, "added", False, bool(details), tuple(details))
 
 
-def _untrusted(change: ToolChange, draft: ToolDraft) -> ToolChange:
+def _require_approval(change: ToolChange, draft: ToolDraft) -> ToolChange:
     """Return a change that needs approval because of who declares it; of a new tool, with its description."""
     details = change.differences
     if change.change == "added":
@@ -122,7 +122,7 @@ def _untrusted(change: ToolChange, draft: ToolDraft) -> ToolChange:
     return replace(change, pending_approval=True, differences=details)
 
 
-def _destination(old: Json, new: Json) -> list[ToolDifference]:
+def _compare_destination(old: Json, new: Json) -> list[ToolDifference]:
     """Return a difference where a tool whose protocol has no URL to compare gets another destination."""
     if "url" in old or "url" in new:
         return []
@@ -133,6 +133,6 @@ def _destination(old: Json, new: Json) -> list[ToolDifference]:
     return [ToolDifference("server", "changed", breaking=True, detail=detail)]
 
 
-def _changed(source_key: str, found: Sequence[ToolDifference]) -> ToolChange:
-    is_breaking = any(one.breaking for one in found)
-    return ToolChange(source_key, "changed", is_breaking, needs_approval(found), tuple(found))
+def _describe_changed(source_key: str, differences: Sequence[ToolDifference]) -> ToolChange:
+    is_breaking = any(one.breaking for one in differences)
+    return ToolChange(source_key, "changed", is_breaking, needs_approval(differences), tuple(differences))

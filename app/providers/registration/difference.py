@@ -95,28 +95,32 @@ def compare_tools(
     The slots are those of each version, by name. `max_pairs` is the maximum number of pairs of schemas that
     are compared for the inputs, and for the outputs.
     """
-    found: list[ToolDifference] = []
-    found += _server(str(old.call_template.get("url", "")), str(new.call_template.get("url", "")))
-    found += _auth(old.security, new.security, old_slots, new_slots)
-    found += _schemas("input", old.inputs, new.inputs, max_pairs)
-    found += _schemas("output", old.outputs, new.outputs, max_pairs)
-    before, after = _placing(old.call_template), _placing(new.call_template)
+    differences: list[ToolDifference] = []
+    differences += _compare_server(
+        str(old.call_template.get("url", "")), str(new.call_template.get("url", ""))
+    )
+    differences += _compare_auth(old.security, new.security, old_slots, new_slots)
+    differences += _compare_aspect("input", old.inputs, new.inputs, max_pairs)
+    differences += _compare_aspect("output", old.outputs, new.outputs, max_pairs)
+    before, after = _read_placing(old.call_template), _read_placing(new.call_template)
     if before != after:
         # Their values may be secrets; a method is none.
         names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         detail = f"The same inputs are sent in another way: by {', '.join(names)}."
         if "http_method" in names:
             detail += f" The method is {after.get('http_method')} instead of {before.get('http_method')}."
-        found.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
-    if _annotations(old) != _annotations(new):
+        differences.append(ToolDifference("placing", "changed", breaking=False, detail=detail))
+    if _collect_annotations(old) != _collect_annotations(new):
         detail = "Its description, tags, keywords or deprecation changed."
-        found.append(ToolDifference("description", "changed", breaking=False, detail=detail))
-    return found
+        differences.append(ToolDifference("description", "changed", breaking=False, detail=detail))
+    return differences
 
 
 def changed_slots(old: Mapping[str, ComparableSlot], new: Mapping[str, ComparableSlot]) -> frozenset[str]:
     """Return the slots of both versions whose kind, location, name, scheme or token URL differs."""
-    return frozenset(name for name in old.keys() & new.keys() if _members(old[name]) != _members(new[name]))
+    return frozenset(
+        name for name in old.keys() & new.keys() if _collect_members(old[name]) != _collect_members(new[name])
+    )
 
 
 def origin(url: str) -> str:
@@ -140,7 +144,7 @@ def breaks_readers(change: SchemaChange) -> bool:
     return change.member == "removed" or (change.effect != "narrowed" and change.member != "added")
 
 
-def _server(old: str, new: str) -> list[ToolDifference]:
+def _compare_server(old: str, new: str) -> list[ToolDifference]:
     if old == new:
         return []
     before, after = origin(old), origin(new)
@@ -158,32 +162,32 @@ def _server(old: str, new: str) -> list[ToolDifference]:
     return [ToolDifference("server", "changed", breaking=False, detail=detail)]
 
 
-def _auth(
+def _compare_auth(
     old: SecurityRequirements,
     new: SecurityRequirements,
     old_slots: Mapping[str, ComparableSlot],
     new_slots: Mapping[str, ComparableSlot],
 ) -> list[ToolDifference]:
-    found: list[ToolDifference] = []
+    differences: list[ToolDifference] = []
     if old != new:
         detail = f"It needs {_needs(new)} instead of {_needs(old)}."
-        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
+        differences.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
     for slot in sorted(changed_slots(old_slots, new_slots) & slot_names(new)):
-        before, after = _members(old_slots[slot]), _members(new_slots[slot])
+        before, after = _collect_members(old_slots[slot]), _collect_members(new_slots[slot])
         detail = "; ".join(
             f"{member} of slot {slot}: {after[member]} instead of {before[member]}"
             for member in before
             if before[member] != after[member]
         )
-        found.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
-    return found
+        differences.append(ToolDifference("auth", "changed", breaking=True, detail=detail))
+    return differences
 
 
-def _annotations(tool: ComparableTool) -> tuple[str, list[str], list[str], bool]:
+def _collect_annotations(tool: ComparableTool) -> tuple[str, list[str], list[str], bool]:
     return tool.description, list(tool.tags), list(tool.keywords), tool.deprecated
 
 
-def _members(slot: ComparableSlot) -> dict[str, str | None]:
+def _collect_members(slot: ComparableSlot) -> dict[str, str | None]:
     """Return the compared parts of a slot by the names that they have in responses."""
     return {
         "kind": slot.kind,
@@ -197,32 +201,32 @@ def _members(slot: ComparableSlot) -> dict[str, str | None]:
 
 def _needs(security: SecurityRequirements) -> str:
     alternatives = [
-        " and ".join(_need(need) for need in alternative) or "nothing" for alternative in security
+        " and ".join(_describe_need(need) for need in alternative) or "nothing" for alternative in security
     ]
     return " or ".join(alternatives) or "nothing"
 
 
-def _need(need: SlotRequirement) -> str:
+def _describe_need(need: SlotRequirement) -> str:
     return f"{need.slot} ({' '.join(need.scopes)})" if need.scopes else need.slot
 
 
-def _schemas(
+def _compare_aspect(
     aspect: Literal["input", "output"], old: Json, new: Json, max_pairs: int
 ) -> list[ToolDifference]:
     if old == new:
         return []
     breaks = breaks_writers if aspect == "input" else breaks_readers
     changes = compare_schemas(old, new, max_pairs=max_pairs)
-    found = [
+    differences = [
         ToolDifference(aspect, change.effect, breaks(change), change.detail, change.pointer)
         for change in changes[:_MAX_CHANGES]
     ]
     more = changes[_MAX_CHANGES:]
     if more:
         breaking = any(breaks(change) for change in more)
-        found.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
-    return found
+        differences.append(ToolDifference(aspect, "changed", breaking, f"{len(more)} further changes."))
+    return differences
 
 
-def _placing(template: Json) -> Json:
+def _read_placing(template: Json) -> Json:
     return {key: value for key, value in template.items() if key != "url"}

@@ -18,7 +18,7 @@ async def reject_unusable_egress(options: Mapping[str, Any], secrets: Mapping[st
     await asyncio.to_thread(_try_each, options, secrets, at)
 
 
-def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], at: str) -> None:
+def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], options_pointer: str) -> None:
     tried = {}
     if secrets.get("proxy_url") is not None:
         tried["proxy_url"] = replace(_NOTHING, proxy_url=Secret(secrets["proxy_url"]))
@@ -33,6 +33,6 @@ def _try_each(options: Mapping[str, Any], secrets: Mapping[str, str], at: str) -
         try:
             tls_context(settings)
         except InvalidInput as error:
-            problems.append(FieldError(pointer(at, name), error.detail))
+            problems.append(FieldError(pointer(options_pointer, name), error.detail))
     if problems:
         raise InvalidInput("The upstream cannot be reached with these options.", errors=problems)

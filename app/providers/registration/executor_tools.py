@@ -82,15 +82,15 @@ async def register_executor_tools(
     """
     if principal.tenant_id != TENANT:
         return None
-    declared = {tool.name: _entry(name, tool) for tool in tools}
+    declared = {tool.name: _build_entry(name, tool) for tool in tools}
 
-    async def merged(stored: _Tools) -> _Tools:
+    async def merge(stored: _Tools) -> _Tools:
         # Read after what is stored: who has stored something has described itself before.
         commands = await others()
         kept = {key: tool for key, tool in stored.items() if commands is None or key in commands}
         return kept | declared
 
-    async def extended(stored: _Tools) -> _Tools:
+    async def extend(stored: _Tools) -> _Tools:
         await others()
         return stored | declared
 
@@ -101,14 +101,14 @@ async def register_executor_tools(
                 # Describes this connection to other workers, which may store theirs right afterwards.
                 await others()
                 return await service.register(
-                    _request(name, declared), principal=principal, unit=_owned_by(principal)
+                    _request(name, declared), principal=principal, unit=_build_owner_unit(principal)
                 )
             if provider.executor_owner is None:
                 provider = await _adopt(service, provider, principal=principal)
             if not _is_owner(provider, principal):
-                return await _replaced(service, provider, extended, principal=principal)
+                return await _replace_tools(service, provider, extend, principal=principal)
             trusted = frozenset(declared)
-            return await _replaced(service, provider, merged, principal=principal, trusted=trusted)
+            return await _replace_tools(service, provider, merge, principal=principal, trusted=trusted)
         except SourceReplaced:
             continue
         except Conflict:
@@ -118,7 +118,7 @@ async def register_executor_tools(
                 or await require_executor_name(service, name, principal=principal) is None
             ):
                 raise
-    raise _too_many(name)
+    raise _build_congestion_error(name)
 
 
 async def remove_executor_tools(
@@ -138,7 +138,7 @@ async def remove_executor_tools(
     if principal.tenant_id != TENANT:
         return None
 
-    async def remaining(stored: _Tools) -> _Tools:
+    async def keep_remaining(stored: _Tools) -> _Tools:
         registered = await others()
         removed = frozenset() if registered is None else frozenset(commands) - registered
         return {key: tool for key, tool in stored.items() if key not in removed}
@@ -148,13 +148,13 @@ async def remove_executor_tools(
         if provider is None or not _is_owner(provider, principal):
             return None
         try:
-            return await _replaced(service, provider, remaining, principal=principal)
+            return await _replace_tools(service, provider, keep_remaining, principal=principal)
         except SourceReplaced:
             continue
-    raise _too_many(name)
+    raise _build_congestion_error(name)
 
 
-async def _replaced(
+async def _replace_tools(
     service: RegistrationService,
     provider: Provider,
     change: Callable[[_Tools], Awaitable[_Tools]],
@@ -166,7 +166,7 @@ async def _replaced(
     same. What it adds or changes under names that are not `trusted` waits for approval. Raise SourceReplaced
     where somebody else has replaced them meanwhile, or other keys are admitted.
     """
-    stored = await service.stored_manual(provider)
+    stored = await service.read_stored_manual(provider)
     before = {} if stored is None else {tool["name"]: tool for tool in stored.value["tools"]}
     after = await change(before)
     if stored is not None and await asyncio.to_thread(_is_same, before, after):
@@ -174,11 +174,11 @@ async def _replaced(
     replaces = None if stored is None else stored.sha256
     return await service.replace_source(
         provider.name,
-        _source(after),
+        _build_source(after),
         principal=principal,
         replaces=replaces,
         trusted=trusted,
-        is_current=lambda locked: _admitted(locked) == _admitted(provider),
+        is_current=lambda locked: _list_admitted(locked) == _list_admitted(provider),
     )
 
 
@@ -186,11 +186,11 @@ def _is_owner(provider: Provider, principal: Principal) -> bool:
     return provider.executor_owner == principal.lineage
 
 
-def _admitted(provider: Provider) -> tuple[str | None, list[str]]:
+def _list_admitted(provider: Provider) -> tuple[str | None, list[str]]:
     return provider.executor_owner, list(provider.executor_keys)
 
 
-def _owned_by(principal: Principal) -> RegistrationUnit:
+def _build_owner_unit(principal: Principal) -> RegistrationUnit:
     """Return what makes a new provider that of a key, in the transaction that stores it."""
 
     async def do_nothing(session: AsyncSession) -> None:
@@ -218,23 +218,23 @@ async def _adopt(service: RegistrationService, provider: Provider, *, principal:
 
 
 def _is_same(before: _Tools, after: _Tools) -> bool:
-    return exact_json.dumps(_manual(before)) == exact_json.dumps(_manual(after))
+    return exact_json.dumps(_build_manual(before)) == exact_json.dumps(_build_manual(after))
 
 
 def _request(name: str, tools: _Tools) -> RegistrationRequest:
-    return RegistrationRequest(name, _source(tools), description=f"Tools of the executor {name}.")
+    return RegistrationRequest(name, _build_source(tools), description=f"Tools of the executor {name}.")
 
 
-def _source(tools: _Tools) -> RegistrationSource:
-    return RegistrationSource("manual", value=_manual(tools), protocol=PROTOCOL)
+def _build_source(tools: _Tools) -> RegistrationSource:
+    return RegistrationSource("manual", value=_build_manual(tools), protocol=PROTOCOL)
 
 
-def _manual(tools: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+def _build_manual(tools: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the tools as a UTCP manual, in the order of their names: the same tools are the same text."""
     return {"utcp_version": "1.0.1", "tools": [tools[name] for name in sorted(tools)]}
 
 
-def _entry(executor: str, tool: DefinedTool) -> dict[str, Any]:
+def _build_entry(executor: str, tool: DefinedTool) -> dict[str, Any]:
     return {
         "name": tool.name,
         "description": tool.description,
@@ -247,5 +247,5 @@ def _entry(executor: str, tool: DefinedTool) -> dict[str, Any]:
     }
 
 
-def _too_many(name: str) -> Unavailable:
+def _build_congestion_error(name: str) -> Unavailable:
     return Unavailable(f"Too many connections of the executor {name} register at the same time.")

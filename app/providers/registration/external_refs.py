@@ -85,11 +85,11 @@ class _Files:
         if len(self.requested) > MAX_FILES:
             raise _reject_size(f"there are more than {MAX_FILES} of them")
         async with asyncio.TaskGroup() as group:
-            tasks = {path: group.create_task(self._one(path)) for path in paths}
+            tasks = {path: group.create_task(self._fetch_file(path)) for path in paths}
         self._add_found({path: task.result() for path, task in tasks.items()})
 
-    def _add_found(self, found: Mapping[str, Discovered | str]) -> None:
-        for path, file in found.items():
+    def _add_found(self, files: Mapping[str, Discovered | str]) -> None:
+        for path, file in files.items():
             if isinstance(file, str):
                 self.warnings.append(SourceWarning(f"the file {path[:200]} is left out: {file}"))
             elif not may_be_packed(path, file.raw):
@@ -101,18 +101,18 @@ class _Files:
         if self.left < 0:
             raise _reject_size(f"they and the document have more than {self.max_bytes} bytes together")
 
-    async def _one(self, path: str) -> Discovered | str:
+    async def _fetch_file(self, path: str) -> Discovered | str:
         """Return the file, or why there is none."""
         split = urlsplit(self.url)
         async with self.permits:
             if self.left < 0:
                 return "the others are too large"
             try:
-                found = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_UNESCAPED)}")
+                file = await self.fetch(f"{split.scheme}://{split.netloc}/{quote(path, safe=_UNESCAPED)}")
             except GatewayError as error:
                 return error.detail
-            self.left -= len(found.raw) + _ENTRY
-        return found
+            self.left -= len(file.raw) + _ENTRY
+        return file
 
 
 def _reject_size(reason: str) -> TooLarge:

@@ -32,7 +32,12 @@ from app.protocols.call_templates import protocol_of
 from app.protocols.registry import Adapters
 from app.providers.registration.blocked_destinations import explained
 from app.providers.registration.content_codings import document_text
-from app.providers.registration.redirects import egress_elsewhere, next_address, template_at, without_query
+from app.providers.registration.redirects import (
+    build_template_at,
+    find_next_address,
+    restrict_egress,
+    without_query,
+)
 from app.security.response_masking import MIN_NEEDLE, ResponseMasker, mask_error
 from app.security.sealed_credentials import SealedCredential
 
@@ -82,7 +87,7 @@ class Fetcher:
         wired = await self.resolver.resolve(needs, credentials, origin=home, egress=egress, deadline=deadline)
 
         async def discover(address: str | None) -> Discovered:
-            requested = template if address is None else template_at(template, address, home=home)
+            requested = template if address is None else build_template_at(template, address, home=home)
             target = adapter.prepare(requested)
             is_home = adapter.origin(target) == home
             if credentials and not is_home:
@@ -94,7 +99,7 @@ class Fetcher:
                 deadline=deadline,
                 limits=replace(limits, response_bytes=self.max_bytes),
                 call_id=str(uuid7()),
-                egress=egress if is_home else egress_elsewhere(egress),
+                egress=egress if is_home else restrict_egress(egress),
                 scope=scope,
                 reuse=reuse,
             )
@@ -106,25 +111,25 @@ class Fetcher:
                 ) from None
 
         try:
-            found = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
+            discovered = await _follow_redirects(discover, url, home=home, is_bound=bool(credentials))
         except InvalidArguments as error:
-            raise _source_with_arguments(template, error) from None
+            raise _describe_needed_arguments(template, error) from None
         except (UpstreamRejected, UpstreamUnauthorized) as error:
-            raise _source_error(_masked_error(error, wired.masker)) from None
+            raise _build_source_error(_mask_error(error, wired.masker)) from None
         except UpstreamError as error:
             error.retryable = is_retryable(error, may_repeat=True)
             if isinstance(error, UpstreamMalformed | UpstreamTimeout):
                 error.hint = f"{error.hint} {SINGLE_TOOLS}"
-            raise _masked_error(error, wired.masker) from None
-        if found.is_redirected and wired.masker is not None:
-            found = replace(found, url=wired.masker.mask_text(found.url))
-        found = replace(found, raw=await document_text(found.raw, max_bytes=self.max_bytes))
+            raise _mask_error(error, wired.masker) from None
+        if discovered.is_redirected and wired.masker is not None:
+            discovered = replace(discovered, url=wired.masker.mask_text(discovered.url))
+        discovered = replace(discovered, raw=await document_text(discovered.raw, max_bytes=self.max_bytes))
         # A short password may be the name of a tool or a value of an enumeration.
         secrets = wired.masker.values if wired.masker is not None else ()
         masker = ResponseMasker.for_values(value for value in secrets if len(value) >= MIN_NEEDLE)
-        if masker is None or not masker.contains_secret(found.raw):
-            return found
-        return replace(found, raw=await asyncio.to_thread(_masked, found.raw, masker))
+        if masker is None or not masker.contains_secret(discovered.raw):
+            return discovered
+        return replace(discovered, raw=await asyncio.to_thread(_mask_document, discovered.raw, masker))
 
     def adapter(self, template: Mapping[str, Any]) -> Adapter[Any]:
         """Return the adapter of the template's protocol; raise InvalidInput where there is none."""
@@ -149,29 +154,31 @@ async def _follow_redirects(
 ) -> Discovered:
     """Return what stands at an address, None for that of the source, or where its redirects lead to.
 
-    Raises what `next_address` and discovering raise.
+    Raises what `find_next_address` and discovering raise.
     """
     for count in itertools.count(1):
         try:
-            found = await discover(address)
+            discovered = await discover(address)
         except Redirected as redirect:
-            address = next_address(redirect, home=home, is_bound=is_bound, count=count)
+            address = find_next_address(redirect, home=home, is_bound=is_bound, count=count)
         except BlockedAddress as error:
             if count > 1:
                 error.detail = f"The source redirects to {address}. {error.detail}"
             raise
         else:
             break
-    return found if count == 1 else replace(found, url=without_query(str(address)), is_redirected=True)
+    return (
+        discovered if count == 1 else replace(discovered, url=without_query(str(address)), is_redirected=True)
+    )
 
 
-def _masked_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
+def _mask_error(error: UpstreamError, masker: ResponseMasker | None) -> UpstreamError:
     if masker is not None:
         mask_error(error, masker)
     return error
 
 
-def _masked(raw: bytes, masker: ResponseMasker) -> bytes:
+def _mask_document(raw: bytes, masker: ResponseMasker) -> bytes:
     """Return a document with the secrets masked with which it was fetched.
 
     The call templates of a manual are not masked: secrets in them are sealed before they are stored.
@@ -203,13 +210,13 @@ def _with_templates(masked: Any, tool: Any) -> Any:
     return {**masked, **{key: tool[key] for key in tool if key in _TEMPLATES}}
 
 
-def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments) -> InvalidInput:
+def _describe_needed_arguments(template: Mapping[str, Any], error: InvalidArguments) -> InvalidInput:
     """Return the error for a source that cannot be fetched without arguments.
 
     Pointers are into the template.
     """
     names = [problem.pointer.removeprefix("/") for problem in error.errors]
-    found = [
+    problems = [
         FieldError(
             pointer("", member), f"It needs the argument {name!r}. Only the template of a tool has arguments."
         )
@@ -218,10 +225,10 @@ def _source_with_arguments(template: Mapping[str, Any], error: InvalidArguments)
         if name in str(value) and member not in ("call_template_type", "header_fields")
     ]
     sentence = "The source needs arguments, so that it is the template of a tool and not of a provider."
-    return InvalidInput(sentence, errors=found or [FieldError("", sentence)], hint=_TOOL)
+    return InvalidInput(sentence, errors=problems or [FieldError("", sentence)], hint=_TOOL)
 
 
-def _source_error(error: UpstreamError) -> UpstreamError:
+def _build_source_error(error: UpstreamError) -> UpstreamError:
     status = error.response.status if error.response is not None else 0
     failure = UpstreamError(f"The source could not be read: {error.detail}", response=error.response)
     failure.hint = (

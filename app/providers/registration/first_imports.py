@@ -56,14 +56,14 @@ class FirstImports:
         )
         async with self._database.read_session() as session:
             states = [state or {} for state in (await session.execute(running)).scalars()]
-            found = {
+            providers = {
                 one["name"]: tuple(one["tags"])
                 for state in states
                 if state.get("beat", "") >= alive_since
                 for one in state.get("providers", ())
             }
-            if not found:
+            if not providers:
                 return ()
-            named = select(col(Provider.name)).where(col(Provider.name).in_(list(found)))
+            named = select(col(Provider.name)).where(col(Provider.name).in_(list(providers)))
             stored = set((await session.execute(named)).scalars())
-        return tuple((name, tags) for name, tags in sorted(found.items()) if name not in stored)
+        return tuple((name, tags) for name, tags in sorted(providers.items()) if name not in stored)

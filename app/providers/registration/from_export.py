@@ -83,13 +83,16 @@ def from_export(value: Json, *, scope: VariableScope, at: str) -> ParsedSource:
     for index, slot in enumerate(value["slots"]):
         form = validated(SlotForm, slot, at=pointer(at, "slots", index))
         slots.append(CredentialSlot.from_json(form.model_dump(exclude_none=True)))
-    tools = [_draft(tool, scope=scope, at=pointer(at, "tools", n)) for n, tool in enumerate(value["tools"])]
+    tools = [
+        _read_draft(tool, scope=scope, tool_pointer=pointer(at, "tools", n))
+        for n, tool in enumerate(value["tools"])
+    ]
     keys = {tool.source_key for tool in tools}
     if len(keys) < len(tools):
         raise InvalidInput(
             "Two tools have one key.", errors=[FieldError(pointer(at, "tools"), "Give each once.")]
         )
-    unset = {tool.source_key: _unset(tool.call_template, scope) for tool in tools}
+    unset = {tool.source_key: _find_unset(tool.call_template, scope) for tool in tools}
     outcomes = (
         OperationOutcome.of(tool.source_key, tool.name, pointer="", notes=unset[tool.source_key])
         for tool in tools
@@ -117,16 +120,16 @@ def open_fields(raw: Any, *, at: str) -> Json:
     return {key: value for key, value in template.stored().items() if key != "headers" or value}
 
 
-def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
-    form = validated(ToolForm, raw, at=at)
-    template_pointer = pointer(at, "call_template")
+def _read_draft(raw: Any, *, scope: VariableScope, tool_pointer: str) -> ToolDraft:
+    form = validated(ToolForm, raw, at=tool_pointer)
+    template_pointer = pointer(tool_pointer, "call_template")
     fields = open_fields({"call_template_type": DEFAULT, **form.call_template}, at=template_pointer)
     fields.pop("name", None)
-    fields = _spelled(fields, scope=scope, at=template_pointer)
+    fields = _rewrite_variables(fields, scope=scope, template_pointer=template_pointer)
     resolved = scope.resolved(fields)
-    origin = "" if variables_of(resolved) else _origin(resolved, template_pointer)
-    inputs, _ = normalize_inputs(form.inputs, at=pointer(at, "inputs"))
-    outputs, _ = normalize_schema(form.outputs, at=pointer(at, "outputs"))
+    origin = "" if variables_of(resolved) else _read_origin(resolved, template_pointer)
+    inputs, _ = normalize_inputs(form.inputs, at=pointer(tool_pointer, "inputs"))
+    outputs, _ = normalize_schema(form.outputs, at=pointer(tool_pointer, "outputs"))
     return ToolDraft(
         source_key=form.source_key,
         name=form.name,
@@ -149,28 +152,28 @@ def _draft(raw: Any, *, scope: VariableScope, at: str) -> ToolDraft:
     )
 
 
-def _origin(fields: Json, at: str) -> str:
+def _read_origin(fields: Json, template_pointer: str) -> str:
     try:
         return template_origin(fields)
     except InvalidInput as error:
-        problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+        problems = [replace(problem, pointer=template_pointer + problem.pointer) for problem in error.errors]
         raise InvalidInput(error.detail, errors=problems) from None
 
 
-def _spelled(fields: Json, *, scope: VariableScope, at: str) -> Json:
+def _rewrite_variables(fields: Json, *, scope: VariableScope, template_pointer: str) -> Json:
     """Return the template with its variables as they are stored; raise MisplacedSecret for a secret one."""
 
-    def stored(name: str) -> str:
+    def name_variable(name: str) -> str:
         known = scope.find(name)
         return f"${{{name if known is None else known.name}}}"
 
     if "parameters" not in fields:
-        scope.reject_secrets(fields, at=at)
-    spelled: Json = with_variables(fields, stored)
+        scope.reject_secrets(fields, at=template_pointer)
+    spelled: Json = with_variables(fields, name_variable)
     return spelled
 
 
-def _unset(fields: Json, scope: VariableScope) -> list[str]:
+def _find_unset(fields: Json, scope: VariableScope) -> list[str]:
     return [
         f"The variable {name} has no value: set it before calling."
         for name in variables_of(fields)

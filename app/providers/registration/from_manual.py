@@ -67,21 +67,23 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
     is left of a manual that the registrar wrote.
     """
     drafts: dict[str, ToolDraft] = {}
-    outcomes = [_rejected_outcome(rejected) for rejected in manual.rejected_tools]
+    outcomes = [_report_rejected(rejected) for rejected in manual.rejected_tools]
     unset: dict[str, UnsetVariable] = {}
     misplaced: list[MisplacedSecret] = []
     names: set[str] = set()
-    fallback = _fallback(manual, rules)
+    fallback = _choose_fallback(manual, rules)
     for tool in manual.tools:
         try:
-            draft = _draft(tool, raw=raw, rules=rules, fallback=fallback, names=names, drafts=drafts)
+            draft = _build_draft(tool, raw=raw, rules=rules, fallback=fallback, names=names, drafts=drafts)
         except InvalidInput as error:
             if isinstance(error, UnsetVariable):
                 unset[tool.name] = error
             elif isinstance(error, MisplacedSecret) and not rules.scope.is_fetched:
                 misplaced.append(error)
-            at = error.errors[0].pointer.removeprefix(rules.at) if error.errors else tool.pointer
-            outcomes.append(OperationOutcome.of(tool.name, pointer=at, reason=error.detail, notes=tool.notes))
+            error_pointer = error.errors[0].pointer.removeprefix(rules.at) if error.errors else tool.pointer
+            outcomes.append(
+                OperationOutcome.of(tool.name, pointer=error_pointer, reason=error.detail, notes=tool.notes)
+            )
             continue
         drafts[draft.source_key] = draft
         names.add(draft.name)
@@ -104,7 +106,7 @@ def from_manual(manual: Manual, *, raw: Any, rules: ManualRules, source: Registr
     )
 
 
-def _rejected_outcome(rejected: RejectedTool) -> OperationOutcome:
+def _report_rejected(rejected: RejectedTool) -> OperationOutcome:
     """Return the entry of the report for a tool that cannot be parsed: what is wrong, and where."""
     where, reason = rejected.pointer, rejected.detail
     if rejected.errors:
@@ -194,7 +196,7 @@ def slots_of_tools(
     return tuple(slots.values())
 
 
-def _fallback(manual: Manual, rules: ManualRules) -> tuple[str | None, bool]:
+def _choose_fallback(manual: Manual, rules: ManualRules) -> tuple[str | None, bool]:
     """Return the slot of tools without auth of their own, and whether they can do without it."""
     if rules.auth_tools is not None:
         return rules.allocator.assign(rules.auth_tools), True
@@ -204,7 +206,7 @@ def _fallback(manual: Manual, rules: ManualRules) -> tuple[str | None, bool]:
     return (None, False) if inline else (DEFAULT_SLOT, True)
 
 
-def _draft(
+def _build_draft(
     tool: ManualTool,
     *,
     raw: Any,
@@ -215,7 +217,7 @@ def _draft(
 ) -> ToolDraft:
     if tool.name in drafts:
         raise UnsupportedTool("Another tool has this name, too.")
-    at = rules.at + _template_pointer(raw, tool.pointer)
+    template_pointer = rules.at + _find_template_pointer(raw, tool.pointer)
     _check_protocol(tool.template, rules)
     # The manual's own template is the registrar's text, wherever its tools come from.
     scope = replace(rules.scope, is_fetched=False) if tool.inherited else rules.scope
@@ -223,7 +225,7 @@ def _draft(
     if template.model.passed_gateways:
         template, uses_discovery = _of_gateway(template, rules)
         fallback = (_DISCOVERY, False) if uses_discovery else fallback
-    split, origin = open_template(template, scope=scope, prepare=rules.prepare, at=at)
+    split, origin = open_template(template, scope=scope, prepare=rules.prepare, at=template_pointer)
     local = tool.name.removeprefix(f"{rules.provider}.")
     security = tool_security(
         split, origin, allocator=rules.allocator, fallback=fallback[0], optional=fallback[1]
@@ -245,11 +247,11 @@ def _draft(
     )
 
 
-def _template_pointer(raw: Any, at: str) -> str:
-    index = int(at.rpartition("/")[2])
+def _find_template_pointer(raw: Any, tool_pointer: str) -> str:
+    index = int(tool_pointer.rpartition("/")[2])
     entry = raw["tools"][index]
     key = next((key for key in _TEMPLATE_KEYS if isinstance(entry.get(key), Mapping)), _TEMPLATE_KEYS[0])
-    return pointer(at, key)
+    return pointer(tool_pointer, key)
 
 
 def _check_protocol(template: Template, rules: ManualRules) -> None:

@@ -25,8 +25,8 @@ def from_conversion(conversion: Conversion, *, source: RegistrationSource) -> Pa
     A document without any security scheme leaves its tools the slot `default`, because many APIs want a key
     and do not say so.
     """
-    slots = tuple(_slot(slot) for slot in conversion.slots)
-    tools = (_draft(tool, None if slots else _OPTIONAL_DEFAULT) for tool in conversion.tools)
+    slots = tuple(_build_slot(slot) for slot in conversion.slots)
+    tools = (_build_draft(tool, None if slots else _OPTIONAL_DEFAULT) for tool in conversion.tools)
     return ParsedSource(
         kind="openapi",
         format="openapi",
@@ -61,7 +61,7 @@ def with_auth_tools(parsed: ParsedSource, auth: CredentialDraft | None) -> Parse
     return replace(parsed, report=parsed.report.with_warnings(warning))
 
 
-def _slot(scheme: SecuritySchemeSlot) -> CredentialSlot:
+def _build_slot(scheme: SecuritySchemeSlot) -> CredentialSlot:
     return CredentialSlot(
         name=scheme.name,
         kind=scheme.kind,
@@ -76,7 +76,7 @@ def _slot(scheme: SecuritySchemeSlot) -> CredentialSlot:
     )
 
 
-def _draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDraft:
+def _build_draft(tool: ConvertedTool, security: SecurityRequirements | None) -> ToolDraft:
     return ToolDraft(
         source_key=tool.source_key,
         name=tool.name,

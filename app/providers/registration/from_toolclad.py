@@ -20,35 +20,35 @@ def read_manifests(source: RegistrationSource) -> ManifestManual:
         raise
 
 
-def from_manifests(read: ParsedSource, found: ManifestManual) -> ParsedSource:
+def from_manifests(read: ParsedSource, manual: ManifestManual) -> ParsedSource:
     """Return the source that was read from the manual of the manifests, with what is to be said of each."""
-    outcomes = [_outcome(one, found) for one in read.report.operations]
-    outcomes += [_rejected(one) for one in found.rejected]
+    outcomes = [_translate_outcome(one, manual) for one in read.report.operations]
+    outcomes += [_report_rejected(one) for one in manual.rejected]
     ignored = [
         SourceWarning("It is no manifest, and was not read.", pointer("", name))
-        for name in found.ignored[:_MAX_IGNORED]
+        for name in manual.ignored[:_MAX_IGNORED]
     ]
     report = replace(read.report, operations=tuple(outcomes), warnings=(*read.report.warnings, *ignored))
     return replace(read, format="toolclad", report=report)
 
 
-def located(error: FieldError, found: ManifestManual, *, at: str) -> FieldError:
+def located(error: FieldError, manual: ManifestManual, *, at: str) -> FieldError:
     """Return an error in the manual as one in the manifest that the tool comes from."""
     if not error.pointer.startswith(f"{at}/tools/"):
         return error
-    return replace(error, pointer=at + _pointer(error.pointer.removeprefix(at), found))
+    return replace(error, pointer=at + _translate_pointer(error.pointer.removeprefix(at), manual))
 
 
-def _outcome(outcome: OperationOutcome, found: ManifestManual) -> OperationOutcome:
-    index = _index(outcome.pointer)
-    if index is None or index >= len(found.files):
+def _translate_outcome(outcome: OperationOutcome, manual: ManifestManual) -> OperationOutcome:
+    index = _find_index(outcome.pointer)
+    if index is None or index >= len(manual.files):
         return outcome
-    changed = replace(outcome, pointer=_pointer(outcome.pointer, found))
-    notes = found.notes[index]
+    changed = replace(outcome, pointer=_translate_pointer(outcome.pointer, manual))
+    notes = manual.notes[index]
     return replace(changed, notes=(*outcome.notes, *notes)) if notes else changed
 
 
-def _rejected(rejected: RejectedManifest) -> OperationOutcome:
+def _report_rejected(rejected: RejectedManifest) -> OperationOutcome:
     """Return the entry of the report for a manifest that is no tool: what is wrong, and where."""
     error, file = rejected.error, rejected.file or ""
     base = pointer("", file) if file else ""
@@ -58,15 +58,15 @@ def _rejected(rejected: RejectedManifest) -> OperationOutcome:
     return OperationOutcome.of(file, pointer=where, reason=reason)
 
 
-def _pointer(at: str, found: ManifestManual) -> str:
+def _translate_pointer(manual_pointer: str, manual: ManifestManual) -> str:
     """Return a pointer into the manual as one into the manifests: `/file/http/url`, or `/http/url` of a sole
     manifest.
     """
-    index = _index(at)
-    if index is None or index >= len(found.files):
-        return at
-    file = found.files[index]
-    rest = pointer_parts(at)[2:]
+    index = _find_index(manual_pointer)
+    if index is None or index >= len(manual.files):
+        return manual_pointer
+    file = manual.files[index]
+    rest = pointer_parts(manual_pointer)[2:]
     for prefix in (["tool_call_template", "toolclad"], ["tool_call_template"]):
         if rest[: len(prefix)] == prefix:
             rest = rest[len(prefix) :]
@@ -74,6 +74,6 @@ def _pointer(at: str, found: ManifestManual) -> str:
     return pointer("", *([] if file is None else [file]), *rest)
 
 
-def _index(at: str) -> int | None:
-    parts = pointer_parts(at) if at.startswith("/tools/") else []
+def _find_index(manual_pointer: str) -> int | None:
+    parts = pointer_parts(manual_pointer) if manual_pointer.startswith("/tools/") else []
     return int(parts[1]) if len(parts) > 1 and parts[1].isdecimal() else None

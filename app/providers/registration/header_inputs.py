@@ -11,7 +11,7 @@ from app.formats.dialects.sanitize import UnusableSchema, sanitize_inputs
 from app.storage.models import Override, Tool
 
 
-async def lost_header_inputs(session: AsyncSession, provider_id: UUID) -> dict[str, str]:
+async def find_lost_header_inputs(session: AsyncSession, provider_id: UUID) -> dict[str, str]:
     """Return a note on each tool of a provider that has such inputs, by source key.
 
     The tool stays listed, without these headers; the annotations of the operator stay, for the next import.

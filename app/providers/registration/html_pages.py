@@ -47,33 +47,35 @@ def is_html(body: bytes, *, media_type: str = "") -> bool:
     return essence in {"text/html", "application/xhtml+xml"} and start.lstrip()[:1] == b"<"
 
 
-def document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
+def find_document_urls(page: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents that a page at `url` seems to lead to."""
     text = decoded(page[:_MAX_READ])
-    tags = [_attributes(found[1]) for found in _TAG.finditer(text)]
+    tags = [_read_attributes(found[1]) for found in _TAG.finditer(text)]
     named = (tag[name] for tag in tags for name in _DOCUMENT_ATTRIBUTES if name in tag)
     # RFC 8631: the description of the service that a page is about.
     described = (
         tag["href"] for tag in tags if "service-desc" in tag.get("rel", "").lower() and "href" in tag
     )
-    linked = (tag["href"] for tag in tags if _DOCUMENT.search(_path(tag.get("href", ""))))
-    configured = _configured(text) if _VIEWER.search(text) else iter(())
-    return tuple(_absolute(chain(named, described, configured, linked), url))
+    linked = (tag["href"] for tag in tags if _DOCUMENT.search(_strip_query(tag.get("href", ""))))
+    configured = _find_configured(text) if _VIEWER.search(text) else iter(())
+    return tuple(_resolve_references(chain(named, described, configured, linked), url))
 
 
-def configuration_script(page: bytes, *, url: str) -> str | None:
+def find_configuration_script(page: bytes, *, url: str) -> str | None:
     """Return the URL of the script in which Swagger UI names its documents, if it has the page's origin."""
-    tags = (_attributes(found[1]) for found in _TAG.finditer(decoded(page[:_MAX_READ])))
-    scripts = _absolute((tag["src"] for tag in tags if _SCRIPT.search(_path(tag.get("src", "")))), url)
-    return next((one for one in scripts if _origin(one) == _origin(url)), None)
+    tags = (_read_attributes(found[1]) for found in _TAG.finditer(decoded(page[:_MAX_READ])))
+    scripts = _resolve_references(
+        (tag["src"] for tag in tags if _SCRIPT.search(_strip_query(tag.get("src", "")))), url
+    )
+    return next((one for one in scripts if _split_origin(one) == _split_origin(url)), None)
 
 
-def urls_of_script(script: bytes, *, url: str) -> tuple[str, ...]:
+def read_script_urls(script: bytes, *, url: str) -> tuple[str, ...]:
     """Return the absolute URLs of documents in the configuration script of the page at `url`."""
-    return tuple(_absolute(_configured(decoded(script[:_MAX_READ])), url))
+    return tuple(_resolve_references(_find_configured(decoded(script[:_MAX_READ])), url))
 
 
-def html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:
+def build_html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = None) -> InvalidDocument:
     """Return the error for a page, which names the documents that it leads to.
 
     `at` points to its URL, `final_url` is where that redirected to.
@@ -91,17 +93,17 @@ def html_page_error(urls: tuple[str, ...], *, at: str, final_url: str | None = N
     )
 
 
-def _configured(script: str) -> Iterator[str]:
-    for found in _CONFIGURED.finditer(script):
-        yield found[1].replace("\\/", "/")
+def _find_configured(script: str) -> Iterator[str]:
+    for match in _CONFIGURED.finditer(script):
+        yield match[1].replace("\\/", "/")
 
 
-def _attributes(tag: str) -> dict[str, str]:
-    found = _ATTRIBUTE.finditer(tag)
-    return {one[1].lower(): (one[2] or one[3] or one[4]).replace("&amp;", "&") for one in found}
+def _read_attributes(tag: str) -> dict[str, str]:
+    matches = _ATTRIBUTE.finditer(tag)
+    return {one[1].lower(): (one[2] or one[3] or one[4]).replace("&amp;", "&") for one in matches}
 
 
-def _absolute(references: Iterator[str], base: str) -> Iterator[str]:
+def _resolve_references(references: Iterator[str], base: str) -> Iterator[str]:
     """Yield the first ten distinct http(s) URLs, resolved against `base`, that can be named to a client."""
     seen = {base}
     for reference in references:
@@ -118,10 +120,10 @@ def _absolute(references: Iterator[str], base: str) -> Iterator[str]:
                 return
 
 
-def _path(reference: str) -> str:
+def _strip_query(reference: str) -> str:
     return reference.partition("#")[0].partition("?")[0]
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _split_origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc

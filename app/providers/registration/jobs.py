@@ -36,7 +36,7 @@ _RETENTION: Final = timedelta(days=7)
 
 
 @cache
-def _worker_name() -> str:
+def _get_worker_name() -> str:
     """Return the name of this process, made at its first use: workers are forked after their imports."""
     return f"{os.getpid()}-{uuid7()}"
 
@@ -69,7 +69,7 @@ class ImportJobs:
         """
         providers = [{"name": one.name, "tags": list(one.tags)} for one in registers]
         state = {"beat": now().isoformat(), "providers": providers}
-        row = ImportJobRow(owner=f"{_worker_name()}/{principal.key_id}", result=state)
+        row = ImportJobRow(owner=f"{_get_worker_name()}/{principal.key_id}", result=state)
         async with self.database.transaction() as session:
             await session.execute(
                 delete(ImportJobRow).where(col(ImportJobRow.created_at) < now() - _RETENTION)
@@ -134,13 +134,13 @@ class ImportJobs:
                         "progress": asdict(shown) if shown.total else None,
                     }
                     await session.execute(
-                        update(ImportJobRow).where(*_running(import_id)).values(result=beat)
+                        update(ImportJobRow).where(*_match_running(import_id)).values(result=beat)
                     )
 
     async def _finish(self, import_id: UUID, state: str, status: int, body: dict[str, Any]) -> None:
         values = {"state": state, "result": {"status": status, "body": body}, "finished_at": now()}
         async with self.database.transaction() as session:
-            await session.execute(update(ImportJobRow).where(*_running(import_id)).values(**values))
+            await session.execute(update(ImportJobRow).where(*_match_running(import_id)).values(**values))
             await record_change(session, kind="import", object_id=str(import_id))
         await self.feed.catch_up()
 
@@ -154,5 +154,5 @@ def problem_json(error: GatewayError) -> dict[str, Any]:
     return error.as_problem()
 
 
-def _running(import_id: UUID) -> tuple[Any, ...]:
+def _match_running(import_id: UUID) -> tuple[Any, ...]:
     return (col(ImportJobRow.id) == import_id, col(ImportJobRow.state) == "running")

@@ -131,12 +131,12 @@ def _parse(body: bytes, media_type: str) -> Any:
             if "json" in media_type.lower():
                 where = f"line {error.lineno}, column {error.colno}"
                 raise InvalidDocument(f"The document is not valid JSON ({where}).") from None
-            raw = _yaml(text)
+            raw = _load_yaml(text)
     else:
-        raw = _yaml(text)
+        raw = _load_yaml(text)
     reject_too_deep(raw)
     return raw
 
 
-def _yaml(text: bytes) -> Any:
+def _load_yaml(text: bytes) -> Any:
     return load_yaml(text, limits=_YAML_LIMITS, warn=lambda _pointer, _detail: None)

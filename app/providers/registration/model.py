@@ -82,7 +82,7 @@ class RegistrationSource:
         """The URL of the document itself, to which its references are relative."""
         return self.final_url or self.url
 
-    def pointer_in_request(self, pointer: str) -> str:
+    def translate_pointer(self, pointer: str) -> str:
         """Return the JSON pointer in the request for one into `value` below `at`."""
         before, after = (self.at + one for one in self.moved)
         is_below = pointer == before or pointer.startswith(f"{before}/")
@@ -304,17 +304,17 @@ class ParsedSource:
             dict.fromkeys(rejected, "It holds a value that the database cannot store.")
         )
         operations = []
-        for one in report.operations:
-            tool = tools.get(one.source_key)
-            if one.outcome == "skipped" or tool is None:
-                operations.append(one)
+        for operation in report.operations:
+            tool = tools.get(operation.source_key)
+            if operation.outcome == "skipped" or tool is None:
+                operations.append(operation)
                 continue
-            name = names.get(one.source_key, one.name)
+            name = names.get(operation.source_key, operation.name)
             is_same = name.removeprefix(f"{provider}.") == (tool.source_name or tool.name)
             # A converter has renamed for reasons of its own, whatever the name is now.
-            is_known = tool.source_name is not None or one.outcome == "accepted"
+            is_known = tool.source_name is not None or operation.outcome == "accepted"
             outcome = replace(
-                one,
+                operation,
                 name=name,
                 outcome="accepted" if is_same and is_known else "renamed",
                 security=tuple(tuple(need.slot for need in needs) for needs in tool.security),

@@ -106,7 +106,7 @@ class OutputDeviations:
             override = await session.get(Override, tool_id)
             if name is None or override is None or not override.publish_output_schema:
                 return None
-            if await _schema_digest(session, tool_id) != digest:
+            if await _read_schema_digest(session, tool_id) != digest:
                 return None
             if override.deviations_schema != digest or override.output_schema_withdrawn_at is not None:
                 # The schema has changed, or a worker of an earlier release published it again.
@@ -122,9 +122,9 @@ class OutputDeviations:
             return str(name)
 
 
-async def _schema_digest(session: AsyncSession, tool_id: UUID) -> str:
+async def _read_schema_digest(session: AsyncSession, tool_id: UUID) -> str:
     """Return the digest of the output schema that agents see now."""
-    found = tool_select()
-    outputs = cast(found.selected_columns["outputs"], Text)
-    query = found.with_only_columns(outputs).where(col(Tool.id) == tool_id)
+    statement = tool_select()
+    outputs = cast(statement.selected_columns["outputs"], Text)
+    query = statement.with_only_columns(outputs).where(col(Tool.id) == tool_id)
     return hashlib.sha256((await session.execute(query)).scalar_one().encode()).hexdigest()

@@ -23,7 +23,7 @@ from app.providers.registration.approval_requirements import (
     keep_requirements,
     require_of_others,
 )
-from app.providers.registration.tool_history import ToolHistoryWriter, field_change
+from app.providers.registration.tool_history import ToolHistoryWriter, build_field_change
 from app.security.principal import Principal
 from app.storage.models import Override, Tool, now
 
@@ -231,8 +231,8 @@ async def record_tool_changes(session: AsyncSession, tools: Iterable[Overridable
 
 
 async def _read(session: AsyncSession, ids: Iterable[UUID]) -> dict[UUID, OverridableTool]:
-    found = await session.execute(overridable_select().where(col(Tool.id).in_(list(ids))))
-    return {row.id: overridable(row) for row in found}
+    rows = await session.execute(overridable_select().where(col(Tool.id).in_(list(ids))))
+    return {row.id: overridable(row) for row in rows}
 
 
 async def _write_history(
@@ -246,7 +246,9 @@ async def _write_history(
     for tool_id, old in before.items():
         was, now_is = old.values(), after[tool_id].values()
         changes = [
-            field_change(name, was[name], now_is[name]) for name in OVERRIDDEN if was[name] != now_is[name]
+            build_field_change(name, was[name], now_is[name])
+            for name in OVERRIDDEN
+            if was[name] != now_is[name]
         ]
         if changes:
             by_provider.setdefault(old.provider_id, {})[old.source_key] = changes

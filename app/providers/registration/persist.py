@@ -23,9 +23,9 @@ from app.providers.registration.approval_requirements import (
     require_of_others,
 )
 from app.providers.registration.context import ImportContext
-from app.providers.registration.destinations import CONFIRMED_BASE_URL, confirmed_origins
+from app.providers.registration.destinations import CONFIRMED_BASE_URL, list_confirmed_origins
 from app.providers.registration.diff import compare
-from app.providers.registration.header_inputs import lost_header_inputs
+from app.providers.registration.header_inputs import find_lost_header_inputs
 from app.providers.registration.model import (
     ParsedSource,
     PendingDefinitions,
@@ -72,7 +72,7 @@ async def definition_of(request: RegistrationRequest, *, vault: Vault) -> str:
 
 
 def _digest(request: RegistrationRequest, vault: Vault) -> str:
-    members = _members(request, without=frozenset({"at", "name", "source"}))
+    members = _collect_members(request, without=frozenset({"at", "name", "source"}))
     # A registration without them is the one that a gateway without keywords has stored.
     for name in ("language", "document_language"):
         if members[name] is None:
@@ -86,7 +86,7 @@ def _dump_source(source: RegistrationSource) -> Json:
     """Return the members of a source as earlier releases wrote them, which followed no references unless that
     was requested: a registration that does not say whether is the same one now.
     """
-    members = _members(source, without=frozenset({"at", "body", "moved"}))
+    members = _collect_members(source, without=frozenset({"at", "body", "moved"}))
     if members["final_url"] is None:
         del members["final_url"]
     follows: Any = source.options.follow_references
@@ -96,7 +96,7 @@ def _dump_source(source: RegistrationSource) -> Json:
     return members
 
 
-def _members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
+def _collect_members(value: Any, *, without: frozenset[str]) -> dict[str, Any]:
     # Not asdict, which copies a manual value by value: 14 s for 30 MB.
     return {one.name: getattr(value, one.name) for one in fields(value) if one.name not in without}
 
@@ -112,7 +112,7 @@ async def write_provider(
     history: ToolHistoryWriter,
 ) -> RegistrationResult:
     """Store a new provider with everything that belongs to it."""
-    provider = planned_provider(request, plan)
+    provider = build_planned_provider(request, plan)
     provider.id = context.id
     provider.call_template = plan.parsed.call_template
     provider.options = {**request.options, DEFINITION_OPTION: definition}
@@ -137,7 +137,7 @@ async def write_provider(
     return result
 
 
-def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Provider:
+def build_planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Provider:
     """Return the row of a new provider, as far as a preview shows it."""
     parsed = plan.parsed
     return Provider(
@@ -154,7 +154,7 @@ def planned_provider(request: RegistrationRequest, plan: RegistrationPlan) -> Pr
     )
 
 
-def replanned_provider(provider: Provider, plan: RegistrationPlan) -> Provider:
+def build_replanned_provider(provider: Provider, plan: RegistrationPlan) -> Provider:
     """Return the row of a stored provider after a refresh, as far as a preview shows it; it is not stored."""
     parsed = plan.parsed
     return Provider(
@@ -216,12 +216,12 @@ async def write_tools(
     }
     definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
     # Schemas of a hundred kilobytes are walked: in a thread, so that the event loop gets its turns.
-    diff = await asyncio.to_thread(diff_of, provider, definitions, plan)
+    diff = await asyncio.to_thread(compare_with_plan, provider, definitions, plan)
     await drop_pending(session, provider)
     removed = [existing[key] for key in diff.removed]
     await retain_overrides(session, removed)
     await delete_tools(session, removed)
-    source = await asyncio.to_thread(_source_row, parsed, provider.id, vault=vault)
+    source = await asyncio.to_thread(_build_source_row, parsed, provider.id, vault=vault)
     revision = await activate(session, provider, source, report={})
     changed, added = set(diff.changed), set(diff.added)
     updates = [tool for tool in parsed.tools if tool.source_key in changed]
@@ -235,10 +235,10 @@ async def write_tools(
         drafts = [*updates, *inserts]
         await apply_requirements(session, provider, drafts, before=templates, actor=history.actor)
     report = await asyncio.to_thread(parsed.named_report, names, provider=provider.name, rejected=rejected)
-    report = report.with_notes(await lost_header_inputs(session, provider.id))
+    report = report.with_notes(await find_lost_header_inputs(session, provider.id))
     revision.report = await asyncio.to_thread(report.to_json)
     if diff.pending_approval:
-        session.add(_pending_revision(provider, parsed, diff))
+        session.add(_build_pending_revision(provider, parsed, diff))
     await session.flush()
     if is_first:
         await history.write_first_import(session, provider, revision_id=revision.id)
@@ -256,7 +256,7 @@ async def write_tools(
     return RegistrationResult(provider, plan, report, stored, names, tool_count=len(names))
 
 
-def _pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff) -> Revision:
+def _build_pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff) -> Revision:
     pending = frozenset(diff.pending_approval)
     tools = tuple(tool for tool in parsed.tools if tool.source_key in pending)
     return Revision(
@@ -267,14 +267,16 @@ def _pending_revision(provider: Provider, parsed: ParsedSource, diff: SourceDiff
     )
 
 
-def diff_of(provider: Provider, existing: Mapping[str, ToolDefinition], plan: RegistrationPlan) -> SourceDiff:
+def compare_with_plan(
+    provider: Provider, existing: Mapping[str, ToolDefinition], plan: RegistrationPlan
+) -> SourceDiff:
     """Return what a re-import would change on a provider, whose tools are `existing` by source key."""
     return compare(
         existing,
         plan.parsed.tools,
         old_slots=slots_of(provider),
         new_slots=plan.parsed.slots,
-        origins=[*confirmed_origins(provider), *plan.parsed.named_origins],
+        origins=[*list_confirmed_origins(provider), *plan.parsed.named_origins],
         trusted=plan.trusted,
     )
 
@@ -322,7 +324,7 @@ def update_provider(provider: Provider, values: Mapping[str, Any]) -> None:
     provider.updated_at = now()
 
 
-def _source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
+def _build_source_row(parsed: ParsedSource, provider_id: UUID, *, vault: Vault) -> SourceRow:
     key, source = uuid7(), parsed.source
     if parsed.format == "manual":
         body = vault.seal(source.body, context=("source", str(key)))

@@ -31,20 +31,20 @@ def plan_registration(
     where it may be sent, and Forbidden where the client may store none. Slots that have a stored credential
     keep it.
     """
-    credentials: dict[str, CredentialDraft] = {**source.discovery, **_egress(context)}
+    credentials: dict[str, CredentialDraft] = {**source.discovery, **_build_egress_credentials(context)}
     slots = {slot.name: slot for slot in source.slots}
     for name, given in context.credentials.items():
-        at = pointer(context.at, "credentials", name)
+        credential_pointer = pointer(context.at, "credentials", name)
         if name in DISCOVERY_SLOTS and name in credentials:
             continue
         if name not in slots:
             problem = FieldError(
-                at, "The source requires no credential of this name.", expected=sorted(slots)
+                credential_pointer, "The source requires no credential of this name.", expected=sorted(slots)
             )
             raise InvalidInput("A credential does not belong here.", errors=[problem])
         binding = reader.binding(source.named_origins, tool_origins(source.tools, name))
-        spelled = with_stored_variable_names(given, scope=context.scope, at=at)
-        credentials[name] = complete(spelled, slot=slots[name], binding=binding, at=at)
+        spelled = with_stored_variable_names(given, scope=context.scope, at=credential_pointer)
+        credentials[name] = complete(spelled, slot=slots[name], binding=binding, at=credential_pointer)
     unsent: dict[str, MissingConsent] = {}
     for inline in source.inline:
         if inline.slot in credentials or inline.slot in context.stored:
@@ -97,7 +97,7 @@ def _bound(inline: SlotAssignment, source: ParsedSource, binding: Binding) -> Cr
     return complete(bound, slot=None, binding=binding, at="")
 
 
-def _egress(context: ImportContext) -> dict[str, CredentialDraft]:
+def _build_egress_credentials(context: ImportContext) -> dict[str, CredentialDraft]:
     if not context.option_secrets or EGRESS_SLOT in context.stored:
         return {}
     return {EGRESS_SLOT: egress_credential(context.option_secrets)}

@@ -23,7 +23,7 @@ _MAX_ADDRESS: Final = 2_048
 _REGISTER: Final = "If the address is right, register it in place of the URL."
 
 
-def next_address(redirect: Redirected, *, home: str, is_bound: bool, count: int) -> str:
+def find_next_address(redirect: Redirected, *, home: str, is_bound: bool, count: int) -> str:
     """Return the address that a source's redirect leads to, the `count`th in a row.
 
     `home` is the origin of the source's URL; `is_bound`: a credential is sent with the request. Raises
@@ -52,7 +52,7 @@ def next_address(redirect: Redirected, *, home: str, is_bound: bool, count: int)
     raise failure
 
 
-def template_at(template: Mapping[str, Any], address: str, *, home: str) -> dict[str, Any]:
+def build_template_at(template: Mapping[str, Any], address: str, *, home: str) -> dict[str, Any]:
     """Return the call template that requests another address than its own.
 
     Headers and whatever else the registrar gave belong to the origin `home`.
@@ -62,12 +62,12 @@ def template_at(template: Mapping[str, Any], address: str, *, home: str) -> dict
     return {"call_template_type": protocol_of(template), "url": address}
 
 
-def egress_elsewhere(egress: EgressSettings | None) -> EgressSettings | None:
+def restrict_egress(egress: EgressSettings | None) -> EgressSettings | None:
     """Return the outbound settings for another origin: without the client certificate and the Unix socket."""
     return None if egress is None else replace(without_client_certificate(egress), unix_socket=None)
 
 
-def unconfirmed_warning(final_url: str | None, named: tuple[str, ...]) -> SourceWarning | None:
+def warn_of_unconfirmed(final_url: str | None, named: tuple[str, ...]) -> SourceWarning | None:
     """Return the warning about a source that was read from another origin than those that the registrar has
     named; None where it was not. `final_url` is None for a source that was not redirected.
     """

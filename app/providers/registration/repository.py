@@ -149,8 +149,8 @@ async def similar_providers(session: AsyncSession, name: str, *, principal: Prin
         return []
     initial = func.lower(func.left(col(Provider.name), 1)) == name[:1].lower()
     query = select(col(Provider.name)).where(col(Provider.tenant_id) == TENANT, provider_filter(principal))
-    found = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
-    return closest(name, found.scalars(), limit=3)
+    rows = await session.execute(query.order_by(initial.desc(), col(Provider.name)).limit(MAX_CANDIDATES))
+    return closest(name, rows.scalars(), limit=3)
 
 
 async def tool_counts(session: AsyncSession, ids: Sequence[UUID]) -> dict[UUID, int]:
@@ -169,8 +169,8 @@ async def credentials_of(session: AsyncSession, ids: Sequence[UUID]) -> list[Cre
 
 async def variables_for(session: AsyncSession, provider_id: UUID | None) -> list[Variable]:
     """Return the variables of the tenant and those of one provider."""
-    own = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
-    query = select(Variable).where(col(Variable.tenant_id) == TENANT, own)
+    in_scope = or_(col(Variable.provider_id).is_(None), col(Variable.provider_id) == provider_id)
+    query = select(Variable).where(col(Variable.tenant_id) == TENANT, in_scope)
     return list((await session.execute(query)).scalars())
 
 
@@ -207,8 +207,8 @@ async def report_of(session: AsyncSession, provider_id: UUID) -> SourceReport | 
     query = select(col(Revision.report)).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
-    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
-    stored = found.scalar_one_or_none()
+    result = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    stored = result.scalar_one_or_none()
     return SourceReport.from_json(stored) if stored else None
 
 
@@ -217,8 +217,8 @@ async def final_url_of(session: AsyncSession, provider_id: UUID) -> str | None:
     query = select(col(Revision.report)["final_url"].astext).where(
         col(Revision.provider_id) == provider_id, col(Revision.state) == "active"
     )
-    found = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
-    return found.scalar_one_or_none()
+    result = await session.execute(query.order_by(col(Revision.id).desc()).limit(1))
+    return result.scalar_one_or_none()
 
 
 async def pending_of(session: AsyncSession, provider_id: UUID) -> Revision | None:
@@ -260,9 +260,9 @@ async def tools_of(session: AsyncSession, provider_id: UUID) -> list[Tool]:
         )
         if tools:
             query = query.where(col(Tool.name) > tools[-1].name)
-        found = (await session.execute(query)).scalars().all()
-        tools += found
-        if len(found) < _CHUNK:
+        rows = (await session.execute(query)).scalars().all()
+        tools += rows
+        if len(rows) < _CHUNK:
             return tools
 
 
@@ -274,17 +274,17 @@ async def insert_tools(
     Returns the canonical names of all tools by source key, and the source keys of those that PostgreSQL
     rejects.
     """
-    names = await _local_names(session, provider)
+    names = await _read_local_names(session, provider)
     await asyncio.to_thread(_add_names, names, drafts)
-    taken = await _taken_aliases(session, provider.name, [names[draft.source_key] for draft in drafts])
+    taken = await _find_taken_aliases(session, provider.name, [names[draft.source_key] for draft in drafts])
     rejected: list[str] = []
 
     async def store(rows: Sequence[Json]) -> None:
         # In a thread, so that the event loop gets its turns: a row may have megabytes.
-        for payload in await asyncio.to_thread(_payloads, rows):
+        for payload in await asyncio.to_thread(_build_payloads, rows):
             await session.execute(_INSERT_TOOLS, {"rows": payload})
 
-    for chunk in _chunks(drafts, _INSERT_CHUNK):
+    for chunk in _split_drafts(drafts, _INSERT_CHUNK):
         rows: list[Json] = []
         for draft in chunk:
             local = names[draft.source_key]
@@ -295,7 +295,7 @@ async def insert_tools(
             agent_name = alias if is_own else agent_name_for(name, alias, taken)
             taken.add(agent_name)
             revision = None if draft.is_custom else revision_id
-            rows.append(_row(draft, provider, revision, name=name, alias=alias, agent_name=agent_name))
+            rows.append(_build_row(draft, provider, revision, name=name, alias=alias, agent_name=agent_name))
         rejected += [row["source_key"] for row in await store_valid_rows(session, rows, store)]
     return {key: f"{provider.name}.{local}" for key, local in names.items() if key not in rejected}, rejected
 
@@ -315,7 +315,7 @@ async def update_tools(
             statement = update(Tool).where(col(Tool.id) == tool.id).values(**changed)
             await session.execute(statement, execution_options=_UNSYNCHRONIZED)
 
-    rejected = [await store_valid_rows(session, chunk, store) for chunk in _chunks(drafts)]
+    rejected = [await store_valid_rows(session, chunk, store) for chunk in _split_drafts(drafts)]
     return [draft.source_key for part in rejected for draft in part]
 
 
@@ -342,7 +342,7 @@ async def activate(session: AsyncSession, provider: Provider, source: SourceRow,
     return revision
 
 
-async def _local_names(session: AsyncSession, provider: Provider) -> dict[str, str]:
+async def _read_local_names(session: AsyncSession, provider: Provider) -> dict[str, str]:
     query = select(col(Tool.source_key), col(Tool.name)).where(col(Tool.provider_id) == provider.id)
     return {row[0]: row[1].removeprefix(f"{provider.name}.") for row in await session.execute(query)}
 
@@ -355,24 +355,24 @@ def _add_names(names: dict[str, str], drafts: Sequence[ToolDraft]) -> None:
         used.add(names[draft.source_key])
 
 
-async def _taken_aliases(session: AsyncSession, provider: str, names: Sequence[str]) -> set[str]:
+async def _find_taken_aliases(session: AsyncSession, provider: str, names: Sequence[str]) -> set[str]:
     """Return those of the aliases and agent names that these tools could get which exist already."""
     checked: set[str] = set()
     taken: set[str] = set()
-    while more := await asyncio.to_thread(_possible_aliases, provider, names, taken) - checked:
+    while more := await asyncio.to_thread(_build_possible_aliases, provider, names, taken) - checked:
         checked |= more
-        found = await session.execute(_EXISTING_ALIASES, {"tenant": TENANT, "aliases": sorted(more)})
-        taken |= set(found.scalars())
+        rows = await session.execute(_EXISTING_ALIASES, {"tenant": TENANT, "aliases": sorted(more)})
+        taken |= set(rows.scalars())
     return taken
 
 
-def _possible_aliases(provider: str, names: Sequence[str], taken: set[str]) -> set[str]:
+def _build_possible_aliases(provider: str, names: Sequence[str], taken: set[str]) -> set[str]:
     aliases = {name: alias_for(provider, name, taken) for name in names}
     agent_names = {agent_name_for(f"{provider}.{name}", alias, taken) for name, alias in aliases.items()}
     return agent_names.union(aliases.values())
 
 
-def _row(
+def _build_row(
     draft: ToolDraft, provider: Provider, revision_id: UUID | None, *, name: str, alias: str, agent_name: str
 ) -> Json:
     """Return the row of a new tool, of JSON values."""
@@ -393,7 +393,7 @@ def _row(
     }
 
 
-def _payloads(rows: Sequence[Json]) -> list[str]:
+def _build_payloads(rows: Sequence[Json]) -> list[str]:
     """Return the rows as JSON arrays of some megabytes each, for `_INSERT_TOOLS`."""
     payloads: list[str] = []
     pending: list[str] = []
@@ -409,7 +409,7 @@ def _payloads(rows: Sequence[Json]) -> list[str]:
     return payloads
 
 
-def _chunks(drafts: Sequence[ToolDraft], size: int = _CHUNK) -> Iterator[Sequence[ToolDraft]]:
+def _split_drafts(drafts: Sequence[ToolDraft], size: int = _CHUNK) -> Iterator[Sequence[ToolDraft]]:
     for start in range(0, len(drafts), size):
         yield drafts[start : start + size]
 
@@ -417,16 +417,16 @@ def _chunks(drafts: Sequence[ToolDraft], size: int = _CHUNK) -> Iterator[Sequenc
 async def overrides_of(session: AsyncSession, provider: Provider) -> dict[str, Json]:
     """Return all overrides by source key, those of removed tools included."""
     applied = (
-        select(col(Tool.source_key), *_columns(Override))
+        select(col(Tool.source_key), *_list_columns(Override))
         .join(Override, col(Override.tool_id) == col(Tool.id))
         .where(col(Tool.provider_id) == provider.id)
     )
-    retained = select(col(RetainedOverride.source_key), *_columns(RetainedOverride))
-    found: dict[str, Json] = {}
+    retained = select(col(RetainedOverride.source_key), *_list_columns(RetainedOverride))
+    overrides: dict[str, Json] = {}
     for query in (retained.where(col(RetainedOverride.provider_id) == provider.id), applied):
         for key, *values in await session.execute(query):
-            found[key] = dict(zip(OVERRIDDEN, values, strict=True))
-    return dict(sorted(found.items()))
+            overrides[key] = dict(zip(OVERRIDDEN, values, strict=True))
+    return dict(sorted(overrides.items()))
 
 
 async def write_overrides(
@@ -461,15 +461,15 @@ async def retain_overrides(session: AsyncSession, tools: Iterable[Tool]) -> None
             col(Tool.provider_id),
             col(Tool.source_key),
             col(Tool.tenant_id),
-            *_columns(Override, _RETAINED),
+            *_list_columns(Override, _RETAINED),
         )
-        found = (
+        query = (
             select(*columns)
             .join(Override, col(Override.tool_id) == col(Tool.id))
             .where(col(Tool.id).in_(ids[start : start + _ID_CHUNK]))
         )
         into = upsert(RetainedOverride).from_select(
-            ["provider_id", "source_key", "tenant_id", *_RETAINED], found, include_defaults=False
+            ["provider_id", "source_key", "tenant_id", *_RETAINED], query, include_defaults=False
         )
         fresh = {name: into.excluded[name] for name in _RETAINED}
         await session.execute(
@@ -484,12 +484,14 @@ async def restore_overrides(session: AsyncSession, provider: Provider) -> None:
         col(Tool.provider_id) == col(RetainedOverride.provider_id),
         col(Tool.source_key) == col(RetainedOverride.source_key),
     )
-    retained = _columns(RetainedOverride, _RETAINED)
-    found = select(col(Tool.id), col(RetainedOverride.tenant_id), *retained).where(*same)
-    into = upsert(Override).from_select(["tool_id", "tenant_id", *_RETAINED], found, include_defaults=False)
+    retained = _list_columns(RetainedOverride, _RETAINED)
+    query = select(col(Tool.id), col(RetainedOverride.tenant_id), *retained).where(*same)
+    into = upsert(Override).from_select(["tool_id", "tenant_id", *_RETAINED], query, include_defaults=False)
     await session.execute(into.on_conflict_do_nothing())
     await session.execute(delete(RetainedOverride).where(same[0], exists().where(*same[1:])))
 
 
-def _columns(table: type[Override] | type[RetainedOverride], names: Iterable[str] = OVERRIDDEN) -> list[Any]:
+def _list_columns(
+    table: type[Override] | type[RetainedOverride], names: Iterable[str] = OVERRIDDEN
+) -> list[Any]:
     return [getattr(table, name) for name in names]

@@ -45,7 +45,7 @@ from app.providers.credentials.input_models import VARIABLE_NAME
 from app.providers.credentials.model import VariableDraft
 from app.providers.credentials.origins import origin_of
 from app.providers.credentials.validation_errors import validated
-from app.providers.registration.content_codings import decoded_content, document_text
+from app.providers.registration.content_codings import decode_content, document_text
 from app.providers.registration.input_models import (
     DocumentOptionsInput,
     RegistrationFields,
@@ -99,7 +99,7 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
     media_type = request.headers.get("content-type", "")
     essence = media_type.partition(";")[0].strip().lower()
     if essence == "multipart/form-data":
-        return RegistrationBatch((await _multipart(request, name=name, max_bytes=max_bytes),))
+        return RegistrationBatch((await _read_multipart(request, name=name, max_bytes=max_bytes),))
     is_json = essence == "application/json" or essence.endswith("+json")
     if not is_json and essence not in _OTHERS and not essence.endswith("+yaml"):
         raise UnsupportedMediaType(
@@ -107,15 +107,15 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
         )
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
     if essence in _ZIP or is_archive(body):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if not body.strip():
         raise BadRequest("The body is empty.")
     if essence in TOML_TYPES or (not is_json and is_manifest(body)):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) > MAX_BYTES_PARSED and sniff(body) and not _CANONICAL.match(body):
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     try:
-        raw = await _value(body, is_json=is_json, media_type=essence)
+        raw = await _parse_value(body, is_json=is_json, media_type=essence)
     except (BadRequest, InvalidInput, TooLarge):
         if is_json and body.lstrip()[:1] in {b"{", b"["}:
             raise
@@ -123,13 +123,13 @@ async def read_request(request: Request, *, name: str | None, max_bytes: int) ->
         if not sniff(body):
             raise
         # The converter has higher limits, and knows the errors of its documents.
-        return _single(name, RegistrationSource("document", body, media_type))
+        return _build_single(name, RegistrationSource("document", body, media_type))
     if len(body) < MAX_BYTES_ON_LOOP:
         return read_registrations(raw, name=name, body=body, media_type=essence)
     return await asyncio.to_thread(read_registrations, raw, name=name, body=body, media_type=essence)
 
 
-def _single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
+def _build_single(name: str | None, source: RegistrationSource) -> RegistrationBatch:
     return RegistrationBatch((RegistrationRequest(named(None, name), source),))
 
 
@@ -137,7 +137,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
     """Return the whole body without its content coding.
 
     Raises TooLarge as soon as more than `max_bytes` have come, or come out of it, and what
-    `decoded_content` raises.
+    `decode_content` raises.
     """
     pieces: list[bytes] = []
     size = 0
@@ -149,7 +149,7 @@ async def read_body(request: Request, *, max_bytes: int) -> bytes:
             )
         pieces.append(piece)
     coding = request.headers.get("content-encoding", "")
-    return await decoded_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
+    return await decode_content(b"".join(pieces), content_encoding=coding, max_bytes=max_bytes)
 
 
 async def read_json(request: Request, *, max_bytes: int) -> Any:
@@ -158,10 +158,10 @@ async def read_json(request: Request, *, max_bytes: int) -> Any:
     if essence != "application/json" and not essence.endswith("+json"):
         raise UnsupportedMediaType(f"Send JSON, not {essence[:100]!r}.")
     body = await document_text(await read_body(request, max_bytes=max_bytes), max_bytes=max_bytes)
-    return await _value(body, is_json=True, media_type=essence)
+    return await _parse_value(body, is_json=True, media_type=essence)
 
 
-async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
+async def _parse_value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     if not is_json:
         return await parse_document(body, media_type=media_type)
     if len(body) < MAX_BYTES_ON_LOOP:
@@ -169,7 +169,7 @@ async def _value(body: bytes, *, is_json: bool, media_type: str) -> Any:
     return await asyncio.to_thread(parse_json, body)
 
 
-async def _multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
+async def _read_multipart(request: Request, *, name: str | None, max_bytes: int) -> RegistrationRequest:
     coding = request.headers.get("content-encoding", "").strip().lower()
     if coding not in {"", "identity"}:
         raise UnsupportedMediaType(
@@ -203,13 +203,13 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
     if len(body) > max_bytes:
         raise TooLarge(f"A document may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
     body = await document_text(body, max_bytes=max_bytes)
-    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
-    own = fields.pop("name", None)
-    if own is not None and not isinstance(own, str):
+    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
+    own_name = fields.pop("name", None)
+    if own_name is not None and not isinstance(own_name, str):
         raise InvalidInput("The name is not text.", errors=[FieldError("/name", "Give text.")])
     media_type = file.content_type or ""
     source = RegistrationSource(
-        "document", body, media_type, at="/file", options=await _document_options(form)
+        "document", body, media_type, at="/file", options=await _read_document_options(form)
     )
     if source.options == PLAIN and is_manifest_source(body):
         pass
@@ -218,11 +218,13 @@ async def _from_form(form: FormData, *, name: str | None, max_bytes: int) -> Reg
         source = RegistrationSource("manual", value=value, at="/file")
         configuration = PROTOCOLS.configuration(value) if detect_kind(value) == "unknown" else None
         if configuration is not None:
-            source, own = (
-                _configured_source(configuration, at="/file"),
-                own or name or _name_of(configuration),
+            source, own_name = (
+                _build_configured_source(configuration, source_pointer="/file"),
+                own_name or name or _name_of(configuration),
             )
-    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+    return request_from_fields(
+        validated(RegistrationFields, fields), name=named(own_name, name), source=source
+    )
 
 
 async def _from_files(
@@ -238,31 +240,35 @@ async def _from_files(
         size += len(body)
         if size > max_bytes:
             raise TooLarge(f"The files may have at most {max_bytes} bytes.", extra={"limit": max_bytes})
-        contents[_member_name(file.filename or "", contents, at="/file")] = body
-    fields = {field: _field(field, form.getlist(field)) for field in _FIELDS if field in form}
+        contents[_check_member_name(file.filename or "", contents, file_pointer="/file")] = body
+    fields = {field: _read_field(field, form.getlist(field)) for field in _FIELDS if field in form}
     unknown = sorted(set(form) - {"file", *_FIELDS})
     if unknown:
         problems = [FieldError(f"/{field[:100]}", "This field is not known here.") for field in unknown]
         raise InvalidInput("The form has unknown fields.", errors=problems)
-    own = fields.pop("name", None)
+    own_name = fields.pop("name", None)
     source = RegistrationSource("document", pack(contents), "application/zip", at="/file")
-    return request_from_fields(validated(RegistrationFields, fields), name=named(own, name), source=source)
+    return request_from_fields(
+        validated(RegistrationFields, fields), name=named(own_name, name), source=source
+    )
 
 
-def _member_name(name: str, present: Mapping[str, bytes], *, at: str) -> str:
+def _check_member_name(name: str, present: Mapping[str, bytes], *, file_pointer: str) -> str:
     """Return the name of a file in an archive of manifests; raise InvalidInput for any other file."""
     is_known = name.endswith(SUFFIX) or name in (PROJECT_FILE, *SERVER_FILES)
     if not is_known or "/" in name or not may_be_packed(name, b""):
         detail = (
             f"Several files are ToolClad manifests: name each `*{SUFFIX}`, `{PROJECT_FILE}` or `mcp.json`."
         )
-        raise InvalidInput("A file does not belong here.", errors=[FieldError(at, detail)])
+        raise InvalidInput("A file does not belong here.", errors=[FieldError(file_pointer, detail)])
     if name in present:
-        raise InvalidInput("Two files have one name.", errors=[FieldError(at, "Name each file once.")])
+        raise InvalidInput(
+            "Two files have one name.", errors=[FieldError(file_pointer, "Name each file once.")]
+        )
     return name
 
 
-async def _document_options(form: FormData) -> DocumentOptions:
+async def _read_document_options(form: FormData) -> DocumentOptions:
     """Read `root`, a text, and `overlay`, a text or a file."""
     given: dict[str, Any] = {}
     for field in _READING:
@@ -276,10 +282,10 @@ async def _document_options(form: FormData) -> DocumentOptions:
                 raise InvalidInput("A field is a file.", errors=[FieldError(f"/{field}", "Give text.")])
             given[field] = text
     read = validated(DocumentOptionsInput, given)
-    return document_options(read.model_dump(exclude_none=True))
+    return build_document_options(read.model_dump(exclude_none=True))
 
 
-def _field(field: str, parts: list[Any]) -> Any:
+def _read_field(field: str, parts: list[Any]) -> Any:
     """Return a field's value: JSON, but for texts; tags may also come as one part each."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) < len(parts):
@@ -312,18 +318,20 @@ def read_registrations(
     if configuration is not None:
         return RegistrationBatch((read_configuration(configuration, raw, name=name),))
     if kind == "providers_list":
-        return _many(raw, at="", variables={})
+        return _read_entries(raw, list_pointer="", variables={})
     if kind == "manual_call_templates":
-        return _many(
-            raw["manual_call_templates"], at="/manual_call_templates", variables=raw.get("variables")
+        return _read_entries(
+            raw["manual_call_templates"],
+            list_pointer="/manual_call_templates",
+            variables=raw.get("variables"),
         )
     if kind in {"provider_v0", "call_template_v1"}:
         return RegistrationBatch((read_template_entry(raw, name=name),))
     if kind == "openapi":
         source = RegistrationSource("document", body=body or exact_json.dumps(raw), media_type=media_type)
-        return _single(name, source)
+        return _build_single(name, source)
     if kind in {"manual_v0", "manual_v1"} or (isinstance(raw, Mapping) and "tools" in raw):
-        return _single(name, RegistrationSource("manual", value=raw))
+        return _build_single(name, RegistrationSource("manual", value=raw))
     reject_other_formats(raw, body)
     problem = FieldError(
         "", "The body is none of the forms that can be registered.", expected=_ACCEPTED_FORMS
@@ -337,7 +345,7 @@ def read_canonical(raw: Mapping[str, Any], *, name: str | None, at: str = "") ->
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_source(_members(body.source), at=pointer(at, "source")),
+        source=_read_source(_collect_members(body.source), source_pointer=pointer(at, "source")),
         at=at,
     )
 
@@ -348,7 +356,7 @@ def read_url_registration(raw: Mapping[str, Any], *, name: str | None, at: str =
     return request_from_fields(
         body,
         name=named(body.name, name, at=pointer(at, "name")),
-        source=_plain_source({"url": body.url}, at=at),
+        source=_read_plain_source({"url": body.url}, source_pointer=at),
         at=at,
     )
 
@@ -360,25 +368,27 @@ def read_configuration(
     members of a registration may stand; other members of such a file are ignored.
     """
     fields = {key: raw[key] for key in _FIELDS if key in raw and key != "name"}
-    own = raw.get("name")
-    chosen = (own if isinstance(own, str) else None) or name or _name_of(configuration)
+    own_name = raw.get("name")
+    chosen = (own_name if isinstance(own_name, str) else None) or name or _name_of(configuration)
     return request_from_fields(
         validated(RegistrationFields, fields, at=at),
         name=named(chosen, None, at=pointer(at, "name")),
-        source=_configured_source(configuration, at=at),
+        source=_build_configured_source(configuration, source_pointer=at),
         at=at,
     )
 
 
 def _name_of(configuration: ClientConfiguration) -> str | None:
-    return None if configuration.name is None else legal_provider_name(configuration.name)
+    return None if configuration.name is None else make_provider_name(configuration.name)
 
 
-def _configured_source(configuration: ClientConfiguration, *, at: str) -> RegistrationSource:
+def _build_configured_source(
+    configuration: ClientConfiguration, *, source_pointer: str
+) -> RegistrationSource:
     return RegistrationSource(
         "template",
         value=configuration.template,
-        at=at,
+        at=source_pointer,
         moved=(configuration.pointer_in_template, configuration.pointer_in_document),
     )
 
@@ -398,7 +408,7 @@ def request_from_fields(
         tags=tuple(dict.fromkeys(body.tags)),
         language=body.language,
         limits=body.limits.stored(),
-        options=_base_url_option(source) | body.options.stored(),
+        options=_read_base_url_option(source) | body.options.stored(),
         option_secrets=body.options.secrets(),
         credentials={
             slot: credential.to_draft(at=pointer("/credentials", slot))
@@ -425,16 +435,16 @@ def read_template_entry(
     variables: Mapping[str, VariableDraft] | None = None,
 ) -> RegistrationRequest:
     """Read a UTCP provider (0.x) or call template (1.x), whose own `name` becomes the provider's."""
-    own = raw.get("name")
-    own_name = legal_provider_name(own) if isinstance(own, str) and own.strip() else None
+    raw_name = raw.get("name")
+    own_name = make_provider_name(raw_name) if isinstance(raw_name, str) and raw_name.strip() else None
     registered = named(own_name, name, at=pointer(at, "name"))
     source = RegistrationSource("template", value=dict(raw), at=at, options=FETCHED)
     return RegistrationRequest(
-        registered, source, options=_base_url_option(source), variables=variables or {}, at=at
+        registered, source, options=_read_base_url_option(source), variables=variables or {}, at=at
     )
 
 
-def _base_url_option(source: RegistrationSource) -> dict[str, Any]:
+def _read_base_url_option(source: RegistrationSource) -> dict[str, Any]:
     """Return the option `base_url` of UTCP's `text`: nothing else of that template is stored."""
     if source.kind != "template" or not isinstance(source.value.get("content"), str):
         return {}
@@ -442,14 +452,14 @@ def _base_url_option(source: RegistrationSource) -> dict[str, Any]:
     return {"base_url": base} if isinstance(base, str) and origin_of(base) else {}
 
 
-def legal_provider_name(raw: str) -> str:
+def make_provider_name(raw: str) -> str:
     """Return a legal name as near to that of a UTCP manual as can be: `my.gw` becomes `my_gw`."""
     return legal_name(raw.strip())[:50].strip("_-") or "provider"
 
 
-def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
+def named(own_name: str | None, fallback: str | None, *, at: str = "/name") -> str:
     """Return the provider's name: its own, else `?name=`; raise InvalidInput where neither fits."""
-    chosen = own or fallback
+    chosen = own_name or fallback
     if chosen is None:
         problem = FieldError(at, "Give a name in the body, or ?name= where the body has no place for one.")
         raise InvalidInput("The provider has no name.", errors=[problem])
@@ -459,25 +469,29 @@ def named(own: str | None, fallback: str | None, *, at: str = "/name") -> str:
     return chosen
 
 
-def _members(source: SourceInput) -> dict[str, Any]:
+def _collect_members(source: SourceInput) -> dict[str, Any]:
     # Not model_dump, which copies a document of a million values in seconds.
     members = ((name, getattr(source, name)) for name in SourceInput.model_fields)
     return {name: member for name, member in members if member is not None}
 
 
-def _source(given: dict[str, Any], *, at: str) -> RegistrationSource:
-    options = document_options(given)
-    source = _plain_source(given, at=at)
+def _read_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
+    options = build_document_options(given)
+    source = _read_plain_source(given, source_pointer=source_pointer)
     if options != PLAIN and source.kind == "manual":
-        problem = FieldError(at, "root, overlay and follow_references go with an OpenAPI document.")
+        problem = FieldError(
+            source_pointer, "root, overlay and follow_references go with an OpenAPI document."
+        )
         raise InvalidInput("The source is a manual, which has none of these.", errors=[problem])
     if options.follow_references and source.kind == "document":
-        problem = FieldError(pointer(at, "follow_references"), "This goes with a url or a call_template.")
+        problem = FieldError(
+            pointer(source_pointer, "follow_references"), "This goes with a url or a call_template."
+        )
         raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     return replace(source, options=options)
 
 
-def document_options(given: Mapping[str, Any]) -> DocumentOptions:
+def build_document_options(given: Mapping[str, Any]) -> DocumentOptions:
     """Return `root`, `overlay` and, of a URL or call template, `follow_references` of a validated source."""
     overlay = given.get("overlay")
     text = exact_json.dumps(overlay).decode() if isinstance(overlay, Mapping) else overlay
@@ -485,56 +499,69 @@ def document_options(given: Mapping[str, Any]) -> DocumentOptions:
     return DocumentOptions(given.get("root"), text, follows)
 
 
-def _plain_source(given: dict[str, Any], *, at: str) -> RegistrationSource:
+def _read_plain_source(given: dict[str, Any], *, source_pointer: str) -> RegistrationSource:
     kinds = [key for key in _SOURCE_KINDS if key in given]
     if len(kinds) != 1:
-        problem = FieldError(at, "Give exactly one of url, document, manual, call_template and manifests.")
+        problem = FieldError(
+            source_pointer, "Give exactly one of url, document, manual, call_template and manifests."
+        )
         raise InvalidInput("The source is not clear.", errors=[problem])
     kind = kinds[0]
     beside: dict[str, Any] = {key: given[key] for key in ("headers", "auth", "auth_tools") if key in given}
     if kind == "url":
         template = {"call_template_type": DEFAULT, "url": given["url"], **beside}
-        return RegistrationSource("template", value=template, at=at, options=FETCHED)
+        return RegistrationSource("template", value=template, at=source_pointer, options=FETCHED)
     if beside:
         member = next(iter(beside))
-        problem = FieldError(pointer(at, member), "This goes with a url only; a call_template holds its own.")
+        problem = FieldError(
+            pointer(source_pointer, member), "This goes with a url only; a call_template holds its own."
+        )
         raise InvalidInput("The source holds what it cannot use.", errors=[problem])
     if kind == "call_template":
-        return RegistrationSource("template", value=given[kind], at=pointer(at, kind), options=FETCHED)
+        return RegistrationSource(
+            "template", value=given[kind], at=pointer(source_pointer, kind), options=FETCHED
+        )
     if kind == "manual":
-        return RegistrationSource("manual", value=given[kind], at=pointer(at, kind))
+        return RegistrationSource("manual", value=given[kind], at=pointer(source_pointer, kind))
     if kind == "manifests":
-        return _manifests(given[kind], at=pointer(at, kind))
+        return _read_manifests(given[kind], source_pointer=pointer(source_pointer, kind))
     document = given[kind]
     if isinstance(document, str):
-        return RegistrationSource("document", body=document.encode("utf-8", "replace"), at=pointer(at, kind))
+        return RegistrationSource(
+            "document", body=document.encode("utf-8", "replace"), at=pointer(source_pointer, kind)
+        )
     if detect_kind(document) in {"manual_v0", "manual_v1"}:
-        return RegistrationSource("manual", value=document, at=pointer(at, kind))
+        return RegistrationSource("manual", value=document, at=pointer(source_pointer, kind))
     configuration = PROTOCOLS.configuration(document) if detect_kind(document) == "unknown" else None
     if configuration is not None:
-        return _configured_source(configuration, at=pointer(at, kind))
+        return _build_configured_source(configuration, source_pointer=pointer(source_pointer, kind))
     return RegistrationSource(
-        "document", body=exact_json.dumps(document), media_type="application/json", at=pointer(at, kind)
+        "document",
+        body=exact_json.dumps(document),
+        media_type="application/json",
+        at=pointer(source_pointer, kind),
     )
 
 
-def _manifests(given: Mapping[str, Any], *, at: str) -> RegistrationSource:
+def _read_manifests(given: Mapping[str, Any], *, source_pointer: str) -> RegistrationSource:
     """Return ToolClad manifests, and what belongs to them, by the names of their files, as one archive."""
     contents: dict[str, bytes] = {}
     for name, member in given.items():
         text = member if isinstance(member, str) else exact_json.dumps(member).decode()
-        contents[_member_name(name, contents, at=pointer(at, name))] = text.encode("utf-8", "replace")
-    return RegistrationSource("document", pack(contents), "application/zip", at=at)
+        contents[_check_member_name(name, contents, file_pointer=pointer(source_pointer, name))] = (
+            text.encode("utf-8", "replace")
+        )
+    return RegistrationSource("document", pack(contents), "application/zip", at=source_pointer)
 
 
-def _many(entries: Sequence[Any], *, at: str, variables: Any) -> RegistrationBatch:
+def _read_entries(entries: Sequence[Any], *, list_pointer: str, variables: Any) -> RegistrationBatch:
     if not entries or len(entries) > MAX_ENTRIES:
-        problem = FieldError(at, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
+        problem = FieldError(list_pointer, f"Give 1 to {MAX_ENTRIES} entries.", expected="array")
         raise InvalidInput("The list has no entries, or too many.", errors=[problem])
     read: list[RegistrationRequest | RejectedEntry] = []
     for index, entry in enumerate(entries):
-        entry_pointer = pointer(at, index)
-        read.append(read_or_reject(partial(_entry, entry, entry_pointer, variables), entry))
+        entry_pointer = pointer(list_pointer, index)
+        read.append(read_or_reject(partial(_read_entry, entry, entry_pointer, variables), entry))
     return RegistrationBatch(tuple(read), is_list=True)
 
 
@@ -550,32 +577,34 @@ def read_or_reject(
         return RejectedEntry(legible, error)
 
 
-def _entry(entry: Any, at: str, variables: Any) -> RegistrationRequest:
+def _read_entry(entry: Any, entry_pointer: str, variables: Any) -> RegistrationRequest:
     if not isinstance(entry, Mapping):
-        problem = FieldError(at, "Give an object.", expected="object")
+        problem = FieldError(entry_pointer, "Give an object.", expected="object")
         raise InvalidInput("An entry must be a provider or a call template.", errors=[problem])
     if "source" in entry:
-        return read_canonical(entry, name=None, at=at)
+        return read_canonical(entry, name=None, at=entry_pointer)
     is_unknown = detect_kind(entry) == "unknown"
     configuration = PROTOCOLS.configuration(entry) if is_unknown else None
     if configuration is not None:
-        return read_configuration(configuration, entry, name=None, at=at)
+        return read_configuration(configuration, entry, name=None, at=entry_pointer)
     if is_unknown and _is_url_registration(entry):
-        return read_url_registration(entry, name=None, at=at)
-    registration = read_template_entry(entry, name=None, at=at)
-    own = _configured(entry, registration.name, variables)
-    return read_template_entry(entry, name=None, at=at, variables=own)
+        return read_url_registration(entry, name=None, at=entry_pointer)
+    registration = read_template_entry(entry, name=None, at=entry_pointer)
+    entry_variables = _find_entry_variables(entry, registration.name, variables)
+    return read_template_entry(entry, name=None, at=entry_pointer, variables=entry_variables)
 
 
-def _configured(entry: Mapping[str, Any], provider: str, variables: Any) -> dict[str, VariableDraft]:
+def _find_entry_variables(
+    entry: Mapping[str, Any], provider: str, variables: Any
+) -> dict[str, VariableDraft]:
     """Return the variables of a UTCP client's configuration file that this entry names."""
     if not isinstance(variables, Mapping):
         return {}
-    found: dict[str, VariableDraft] = {}
+    drafts: dict[str, VariableDraft] = {}
     for written in find_variables(dict(entry)):
         for spelling in candidates(written, provider):
             value = variables.get(spelling)
             if isinstance(value, str) and re.fullmatch(VARIABLE_NAME, spelling) and "\x00" not in value:
-                found[spelling] = VariableDraft(value)
+                drafts[spelling] = VariableDraft(value)
                 break
-    return found
+    return drafts

@@ -51,21 +51,21 @@ async def read_parts(
                 return error
 
     results = await asyncio.gather(*map(read, parts), return_exceptions=True)
-    found: list[tuple[Json, bytes]] = []
+    contents: list[tuple[Json, bytes]] = []
     failed: list[tuple[str, GatewayError]] = []
     for part, result in zip(parts, results, strict=True):
         if isinstance(result, bytes):
-            found.append((part, result))
+            contents.append((part, result))
         elif isinstance(result, UpstreamError | BlockedAddress):
             failed.append((record.part_pointer(part), result))
         else:
             raise result
-    if not found:
-        raise _joined(failed)
+    if not contents:
+        raise _join_errors(failed)
     return ServerParts(
-        tuple(found),
+        tuple(contents),
         tuple(one for one, _ in failed),
-        tuple(SourceWarning(_reason(one, error), at + one) for one, error in failed),
+        tuple(SourceWarning(_describe_failure(one, error), at + one) for one, error in failed),
     )
 
 
@@ -78,7 +78,9 @@ def with_stored_tools(
     """
     if not parsed.unread_parts:
         return parsed
-    retained = [_draft(row, provider) for row in rows if _part_of(row.call_template) in parsed.unread_parts]
+    retained = [
+        _build_draft(row, provider) for row in rows if _find_part(row.call_template) in parsed.unread_parts
+    ]
     known = {slot.name for slot in parsed.slots}
     needed = {name for tool in retained for name in slot_names(tool.security)} - known
     outcomes = (
@@ -92,11 +94,11 @@ def with_stored_tools(
     )
 
 
-def _part_of(template: Mapping[str, Any]) -> str:
+def _find_part(template: Mapping[str, Any]) -> str:
     return PROTOCOLS[protocol_of(template)].part_pointer(template)
 
 
-def _draft(row: Tool, provider: str) -> ToolDraft:
+def _build_draft(row: Tool, provider: str) -> ToolDraft:
     definition = ToolDefinition.from_row(row)
     local = row.name.removeprefix(f"{provider}.")
     return ToolDraft(
@@ -117,21 +119,23 @@ def _draft(row: Tool, provider: str) -> ToolDraft:
     )
 
 
-def _reason(at: str, error: GatewayError) -> str:
-    name = at.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
-    return f"The server {name!r} could not be read: {error.detail}{_output(error)}"
+def _describe_failure(part_pointer: str, error: GatewayError) -> str:
+    name = part_pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+    return f"The server {name!r} could not be read: {error.detail}{_describe_output(error)}"
 
 
-def _output(error: GatewayError) -> str:
+def _describe_output(error: GatewayError) -> str:
     """Return a sentence with the end of what a program has written to standard error, masked already."""
     body = error.response.body if isinstance(error, UpstreamError) and error.response is not None else None
     text = body.get("stderr") if isinstance(body, dict) else None
     return f" It wrote: {text.strip()[-_MAX_OUTPUT:]}" if isinstance(text, str) and text.strip() else ""
 
 
-def _joined(failed: Sequence[tuple[str, GatewayError]]) -> GatewayError:
+def _join_errors(failed: Sequence[tuple[str, GatewayError]]) -> GatewayError:
     """Return the first of several errors, which says why the others failed, too."""
     error = failed[0][1]
     if len(failed) > 1:
-        error.detail = "None of the servers can be read. " + " ".join(_reason(at, one) for at, one in failed)
+        error.detail = "None of the servers can be read. " + " ".join(
+            _describe_failure(at, one) for at, one in failed
+        )
     return error

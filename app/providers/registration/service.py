@@ -33,7 +33,7 @@ from app.providers.credentials.model import EGRESS_SLOT, Json
 from app.providers.credentials.permissions import RegistrationPermissions, permissions_of
 from app.providers.credentials.sealing import merged_variables, new_variable
 from app.providers.registration.approval_requirements import keep_requirements
-from app.providers.registration.blocked_destinations import blocked_destination_warnings
+from app.providers.registration.blocked_destinations import warn_of_blocked_destinations
 from app.providers.registration.context import ImportContext
 from app.providers.registration.destinations import holds_secrets
 from app.providers.registration.diff import change_kind
@@ -52,12 +52,12 @@ from app.providers.registration.model import (
 from app.providers.registration.overrides import require_approver
 from app.providers.registration.persist import (
     DEFINITION_OPTION,
+    build_planned_provider,
+    build_replanned_provider,
+    compare_with_plan,
     definition_of,
-    diff_of,
     open_source_body,
-    planned_provider,
     refreshed_columns,
-    replanned_provider,
     update_provider,
     write_credentials,
     write_provider,
@@ -153,13 +153,13 @@ class RegistrationService:
                 raise name_taken(request.name)
         context, plan = await self.plan(request, principal=principal)
         definition = await definition_of(request, vault=self.vault)
-        async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored(
+        async with self._look_up_destinations(plan, context) as warnings:
+            result = await self._store_provider(
                 request, context, plan, definition=definition, principal=principal, unit=unit
             )
             return replace(result, report=result.report.with_warnings(*await warnings))
 
-    async def _stored(
+    async def _store_provider(
         self,
         request: RegistrationRequest,
         context: ImportContext,
@@ -201,7 +201,7 @@ class RegistrationService:
         """Return what `register` would store, or would change where the name exists; store nothing."""
         self.require_permission(request, principal=principal)
         context, plan = await self.plan(request, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
+        async with self._look_up_destinations(plan, context) as warnings:
             async with self.database.read_session() as session:
                 provider = await provider_named(session, request.name)
                 tools = [] if provider is None else await tools_of(session, provider.id)
@@ -209,8 +209,8 @@ class RegistrationService:
                 raise name_taken(request.name)
             # In a thread, which shares its time with the event loop: 10,000 operations take tenths of a
             # second.
-            planned = planned_provider(request, plan)
-            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
+            planned = build_planned_provider(request, plan)
+            seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             return replace(seen, report=seen.report.with_warnings(*await warnings))
 
     async def refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
@@ -221,19 +221,19 @@ class RegistrationService:
         of a stored tool has no value any more, and what reading raises.
         """
         provider, context, plan = await self._refresh_plan(name, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
-            result = await self._stored_refresh(name, provider.id, plan, principal=principal)
+        async with self._look_up_destinations(plan, context) as warnings:
+            result = await self._store_refresh(name, provider.id, plan, principal=principal)
             return replace(result, report=result.report.with_warnings(*await warnings))
 
     async def preview_refresh(self, name: str, *, principal: Principal) -> RegistrationResult:
         """Return what `refresh` would change; store nothing. Raises as `refresh` does."""
         provider, context, plan = await self._refresh_plan(name, principal=principal)
-        async with self._destination_warnings(plan, context) as warnings:
+        async with self._look_up_destinations(plan, context) as warnings:
             async with self.database.read_session() as session:
                 tools = await tools_of(session, provider.id)
                 credentials = await credentials_of(session, [provider.id])
-            planned = replanned_provider(provider, plan)
-            seen = await asyncio.to_thread(_previewed, planned, plan, provider, tools)
+            planned = build_replanned_provider(provider, plan)
+            seen = await asyncio.to_thread(_build_preview, planned, plan, provider, tools)
             report = seen.report.with_warnings(*await warnings)
             return replace(seen, report=report, credentials=tuple(credentials))
 
@@ -250,7 +250,7 @@ class RegistrationService:
         if source is None or (source.format == "export" and not provider.call_template):
             raise Conflict(f"All tools of {name!r} are custom tools: there is no source to read again.")
         permissions = permissions_of(principal).with_used_variables(used)
-        context = self._stored_context(provider, rows, variables, permissions=permissions)
+        context = self._build_stored_context(provider, rows, variables, permissions=permissions)
         parsed = await self._read_stored_source(provider, source, context)
         if parsed.unread_parts or parsed.unset_variables:
             async with self.database.read_session() as session:
@@ -285,7 +285,7 @@ class RegistrationService:
             provider = await self.visible_provider(session, name, principal=principal)
             rows = await credentials_of(session, [provider.id])
             variables = await variables_for(session, provider.id)
-        context = self._stored_context(provider, rows, variables, permissions=permissions_of(principal))
+        context = self._build_stored_context(provider, rows, variables, permissions=permissions_of(principal))
         parsed = await self.reader.read(source, context)
         plan = await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
         plan = replace(plan, trusted=trusted)
@@ -295,9 +295,9 @@ class RegistrationService:
             if replaces != (None if current is None else current.sha256) or not is_current(locked):
                 raise SourceReplaced(f"The source of the provider {name} was replaced meanwhile.")
 
-        return await self._stored_refresh(name, provider.id, plan, principal=principal, check=check_source)
+        return await self._store_refresh(name, provider.id, plan, principal=principal, check=check_source)
 
-    async def _stored_refresh(
+    async def _store_refresh(
         self,
         name: str,
         provider_id: UUID,
@@ -313,7 +313,7 @@ class RegistrationService:
             await lock_names(session)
             current = await provider_named(session, name, locked=True)
             if current is None or current.id != provider_id:
-                raise not_found(_no_provider(name))
+                raise not_found(_describe_missing_provider(name))
             if check is not None:
                 await check(session, current)
             await write_credentials(session, current, plan, vault=self.vault, actor=principal.key_id)
@@ -364,8 +364,8 @@ class RegistrationService:
 
         Holds no database connection while something else is awaited. Raises what reading the source raises.
         """
-        at = pointer(request.at, "options")
-        await reject_unusable_egress(request.options, request.option_secrets, at=at)
+        options_pointer = pointer(request.at, "options")
+        await reject_unusable_egress(request.options, request.option_secrets, at=options_pointer)
         provider_id = uuid7()
         async with self.database.read_session() as session:
             stored = await variables_for(session, None)
@@ -392,7 +392,7 @@ class RegistrationService:
         return context, await asyncio.to_thread(plan_registration, parsed, context, reader=self.reader)
 
     @asynccontextmanager
-    async def _destination_warnings(
+    async def _look_up_destinations(
         self, plan: RegistrationPlan, context: ImportContext
     ) -> AsyncIterator[asyncio.Task[tuple[SourceWarning, ...]]]:
         """Look up the destinations that the address guard blocks while the block stores the plan.
@@ -402,7 +402,7 @@ class RegistrationService:
         egress = build_egress_settings(context.options, context.option_secrets)
         network = self.reader.fetcher.network
         origins = [*plan.origins, *(one for one in plan.parsed.named_origins if not plan.parsed.is_fetched)]
-        task = asyncio.create_task(blocked_destination_warnings(origins, network=network, egress=egress))
+        task = asyncio.create_task(warn_of_blocked_destinations(origins, network=network, egress=egress))
         try:
             yield task
         finally:
@@ -419,8 +419,8 @@ class RegistrationService:
         if request.credentials or request.variables or request.option_secrets:
             permissions.require_credentials_write()
         for key, members in request.overrides.items():
-            at = pointer(request.at, "overrides", key)
-            require_approver(principal, requires_approval=False, changes=members, at=at)
+            overrides_pointer = pointer(request.at, "overrides", key)
+            require_approver(principal, requires_approval=False, changes=members, at=overrides_pointer)
 
     async def visible_provider(
         self, session: AsyncSession, name: str, *, principal: Principal, locked: bool = False
@@ -428,7 +428,9 @@ class RegistrationService:
         """Return the provider, if it exists for this API key; else raise NotFound."""
         provider = await provider_named(session, name, locked=locked)
         if provider is None or not principal.may_use(provider.name, provider.tags):
-            raise not_found(_no_provider(name), await similar_providers(session, name, principal=principal))
+            raise not_found(
+                _describe_missing_provider(name), await similar_providers(session, name, principal=principal)
+            )
         return provider
 
     async def delete(self, session: AsyncSession, provider: Provider, *, principal: Principal) -> None:
@@ -474,7 +476,7 @@ class RegistrationService:
         same = provider.options.get(DEFINITION_OPTION) == await definition_of(request, vault=self.vault)
         return provider if same else None
 
-    async def stored_manual(self, provider: Provider) -> StoredManual | None:
+    async def read_stored_manual(self, provider: Provider) -> StoredManual | None:
         """Return the manual that is the newest source of a provider; None where it has no source."""
         async with self.database.read_session() as session:
             source = await source_of(session, provider.id)
@@ -494,7 +496,7 @@ class RegistrationService:
         stored = RegistrationSource("document", body, source.media_type, url=source.url, options=options)
         return await self.reader.read(stored, context)
 
-    def _stored_context(
+    def _build_stored_context(
         self,
         provider: Provider,
         rows: list[Credential],
@@ -527,12 +529,12 @@ def name_taken(name: str) -> Conflict:
     )
 
 
-def _no_provider(name: str) -> str:
+def _describe_missing_provider(name: str) -> str:
     """Return the sentence for a provider that is not there or not visible."""
     return f"There is no provider {name!r}."
 
 
-def _previewed(
+def _build_preview(
     planned: Provider, plan: RegistrationPlan, provider: Provider | None, tools: Sequence[Tool]
 ) -> RegistrationResult:
     """Return the result of a plan that is not stored; `provider` is the stored one with its tools."""
@@ -548,7 +550,7 @@ def _previewed(
         diff = SourceDiff(added=tuple(tool.source_key for tool in parsed.tools))
     else:
         definitions = {key: ToolDefinition.from_row(tool) for key, tool in existing.items()}
-        diff = diff_of(provider, definitions, plan)
+        diff = compare_with_plan(provider, definitions, plan)
     return RegistrationResult(
         provider=planned,
         plan=plan,

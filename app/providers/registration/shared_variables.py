@@ -64,7 +64,7 @@ async def bind_variable(
     """Give a variable the origins `destinations` and those of all credentials that name it; none where there
     are none yet.
     """
-    origins = sorted({*destinations, *await _origins_in_use(session, row)})
+    origins = sorted({*destinations, *await _find_origins_in_use(session, row)})
     if origins:
         await allow_origins(session, row, origins, actor=actor)
 
@@ -82,7 +82,7 @@ async def allow_origins(session: AsyncSession, row: Variable, origins: Iterable[
     await record_change(session, kind="variable", provider_id=None, object_id=row.name)
 
 
-async def _origins_in_use(session: AsyncSession, variable: Variable) -> set[str]:
+async def _find_origins_in_use(session: AsyncSession, variable: Variable) -> set[str]:
     """Return the destinations of all credentials that name a shared variable, by any of its spellings."""
     owned: defaultdict[UUID | None, list[Variable]] = defaultdict(list)
     for row in await session.scalars(select(Variable).where(col(Variable.tenant_id) == TENANT)):
@@ -92,10 +92,10 @@ async def _origins_in_use(session: AsyncSession, variable: Variable) -> set[str]
         .join(Provider, col(Provider.id) == col(Credential.provider_id))
         .where(col(Credential.tenant_id) == TENANT, func.cardinality(col(Credential.variable_names)) > 0)
     )
-    found: set[str] = set()
+    origins: set[str] = set()
     for provider, credential in (await session.execute(query)).all():
         finder = VariableFinder(provider, [*owned[credential.provider_id], *owned[None]], {})
         sealed = sealed_credential(credential, finder=finder)
         if any(one.id == variable.id for one in sealed.variables):
-            found.update(destinations_of(sealed))
-    return found
+            origins.update(destinations_of(sealed))
+    return origins

@@ -45,11 +45,11 @@ from app.providers.registration.from_manual import ManualRules, from_manual
 from app.providers.registration.from_openapi import from_conversion, with_auth_tools
 from app.providers.registration.from_toolclad import from_manifests, located, read_manifests
 from app.providers.registration.html_pages import (
-    configuration_script,
-    document_urls,
-    html_page_error,
+    build_html_page_error,
+    find_configuration_script,
+    find_document_urls,
     is_html,
-    urls_of_script,
+    read_script_urls,
 )
 from app.providers.registration.json_yaml import looks_like_openapi, parse_manual
 from app.providers.registration.model import (
@@ -59,9 +59,9 @@ from app.providers.registration.model import (
     ParsedSource,
     RegistrationSource,
 )
-from app.providers.registration.redirects import unconfirmed_warning
+from app.providers.registration.redirects import warn_of_unconfirmed
 from app.providers.registration.server_parts import read_parts
-from app.providers.registration.tool_checks import assessed_source, only_callable
+from app.providers.registration.tool_checks import assess_source, keep_callable
 from app.security.loop_detection import gateway_identity
 from app.security.sealed_credentials import UNSENT_MEMBERS, SealedCredential, open_credential
 from app.security.vault import Vault
@@ -140,9 +140,9 @@ class SourceReader:
         TooLarge, Forbidden, BlockedAddress and UpstreamError.
         """
         if source.kind == "template":
-            return await self._template(source, context)
+            return await self._discover_template(source, context)
         if source.kind == "tools":
-            return await self._exported(source, context)
+            return await self._read_export(source, context)
         if source.kind == "manual":
             try:
                 body = await asyncio.to_thread(exact_json.dumps, source.value)
@@ -150,15 +150,15 @@ class SourceReader:
                 detail = "The source has a text with half of a surrogate pair, which is no Unicode text."
                 raise InvalidInput(detail, errors=[FieldError("#/source", detail)]) from None
             stored = replace(source, body=body, media_type="application/json")
-            read = await self._manual(source.value, stored, _UPLOADED, context)
+            read = await self._read_manual(source.value, stored, _UPLOADED, context)
             read = replace(read, protocol=source.protocol)
             if source.protocol in PROTOCOLS.connected:
                 # Also where the provider has no tools left: its executor is the only origin that it can have.
                 origin = PROTOCOLS[source.protocol].origin({"executor": context.name})
                 return replace(read, named_origins=(origin,))
         else:
-            read = await self._document(source, _UPLOADED, context)
-        return replace(read, named_origins=_base_origin(context))
+            read = await self._read_document(source, _UPLOADED, context)
+        return replace(read, named_origins=_find_base_origin(context))
 
     async def rediscover(
         self, template: Mapping[str, Any], context: ImportContext, *, options: DocumentOptions
@@ -169,7 +169,7 @@ class SourceReader:
             for slot, row in context.stored.items()
             if slot in DISCOVERY_SLOTS
         }
-        return await self._fetched(DiscoveryRequest(dict(template), credentials, options), context)
+        return await self._fetch_source(DiscoveryRequest(dict(template), credentials, options), context)
 
     def prepare(self, template: Mapping[str, Any]) -> str:
         """Return the origin of a template whose variables are written out; raise InvalidInput for one that
@@ -185,17 +185,17 @@ class SourceReader:
 
     # Call templates
 
-    async def _template(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
+    async def _discover_template(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         """Discover the tools of a template; pointers are those of the request that it stood in."""
         try:
             read = await self._discover(source, context)
         except InvalidInput as error:
             error.errors = tuple(
-                replace(one, pointer=source.pointer_in_request(one.pointer)) for one in error.errors
+                replace(one, pointer=source.translate_pointer(one.pointer)) for one in error.errors
             )
             raise
         warnings = tuple(
-            replace(one, pointer=source.pointer_in_request(one.pointer)) for one in read.report.warnings
+            replace(one, pointer=source.translate_pointer(one.pointer)) for one in read.report.warnings
         )
         return replace(read, report=replace(read.report, warnings=warnings))
 
@@ -203,12 +203,12 @@ class SourceReader:
         template = read_template(source.value, at=source.at)
         inline = template.model.document
         if inline is not None:
-            return replace(await self._inline(inline, source, context), protocol=template.protocol)
+            return replace(await self._read_inline(inline, source, context), protocol=template.protocol)
         await self.fetcher.adapters.load(template.protocol)
         split = split_template(template.model, scope=context.scope, at=source.at)
         resolved = context.scope.resolved(split.fields)
         for part in parts_of(resolved):
-            self._check(part, at=source.at)
+            self._check(part, source_pointer=source.at)
         origins = named_origins(resolved)
         if split.auth or split.auth_tools or split.static:
             context.permissions.require_credentials_write()
@@ -235,45 +235,51 @@ class SourceReader:
             for slot, draft in discovery.items()
         }
         request = DiscoveryRequest(split.fields, sealed, source.options, split.auth_tools, source.at)
-        return replace(await self._fetched(request, context), discovery=discovery)
+        return replace(await self._fetch_source(request, context), discovery=discovery)
 
-    def _check(self, template: Mapping[str, Any], *, at: str) -> None:
-        """Raise InvalidInput, pointing below `at`, for a source that can never be fetched."""
+    def _check(self, template: Mapping[str, Any], *, source_pointer: str) -> None:
+        """Raise InvalidInput, pointing below `source_pointer`, for a source that can never be fetched."""
         try:
             self.fetcher.prepare(template)
         except InvalidInput as error:
-            problems = [replace(problem, pointer=at + problem.pointer) for problem in error.errors]
+            problems = [
+                replace(problem, pointer=source_pointer + problem.pointer) for problem in error.errors
+            ]
             raise InvalidInput(f"The source cannot be used: {error.detail}", errors=problems) from None
 
-    async def _inline(
+    async def _read_inline(
         self, inline: InlineDocument, source: RegistrationSource, context: ImportContext
     ) -> ParsedSource:
         """Read a document that stands in the call template itself."""
-        auth = None if inline.auth_tools is None else self._auth_tools(inline.auth_tools, source, context)
+        auth = (
+            None if inline.auth_tools is None else self._build_auth_tools(inline.auth_tools, source, context)
+        )
         context = _with_base(context, inline.base_url)
         document = replace(source, body=inline.content.encode(), at=source.at + inline.at)
-        read = await self._document(document, DocumentOrigin(auth_tools=auth), context)
-        return replace(read, named_origins=_base_origin(context))
+        read = await self._read_document(document, DocumentOrigin(auth_tools=auth), context)
+        return replace(read, named_origins=_find_base_origin(context))
 
-    def _auth_tools(self, auth: Auth, source: RegistrationSource, context: ImportContext) -> CredentialDraft:
+    def _build_auth_tools(
+        self, auth: Auth, source: RegistrationSource, context: ImportContext
+    ) -> CredentialDraft:
         context.permissions.require_credentials_write()
         return draft_from_auth(auth, scope=context.scope, at=pointer(source.at, "auth_tools"))
 
-    async def _fetched(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
+    async def _fetch_source(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read what all servers of the template publish into one source."""
         resolved = context.scope.resolved(request.template)
         protocol = protocol_of(request.template)
         context = _with_base(context, resolved.get("base_url"))
         if protocol in PROTOCOLS.introspected:
-            read = await self._introspected(request, context)
+            read = await self._read_introspected(request, context)
         else:
-            read = await self._published(request, resolved, context)
+            read = await self._read_published(request, resolved, context)
         named = tuple(
             dict.fromkeys(
-                [*named_origins(resolved), *_base_origin(context), *redirect_origins(context.options)]
+                [*named_origins(resolved), *_find_base_origin(context), *redirect_origins(context.options)]
             )
         )
-        warning = unconfirmed_warning(read.report.final_url, named)
+        warning = warn_of_unconfirmed(read.report.final_url, named)
         return replace(
             read,
             protocol=protocol,
@@ -283,24 +289,24 @@ class SourceReader:
             report=read.report if warning is None else read.report.with_warnings(warning),
         )
 
-    async def _published(
+    async def _read_published(
         self, request: DiscoveryRequest, resolved: Json, context: ImportContext
     ) -> ParsedSource:
         async def fetch(url: str | None) -> Discovered:
             return await self._fetch(request, resolved, context, url=url)
 
-        found = await fetch(None)
+        discovered = await fetch(None)
         document = RegistrationSource(
             "document",
-            found.raw,
-            found.media_type,
+            discovered.raw,
+            discovered.media_type,
             url=resolved.get("url"),
             options=request.options,
-            final_url=found.url if found.is_redirected else None,
+            final_url=discovered.url if discovered.is_redirected else None,
         )
-        if is_html(found.raw, media_type=found.media_type):
-            urls = await _document_urls(found.raw, document.document_url or "", fetch)
-            raise html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
+        if is_html(discovered.raw, media_type=discovered.media_type):
+            urls = await _find_document_urls(discovered.raw, document.document_url or "", fetch)
+            raise build_html_page_error(urls, at=pointer(request.at, "url"), final_url=document.final_url)
         origin = DocumentOrigin(
             template=request.template,
             fetch=fetch,
@@ -308,16 +314,16 @@ class SourceReader:
             inherited_slots=request.slots,
             has_discovery_credential=DISCOVERY_SLOTS[0] in request.credentials,
             has_credentials=bool(request.credentials),
-            given_variables=_given_variables(request, resolved, vault=self.vault),
+            given_variables=_collect_given_variables(request, resolved, vault=self.vault),
         )
-        read = await self._document(document, origin, context)
+        read = await self._read_document(document, origin, context)
         return replace(
             read,
-            language=read.language or content_language(found.language),
+            language=read.language or content_language(discovered.language),
             report=replace(read.report, final_url=document.final_url),
         )
 
-    async def _introspected(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
+    async def _read_introspected(self, request: DiscoveryRequest, context: ImportContext) -> ParsedSource:
         """Read the manuals that the adapter makes, with the provider's template under that of each tool."""
 
         async def fetch(part: Json) -> bytes:
@@ -336,7 +342,7 @@ class SourceReader:
             options=request.options,
         )
         origin = DocumentOrigin(auth_tools=request.auth_tools, shared_slots=request.slots)
-        read = await self._manual(raw, document, origin, context)
+        read = await self._read_manual(raw, document, origin, context)
         return replace(read, report=read.report.with_warnings(*parts.warnings), unread_parts=parts.unread)
 
     async def _fetch(
@@ -360,7 +366,7 @@ class SourceReader:
 
     # Documents
 
-    async def _document(
+    async def _read_document(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read a document of either kind, told apart by what it holds."""
@@ -368,31 +374,31 @@ class SourceReader:
             detail = "This is an HTML page, not an OpenAPI document or a UTCP manual."
             raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_DOCUMENT_URL)
         if is_manifest_source(source.body):
-            return await self._manifests(source, origin, context)
+            return await self._read_manifests(source, origin, context)
         if await looks_like_openapi(source.body, media_type=source.media_type):
-            return await self._openapi(source, origin, context)
+            return await self._read_openapi(source, origin, context)
         try:
             raw = await parse_manual(source.body, media_type=source.media_type, at=source.at)
         except InvalidDocument as error:
-            error.hint = _hint_of(origin)
+            error.hint = _choose_hint(origin)
             raise
         if detect_kind(raw) == "openapi":
-            return await self._openapi(source, origin, context)
+            return await self._read_openapi(source, origin, context)
         if not (isinstance(raw, dict) and isinstance(raw.get("tools"), list)):
             detail = "This is neither a UTCP manual nor an OpenAPI document."
-            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_hint_of(origin))
-        return await self._manual(raw, source, origin, context)
+            raise InvalidDocument(detail, errors=[FieldError(source.at, detail)], hint=_choose_hint(origin))
+        return await self._read_manual(raw, source, origin, context)
 
-    async def _openapi(
+    async def _read_openapi(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read an OpenAPI document or an archive of one, with the files that it refers to if requested."""
         try:
-            return await self._converted_document(source, origin, context)
+            return await self._convert_document(source, origin, context)
         except InvalidDocument as error:
-            raise option_error(error, at=context.at) from None
+            raise translate_option_error(error, at=context.at) from None
 
-    async def _converted_document(
+    async def _convert_document(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         url, options = source.document_url, source.options
@@ -400,7 +406,7 @@ class SourceReader:
             return await self._without_files(source, origin, context)
         if options.follow_references is False or origin.fetch is None or url is None:
             conversion = await self.converter.convert(source, options=context.options)
-            return await self._converted(conversion, source, origin)
+            return await self._read_conversion(conversion, source, origin)
         if options.follow_references and not is_archive(source.body):
             # The root of an archive that was put together here is found anew each time.
             options = replace(options, root=None)
@@ -411,16 +417,20 @@ class SourceReader:
             document = replace(source, body=body, options=inside)
             return await self.converter.convert(document, options=context.options, list_missing=list_missing)
 
-        found = await follow(
+        complete_document = await follow(
             source.body,
             url=url,
             fetch=origin.fetch,
             convert=convert,
             max_bytes=self.settings.max_document_bytes,
         )
-        stored = replace(source, body=found.body, options=replace(options, root=found.root or options.root))
-        read = await self._converted(found.conversion, stored, origin)
-        return replace(read, report=read.report.with_warnings(*found.warnings))
+        stored = replace(
+            source,
+            body=complete_document.body,
+            options=replace(options, root=complete_document.root or options.root),
+        )
+        read = await self._read_conversion(complete_document.conversion, stored, origin)
+        return replace(read, report=read.report.with_warnings(*complete_document.warnings))
 
     async def _without_files(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
@@ -428,23 +438,23 @@ class SourceReader:
         """Read a document, say which files beside it would be requested with the credential of the source."""
         source = replace(source, options=replace(source.options, follow_references=False))
         conversion = await self.converter.convert(source, options=context.options, list_missing=True)
-        read = await self._converted(conversion, source, origin)
+        read = await self._read_conversion(conversion, source, origin)
         if not conversion.missing:
             return read
         names = ", ".join(path[:200] for path in conversion.missing[:_MAX_NAMED])
         warning = SourceWarning(f"The document refers to other files ({names}). {_UNFOLLOWED}")
         return replace(read, report=read.report.with_warnings(warning))
 
-    async def _converted(
+    async def _read_conversion(
         self, conversion: Conversion, source: RegistrationSource, origin: DocumentOrigin
     ) -> ParsedSource:
         def read() -> ParsedSource:
-            return only_callable(from_conversion(conversion, source=source), prepare=self.fetcher.prepare)
+            return keep_callable(from_conversion(conversion, source=source), prepare=self.fetcher.prepare)
 
         # 10,000 tools take a third of a second.
         return with_auth_tools(await asyncio.to_thread(read), origin.auth_tools)
 
-    async def _manual(
+    async def _read_manual(
         self, raw: Any, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read a parsed manual, the bytes of which are those of `source`."""
@@ -458,7 +468,7 @@ class SourceReader:
         template = origin.template
         rules = ManualRules(
             provider=context.name,
-            scope=_manual_scope(origin, context),
+            scope=_build_manual_scope(origin, context),
             allocator=SlotAllocator(
                 lambda draft: fingerprint(draft, vault=self.vault),
                 known=context.known_slots,
@@ -468,40 +478,42 @@ class SourceReader:
             auth_tools=origin.auth_tools,
             prepare=self.fetcher.prepare,
             fallback_slot=context.fallback_slot,
-            protocols=None if template is None else _allowed_protocols(template),
+            protocols=None if template is None else _list_allowed_protocols(template),
             allows_local=template is None or _allows_local(template),
             shared_slots=origin.shared_slots,
             inherited_slots=origin.inherited_slots,
             identity=gateway_identity(self.vault),
             has_discovery_credential=origin.has_discovery_credential,
         )
-        own = template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
+        inherited_template = (
+            template if template is not None and protocol_of(template) in PROTOCOLS.inheriting else None
+        )
 
         def read() -> ParsedSource:
-            manual = read_manual(raw, inherited=own)
-            return assessed_source(from_manual(manual, raw=raw, rules=rules, source=source))
+            manual = read_manual(raw, inherited=inherited_template)
+            return assess_source(from_manual(manual, raw=raw, rules=rules, source=source))
 
         # Pure Python over a document of up to 128 MiB: in a thread, so that the event loop gets its turns.
         return await asyncio.to_thread(read)
 
-    async def _manifests(
+    async def _read_manifests(
         self, source: RegistrationSource, origin: DocumentOrigin, context: ImportContext
     ) -> ParsedSource:
         """Read ToolClad manifests, the bytes of which are those of `source`."""
-        found = await asyncio.to_thread(read_manifests, source)
+        manual = await asyncio.to_thread(read_manifests, source)
         try:
-            read = await self._manual(found.raw, source, origin, context)
+            read = await self._read_manual(manual.raw, source, origin, context)
         except InvalidInput as error:
-            error.errors = tuple(located(one, found, at=source.at) for one in error.errors)
+            error.errors = tuple(located(one, manual, at=source.at) for one in error.errors)
             raise
-        return from_manifests(read, found)
+        return from_manifests(read, manual)
 
     # Exports
 
-    async def _exported(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
+    async def _read_export(self, source: RegistrationSource, context: ImportContext) -> ParsedSource:
         def read() -> ParsedSource:
             tools = from_export(source.value, scope=context.scope, at=source.at)
-            return assessed_source(only_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
+            return assess_source(keep_callable(tools, prepare=self.fetcher.prepare, scope=context.scope))
 
         read_tools = await asyncio.to_thread(read)
         template = source.value["call_template"]
@@ -513,7 +525,7 @@ class SourceReader:
         if template:
             named += [*named_origins(context.scope.resolved(template)), *redirect_origins(context.options)]
         if source.body:
-            converted = await self._openapi(source, _UPLOADED, context)
+            converted = await self._read_openapi(source, _UPLOADED, context)
             custom = tuple(tool for tool in read_tools.tools if tool.is_custom)
             known = {slot.name for slot in converted.slots}
             more = tuple(slot for slot in read_tools.slots if slot.name not in known)
@@ -531,22 +543,22 @@ class SourceReader:
         )
 
 
-def _hint_of(origin: DocumentOrigin) -> str:
+def _choose_hint(origin: DocumentOrigin) -> str:
     """Return what to do about a document that describes no tools."""
     return InvalidDocument.hint if origin.template is None else f"{InvalidDocument.hint} {SINGLE_TOOLS}"
 
 
-async def _document_urls(page: bytes, url: str, fetch: Fetch) -> tuple[str, ...]:
+async def _find_document_urls(page: bytes, url: str, fetch: Fetch) -> tuple[str, ...]:
     """Return the URLs of documents that a page names, or the configuration script of its Swagger UI."""
-    urls = await asyncio.to_thread(document_urls, page, url=url)
-    script = await asyncio.to_thread(configuration_script, page, url=url)
+    urls = await asyncio.to_thread(find_document_urls, page, url=url)
+    script = await asyncio.to_thread(find_configuration_script, page, url=url)
     if urls or script is None:
         return urls
     try:
-        found = await fetch(script)
+        discovered = await fetch(script)
     except GatewayError:
         return ()
-    return await asyncio.to_thread(urls_of_script, found.raw, url=url)
+    return await asyncio.to_thread(read_script_urls, discovered.raw, url=url)
 
 
 def with_server_template(part: Json, tool: Json) -> Json:
@@ -554,13 +566,13 @@ def with_server_template(part: Json, tool: Json) -> Json:
 
     The server's text is not the registrar's: the template is None where it names variables.
     """
-    own = tool[KEY]
-    if variables_of({**own, "call_template_type": protocol_of(part)}):
+    own_template = tool[KEY]
+    if variables_of({**own_template, "call_template_type": protocol_of(part)}):
         return {**tool, KEY: None}
-    return {**tool, KEY: {**part, **own}}
+    return {**tool, KEY: {**part, **own_template}}
 
 
-def option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
+def translate_option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
     """Return the error about options that do not fit the document, with pointers into the registration at
     the pointer `at`; other errors are returned as they are.
     """
@@ -569,7 +581,7 @@ def option_error(error: InvalidDocument, *, at: str) -> InvalidInput:
     return InvalidInput(error.detail, errors=[replace(one, pointer=at + one.pointer) for one in error.errors])
 
 
-def _base_origin(context: ImportContext) -> tuple[str, ...]:
+def _find_base_origin(context: ImportContext) -> tuple[str, ...]:
     return origins_of([confirmed_base_url(context.options) or ""])
 
 
@@ -578,21 +590,21 @@ def _with_base(context: ImportContext, base_url: str | None) -> ImportContext:
     return replace(context, options={"base_url": base_url, **context.options}) if base_url else context
 
 
-def _given_variables(request: DiscoveryRequest, resolved: Json, *, vault: Vault) -> frozenset[str]:
+def _collect_given_variables(request: DiscoveryRequest, resolved: Json, *, vault: Vault) -> frozenset[str]:
     """Return the names of the variables that are sent to the template's origin, not those of signing keys."""
     origins = named_origins(resolved)
-    found: set[str] = set()
+    names: set[str] = set()
     for credential in request.credentials.values():
         token_url = credential.public.get("token_url") or credential.public.get("metadata_url")
         if token_url and origin_of(str(token_url)) not in origins:
             continue
         unsent = UNSENT_MEMBERS.get(credential.kind, frozenset())
         fields = open_credential(credential, vault=vault)
-        found.update(variables_in([value for name, value in fields.items() if name not in unsent]))
-    return frozenset(found)
+        names.update(variables_in([value for name, value in fields.items() if name not in unsent]))
+    return frozenset(names)
 
 
-def _manual_scope(origin: DocumentOrigin, context: ImportContext) -> VariableScope:
+def _build_manual_scope(origin: DocumentOrigin, context: ImportContext) -> VariableScope:
     """Return the variables that the tools of a manual may name, by who wrote it."""
     if origin.template is None:
         return context.scope
@@ -600,7 +612,7 @@ def _manual_scope(origin: DocumentOrigin, context: ImportContext) -> VariableSco
     return context.scope.for_fetched_text(given=origin.given_variables, shown=shown)
 
 
-def _allowed_protocols(template: Json) -> frozenset[str]:
+def _list_allowed_protocols(template: Json) -> frozenset[str]:
     """Return the protocols that the tools of a fetched manual may have."""
     named = template.get("allowed_communication_protocols")
     if named is None:

@@ -20,7 +20,7 @@ Prepare = Callable[[Mapping[str, Any]], str]
 be called."""
 
 
-def only_callable(
+def keep_callable(
     parsed: ParsedSource, *, prepare: Prepare, scope: VariableScope | None = None
 ) -> ParsedSource:
     """Return the source without the tools that cannot be called; its report says why they are skipped.
@@ -29,7 +29,7 @@ def only_callable(
     """
     reasons: dict[str, str] = {}
     for tool in parsed.tools:
-        reason = _problem(tool, prepare, scope)
+        reason = _find_problem(tool, prepare, scope)
         if reason is not None:
             reasons[tool.source_key] = reason
     if not reasons:
@@ -41,7 +41,7 @@ def only_callable(
     )
 
 
-def _problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
+def _find_problem(tool: ToolDraft, prepare: Prepare, scope: VariableScope | None) -> str | None:
     template = tool.call_template
     if scope is not None:
         template = scope.resolved(template)
@@ -76,14 +76,16 @@ def reject_empty(parsed: ParsedSource, *, options: Mapping[str, Any], at: str) -
         problems = [*given, *(one for one in problems if one.detail != f"It {UNKNOWN_BASE}")]
     if any((one.reason or "").startswith(UNSET_VARIABLE) for one in skipped):
         detail = "Its server URL has a variable without a value, so none of its operations can be called."
-        problems = [*_unset_variables(parsed, options, at), *problems]
+        problems = [*_find_unset_variables(parsed, options, at), *problems]
     problems += [FieldError(one.pointer, one.detail) for one in parsed.report.warnings[:_MAX_REASONS]]
     allow = "Set it to true to register a provider without tools."
     problems.append(FieldError(pointer(at, "options", "allow_empty"), allow, expected=True))
     raise InvalidDocument(f"The source cannot be registered. {detail}", errors=problems)
 
 
-def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) -> list[FieldError]:
+def _find_unset_variables(
+    parsed: ParsedSource, options: Mapping[str, Any], registration_pointer: str
+) -> list[FieldError]:
     """Return an error for each variable of a server URL that has neither a value nor a default."""
     given = options.get("server_variables") or {}
     errors: dict[str, FieldError] = {}
@@ -91,12 +93,12 @@ def _unset_variables(parsed: ParsedSource, options: Mapping[str, Any], at: str) 
         for variable in server.variables:
             if variable.default is None and variable.name not in given:
                 sentence = f"Give a value: it is a variable of {server.url}. {variable.description}".strip()
-                where = pointer(at, "options", "server_variables", variable.name)
+                where = pointer(registration_pointer, "options", "server_variables", variable.name)
                 errors[variable.name] = FieldError(where, sentence, "string")
     return list(errors.values())[:_MAX_REASONS]
 
 
-def assessed_source(parsed: ParsedSource) -> ParsedSource:
+def assess_source(parsed: ParsedSource) -> ParsedSource:
     """Return the source with its large tools slimmed, and the assessment of each tool in its report, which
     also says of which tools agents' clients do not accept the schema.
 
@@ -104,12 +106,14 @@ def assessed_source(parsed: ParsedSource) -> ParsedSource:
     """
     assessments = assess(parsed.tools)
     tools = tuple(replace(tool, slimmed=assessments[tool.source_key].slimmed) for tool in parsed.tools)
-    unlisted = {tool.source_key: note for tool in parsed.tools if (note := _unlisted_note(tool)) is not None}
+    unlisted = {
+        tool.source_key: note for tool in parsed.tools if (note := _explain_unlisted(tool)) is not None
+    }
     report = parsed.report.with_assessments(assessments).with_notes(unlisted)
     return replace(parsed, tools=tools, report=report)
 
 
-def _unlisted_note(tool: ToolDraft) -> str | None:
+def _explain_unlisted(tool: ToolDraft) -> str | None:
     """Return why agents do not see a tool; None for one whose schema their clients accept."""
     try:
         sanitize_inputs(tool.inputs)

@@ -49,7 +49,7 @@ class ToolHistoryWriter:
         self, session: AsyncSession, provider: Provider, *, revision_id: UUID
     ) -> None:
         """Write the one entry of the first import of a provider, after its tools were stored."""
-        entry = self._entry(provider.id, FIRST_IMPORT_KEY, "imported", revision_id=revision_id)
+        entry = self._build_entry(provider.id, FIRST_IMPORT_KEY, "imported", revision_id=revision_id)
         await _insert(session, [entry])
 
     async def write_import(
@@ -68,22 +68,24 @@ class ToolHistoryWriter:
         `changes` are those that were applied; `before` and `after` are the definitions by source key.
         """
 
-        def entries() -> list[Json]:
+        def build_entries() -> list[Json]:
             return [
-                self._entry(
+                self._build_entry(
                     provider.id,
                     change.source_key,
                     "approved" if is_approval else change.change,
                     revision_id=revision_id,
                     breaking=change.is_breaking,
                     differences=[one.to_json() for one in change.differences],
-                    changes=definition_changes(before.get(change.source_key), after.get(change.source_key)),
+                    changes=list_definition_changes(
+                        before.get(change.source_key), after.get(change.source_key)
+                    ),
                 )
                 for change in changes
             ]
 
         # In a thread: 10,000 changed tools are compared.
-        await self._write(session, provider.id, await asyncio.to_thread(entries))
+        await self._write(session, provider.id, await asyncio.to_thread(build_entries))
 
     async def write_changes(
         self,
@@ -93,9 +95,9 @@ class ToolHistoryWriter:
         *,
         action: str,
     ) -> None:
-        """Write an entry for each source key of `changes`, with the changes that `field_change` returned."""
+        """Write an entry for each source key, with the changes that `build_field_change` returned."""
         entries = [
-            self._entry(provider_id, key, action, changes=list(found)) for key, found in changes.items()
+            self._build_entry(provider_id, key, action, changes=list(found)) for key, found in changes.items()
         ]
         await self._write(session, provider_id, entries)
 
@@ -106,7 +108,7 @@ class ToolHistoryWriter:
             parameters = {"provider": provider_id, "last": self.max_entries - 1}
             await session.execute(_TRIM, {**parameters, "keys": keys[start : start + _CHUNK]})
 
-    def _entry(self, provider_id: UUID, source_key: str, action: str, **members: Any) -> Json:
+    def _build_entry(self, provider_id: UUID, source_key: str, action: str, **members: Any) -> Json:
         """Return the row of an entry, of JSON values."""
         revision_id = members.get("revision_id")
         return {
@@ -124,25 +126,27 @@ class ToolHistoryWriter:
         }
 
 
-def field_change(field: str, before: Any, after: Any) -> Json:
+def build_field_change(field: str, before: Any, after: Any) -> Json:
     """Return the change of a field; a value that is too long is cut (text) or null, and `truncated` true."""
-    old, old_cut = _bounded(before)
-    new, new_cut = _bounded(after)
+    old, old_cut = _limit_value(before)
+    new, new_cut = _limit_value(after)
     return {"field": field, "before": old, "after": new, "truncated": old_cut or new_cut}
 
 
-def definition_changes(before: ToolDefinition | None, after: ToolDefinition | None) -> list[Json]:
+def list_definition_changes(before: ToolDefinition | None, after: ToolDefinition | None) -> list[Json]:
     """Return the changed fields of a definition but for its schemas, whose differences are sentences."""
     if before is None or after is None:
         return []
-    old, new = _fields(before), _fields(after)
+    old, new = _collect_fields(before), _collect_fields(after)
     names = [*old, *(name for name in new if name not in old)]
     return [
-        field_change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)
+        build_field_change(name, old.get(name), new.get(name))
+        for name in names
+        if old.get(name) != new.get(name)
     ]
 
 
-def _fields(definition: ToolDefinition) -> Json:
+def _collect_fields(definition: ToolDefinition) -> Json:
     template = {f"call_template.{name}": value for name, value in definition.call_template.items()}
     return {
         "description": definition.description,
@@ -154,7 +158,7 @@ def _fields(definition: ToolDefinition) -> Json:
     }
 
 
-def _bounded(value: Any) -> tuple[Any, bool]:
+def _limit_value(value: Any) -> tuple[Any, bool]:
     if isinstance(value, str):
         return value[:MAX_VALUE_CHARACTERS], len(value) > MAX_VALUE_CHARACTERS
     is_long = len(json_text(value)) > MAX_VALUE_CHARACTERS

@@ -2,11 +2,11 @@
 
 from app.providers.registration.html_pages import (
     MAX_URLS,
-    configuration_script,
-    document_urls,
-    html_page_error,
+    build_html_page_error,
+    find_configuration_script,
+    find_document_urls,
     is_html,
-    urls_of_script,
+    read_script_urls,
 )
 from tests.harness.cases import for_each
 
@@ -43,19 +43,19 @@ LINKED = b"""<html><head><link rel="service-desc alternate" href="/description">
 )
 def test_documents_that_a_page_names_are_found(page: bytes, urls: list[str]) -> None:
     assert is_html(page)
-    assert list(document_urls(page, url=PAGE)) == urls
+    assert list(find_document_urls(page, url=PAGE)) == urls
 
 
 def test_configuration_of_swagger_ui_stands_in_a_script_of_its_own_origin() -> None:
-    assert document_urls(SPRING, url=PAGE) == ()
-    script = configuration_script(SPRING, url=PAGE)
+    assert find_document_urls(SPRING, url=PAGE) == ()
+    script = find_configuration_script(SPRING, url=PAGE)
     assert script == "https://api.example.com/docs/swagger-initializer.js"
-    assert urls_of_script(INITIALIZER, url=PAGE) == (
+    assert read_script_urls(INITIALIZER, url=PAGE) == (
         "https://api.example.com/v3/api-docs/swagger-config",
         "https://api.example.com/v3/api-docs",
     )
     other = SPRING.replace(b"./swagger", b"https://other.example/swagger")
-    assert configuration_script(other, url=PAGE) is None
+    assert find_configuration_script(other, url=PAGE) is None
 
 
 @for_each(
@@ -75,22 +75,24 @@ def test_page_is_told_from_a_document_by_its_beginning(body: bytes, media_type: 
 
 def test_number_and_length_of_the_urls_are_bounded() -> None:
     many = b"<html>" + b"".join(b'<a href="/%d/openapi.json">' % number for number in range(500))
-    assert len(document_urls(many, url=PAGE)) == MAX_URLS
+    assert len(find_document_urls(many, url=PAGE)) == MAX_URLS
     long = b"<html><a href='/" + b"a" * 490 + b"/openapi.json'>"
-    assert document_urls(long, url=PAGE) == ()
+    assert find_document_urls(long, url=PAGE) == ()
 
 
 @for_each("part", [b"<", b"<a ", b"<a href=", b"<!--", b'url: "', b"<script ", b"url ", b'a="'])
 def test_hostile_page_is_read_in_bounded_time(part: bytes) -> None:
     """Unbounded repetitions would take hours for a megabyte of any of these."""
     page = b"<html>swagger" + part * (1_000_000 // len(part))
-    assert document_urls(page, url=PAGE) == ()
-    assert configuration_script(page, url=PAGE) is None
+    assert find_document_urls(page, url=PAGE) == ()
+    assert find_configuration_script(page, url=PAGE) is None
 
 
 def test_error_names_the_urls() -> None:
-    error = html_page_error(("https://a.example/openapi.json", "https://a.example/b.json"), at="/source/url")
+    error = build_html_page_error(
+        ("https://a.example/openapi.json", "https://a.example/b.json"), at="/source/url"
+    )
     assert "https://a.example/openapi.json" in error.detail
     assert error.errors[0].pointer == "/source/url"
     assert error.errors[0].expected == ["https://a.example/openapi.json", "https://a.example/b.json"]
-    assert "names no document" in html_page_error((), at="/url").errors[0].detail
+    assert "names no document" in build_html_page_error((), at="/url").errors[0].detail

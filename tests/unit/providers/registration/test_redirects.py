@@ -5,7 +5,7 @@ import pytest
 from app.core.errors import UpstreamError, UpstreamErrorResponse
 from app.outbound.egress import EgressSettings
 from app.protocols.base import Redirected
-from app.providers.registration.redirects import egress_elsewhere, next_address, template_at
+from app.providers.registration.redirects import build_template_at, find_next_address, restrict_egress
 from app.security.secret import Secret
 from tests.harness.cases import for_each
 
@@ -15,7 +15,7 @@ HOME = "https://a.example"
 def follow(location, *, url=f"{HOME}/docs/openapi.json", method="GET", is_bound=False, count=1):
     response = UpstreamErrorResponse(302)
     redirect = Redirected("", response=response, method=method, url=url, location=location)
-    return next_address(redirect, home=HOME, is_bound=is_bound, count=count)
+    return find_next_address(redirect, home=HOME, is_bound=is_bound, count=count)
 
 
 @for_each(
@@ -74,10 +74,10 @@ def test_nothing_that_belongs_to_the_origin_of_the_source_is_sent_elsewhere():
         "headers": {"X-A": "b"},
         "http_method": "GET",
     }
-    assert template_at(template, f"{HOME}/y", home=HOME) == {**template, "url": f"{HOME}/y"}
-    other = template_at(template, "https://b.example/y", home=HOME)
+    assert build_template_at(template, f"{HOME}/y", home=HOME) == {**template, "url": f"{HOME}/y"}
+    other = build_template_at(template, "https://b.example/y", home=HOME)
     assert other == {"call_template_type": "http", "url": "https://b.example/y"}
-    assert egress_elsewhere(None) is None
+    assert restrict_egress(None) is None
     key = Secret("key")
     settings = EgressSettings(ca_bundle="ca", client_certificate="c", client_key=key, unix_socket="/run/x")
-    assert egress_elsewhere(settings) == EgressSettings(ca_bundle="ca")
+    assert restrict_egress(settings) == EgressSettings(ca_bundle="ca")
