@@ -35,12 +35,12 @@ def decode_value(value: bytes) -> str:
     the canonical one of UTF-8.
     """
     text = text_of(value)
-    found = _ENCODED.fullmatch(text) if text.startswith("=?") else None
-    if found is None:
+    match = _ENCODED.fullmatch(text) if text.startswith("=?") else None
+    if match is None:
         return text
     try:
-        decoded = base64.b64decode(found[1].encode("latin-1"), validate=True)
-        if base64.b64encode(decoded).decode() == found[1]:
+        decoded = base64.b64decode(match[1].encode("latin-1"), validate=True)
+        if base64.b64encode(decoded).decode() == match[1]:
             return decoded.decode("utf-8")
     except (binascii.Error, ValueError):
         pass
@@ -49,10 +49,10 @@ def decode_value(value: bytes) -> str:
 
 def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
     """Return the arguments that a schema marks by `x-mcp-header`; invalid marks are left out."""
-    found: dict[str, MirroredArgument] = {}
+    by_token: dict[str, MirroredArgument] = {}
     for argument in _marked(schema, ()):
-        found.setdefault(argument.token, argument)
-    return tuple(found.values())
+        by_token.setdefault(argument.token, argument)
+    return tuple(by_token.values())
 
 
 def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredArgument]:
@@ -72,14 +72,14 @@ def check_mirrored(
     mirrored: Sequence[MirroredArgument], head: Mapping[bytes, bytes], arguments: Mapping[str, Any]
 ) -> None:
     """Raise RpcError unless each mirrored argument has its header, and each such header its argument."""
-    for one in mirrored:
-        header = head.get(PARAMETER_PREFIX + one.token.encode())
-        value = _at(arguments, one.path)
+    for argument in mirrored:
+        header = head.get(PARAMETER_PREFIX + argument.token.encode())
+        value = _at(arguments, argument.path)
         if (header is None) != (value is None):
             missing = "The header is missing" if header is None else "The argument is missing"
-            raise _mismatch(f"{missing} for Mcp-Param-{one.token}.")
+            raise _mismatch(f"{missing} for Mcp-Param-{argument.token}.")
         if header is not None and not _equal(decode_value(header), value):
-            raise _mismatch(f"Mcp-Param-{one.token} differs from its argument.")
+            raise _mismatch(f"Mcp-Param-{argument.token} differs from its argument.")
 
 
 def _mismatch(detail: str) -> RpcError:

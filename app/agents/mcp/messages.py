@@ -59,8 +59,8 @@ def read_message(
     value = _parse(body, max_values)
     if not isinstance(value, dict):
         raise RpcError(INVALID_REQUEST, "Send one JSON-RPC message; batches are not served.", status=400)
-    found = value.get("id")
-    message.id = found if isinstance(found, str) or type(found) is int else None
+    request_id = value.get("id")
+    message.id = request_id if isinstance(request_id, str) or type(request_id) is int else None
     method = value.get("method")
     if value.get("jsonrpc") != "2.0" or not isinstance(method, str):
         raise RpcError(

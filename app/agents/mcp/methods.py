@@ -42,10 +42,10 @@ def dispatch(exchange: Exchange) -> Awaitable[Response]:
     """Return the response to a request; raise RpcError, and, when awaited, Forbidden where the key lacks a
     scope.
     """
-    found = (_MODERN if exchange.rpc.is_modern else _LEGACY).get(exchange.rpc.method)
-    if found is None:
+    handler = (_MODERN if exchange.rpc.is_modern else _LEGACY).get(exchange.rpc.method)
+    if handler is None:
         raise RpcError(METHOD_NOT_FOUND, "There is no such method in this protocol version.")
-    return found(exchange)
+    return handler(exchange)
 
 
 def instructions(exchange: Exchange) -> str:

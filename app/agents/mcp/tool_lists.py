@@ -153,13 +153,13 @@ class ToolLists:
         listed = await self._list(collection, mode)
         start = 0 if cursor is None else _start(listed, cursor)
         key = (listed.digest, start)
-        found = self._pages.get(key)
-        if found is None:
-            found = await self._make_page(listed, start)
-            self._store(key, found)
+        page = self._pages.get(key)
+        if page is None:
+            page = await self._make_page(listed, start)
+            self._store(key, page)
         else:
             self._pages.move_to_end(key)
-        return found
+        return page
 
     async def digest(self, collection: ToolCollection, mode: ListMode) -> str:
         """Return what differs whenever the list of an address does."""
@@ -168,13 +168,13 @@ class ToolLists:
     def tool(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
         """Return a tool as it is listed; see `read`."""
         key = (tool.stamp, form)
-        found = self._rendered.get(key)
-        if found is None:
+        rendered_tool = self._rendered.get(key)
+        if rendered_tool is None:
             self.rendered += 1
-            found = self._rendered[key] = render(tool, form)
+            rendered_tool = self._rendered[key] = render(tool, form)
             if len(self._rendered) > _MAX_RENDERED:
                 self._rendered.popitem(last=False)
-        return found
+        return rendered_tool
 
     async def read(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
         """Return a tool as it is listed; a large one is rendered in a thread."""
@@ -187,16 +187,16 @@ class ToolLists:
         can_call = collection.principal.has_scope("tools:call")
         form = schema_form(collection)
         key = (listing.stamp, mode, options.mode, options.pinned, can_call, form)
-        found = self._lists.get(key)
-        if found is None:
+        tool_list = self._lists.get(key)
+        if tool_list is None:
             tools = await listed_tools(listing, mode, options, form)
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
-            found = self._lists[key] = _listed(tools, form)
+            tool_list = self._lists[key] = _listed(tools, form)
             if len(self._lists) > _MAX_PAGES:
                 self._lists.popitem(last=False)
-        return found
+        return tool_list
 
     async def _make_page(self, listed: _List, start: int) -> ToolPage:
         tools = listed.tools[start : start + self._page_size]
