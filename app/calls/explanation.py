@@ -146,33 +146,33 @@ class CallExplainer:
             unknown = Check("requires-approval", None, detail, required=False)
             checks = [scopes, *(Check(name, None, detail) for name in others), unknown, _approval(None)]
             return Explanation(checks, None, None, may_see)
-        found = await self._find(tool, viewer)
+        catalog_tool = await self._find(tool, viewer)
         stored = await self._read(tool, viewer)
-        restrictions = _restrictions(principal, found)
+        restrictions = _restrictions(principal, catalog_tool)
         checks = [
             scopes,
             restrictions,
-            *_definition(found),
-            *_enabled(found, stored),
-            *await self._of_plan(found, principal, viewer, mode),
-            _required_approval(found.plan),
+            *_definition(catalog_tool),
+            *_enabled(catalog_tool, stored),
+            *await self._of_plan(catalog_tool, principal, viewer, mode),
+            _required_approval(catalog_tool.plan),
             _approval(stored if viewer.has_scope("providers:read") else None),
         ]
         may_see = principal.has_scope(_READ_SCOPE) and bool(restrictions.passed)
-        return Explanation(checks, stored.name, found.provider, may_see)
+        return Explanation(checks, stored.name, catalog_tool.provider, may_see)
 
     async def _find(self, name: str, viewer: Principal) -> _FoundTool:
         check_name(name)
         try:
             plan = await self.services.catalog.plan(name)
-            found = _FoundTool(plan.provider, plan.registrar_tags, plan, None)
+            catalog_tool = _FoundTool(plan.provider, plan.registrar_tags, plan, None)
         except NotFound:
             raise await unknown_tool(name, viewer, self.services) from None
         except PlanError as unusable:
-            found = _FoundTool(unusable.provider, unusable.registrar_tags, None, unusable.error)
-        if not viewer.may_use(found.provider, found.registrar_tags):
+            catalog_tool = _FoundTool(unusable.provider, unusable.registrar_tags, None, unusable.error)
+        if not viewer.may_use(catalog_tool.provider, catalog_tool.registrar_tags):
             raise await unknown_tool(name, viewer, self.services)
-        return found
+        return catalog_tool
 
     async def _read(self, name: str, viewer: Principal) -> _StoredState:
         operation = func.jsonb_build_object("source_key", col(Tool.source_key), "pending_approval", true())
@@ -200,10 +200,10 @@ class CallExplainer:
         return _StoredState(*row)
 
     async def _of_plan(
-        self, found: _FoundTool, principal: Principal, viewer: Principal, mode: UpstreamMode | None
+        self, catalog_tool: _FoundTool, principal: Principal, viewer: Principal, mode: UpstreamMode | None
     ) -> list[Check]:
         """Return the checks that need the plan of the tool."""
-        plan = found.plan
+        plan = catalog_tool.plan
         if plan is None:
             detail = "Not checked: the stored tool cannot be used."
             names: tuple[CheckName, ...] = ("rate-limit", "circuit-breaker", "credentials", "destination")
@@ -316,7 +316,7 @@ def _scopes(principal: Principal) -> Check:
     )
 
 
-def _restrictions(principal: Principal, found: _FoundTool) -> Check:
+def _restrictions(principal: Principal, catalog_tool: _FoundTool) -> Check:
     if principal.toolsets is not None:
         names = ", ".join(sorted(principal.toolsets)) or "none"
         return Check(
@@ -327,11 +327,11 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
         )
     if not principal.is_restricted:
         return Check("restrictions", True, "The key is not restricted to providers or tags.")
-    if principal.may_use(found.provider, found.registrar_tags):
+    if principal.may_use(catalog_tool.provider, catalog_tool.registrar_tags):
         return Check("restrictions", True, "The tool is within the restrictions of the key.")
     limits = []
-    if principal.providers is not None and found.provider not in principal.providers:
-        limits.append(f"its provider {found.provider} is not among the key's providers")
+    if principal.providers is not None and catalog_tool.provider not in principal.providers:
+        limits.append(f"its provider {catalog_tool.provider} is not among the key's providers")
     else:
         limits.append("no registrar gave it, or its provider, one of the key's tags")
     return Check(
@@ -342,9 +342,9 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
     )
 
 
-def _definition(found: _FoundTool) -> Iterator[Check]:
+def _definition(catalog_tool: _FoundTool) -> Iterator[Check]:
     """Yield the checks of the stored tool itself and of the variables in its call template."""
-    error = found.error
+    error = catalog_tool.error
     if isinstance(error, UnsetVariable):
         yield Check("definition", True, "The stored tool can be used.")
         yield Check("variables", False, error.detail, error.hint)
@@ -356,9 +356,11 @@ def _definition(found: _FoundTool) -> Iterator[Check]:
         yield Check("variables", True, "Every variable in the call template has a value.")
 
 
-def _enabled(found: _FoundTool, stored: _StoredState) -> Iterator[Check]:
+def _enabled(catalog_tool: _FoundTool, stored: _StoredState) -> Iterator[Check]:
     """Yield the checks whether tool and provider are enabled; calls on this worker go by its plan."""
-    is_enabled = stored.enabled and stored.provider_enabled if found.plan is None else found.plan.enabled
+    is_enabled = (
+        stored.enabled and stored.provider_enabled if catalog_tool.plan is None else catalog_tool.plan.enabled
+    )
     tool, provider = (True, True) if is_enabled else (stored.enabled, stored.provider_enabled)
     if not is_enabled and tool and provider:
         # It was enabled a moment ago: this worker has not read the change yet.

@@ -129,12 +129,12 @@ class RateLimiter:
         provider_id: UUID | None,
         provider: RateLimit | None,
     ) -> tuple[Bucket, ...]:
-        found = []
+        buckets = []
         if key is not None:
-            found.append(self._bucket(tenant, "key", key_id, key))
+            buckets.append(self._bucket(tenant, "key", key_id, key))
         if provider is not None and provider_id is not None:
-            found.append(self._bucket(tenant, "provider", provider_id.hex, provider))
-        return tuple(found)
+            buckets.append(self._bucket(tenant, "provider", provider_id.hex, provider))
+        return tuple(buckets)
 
     async def _count_in_redis(
         self, client: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
@@ -154,9 +154,9 @@ class RateLimiter:
             offsets = [float(offset) for offset in micros]
             if workers:
                 self._set_workers(workers, now)
-            at = time.monotonic() * MICROSECONDS
+            responded_at = time.monotonic() * MICROSECONDS
             for bucket, offset in zip(buckets, offsets, strict=True):
-                bucket.tat = at + offset
+                bucket.tat = responded_at + offset
             return RateLimitState(buckets, offsets, admitted=bool(admitted))
         return None
 

@@ -122,22 +122,22 @@ class CallApprovalHandler:
     async def _finish(self, row: Approval) -> tuple[Approval, GatewayError | None]:
         """Make the call of an approval, and store how it ended."""
         try:
-            made = await self._make(row)
+            conclusion = await self._make(row)
         except GatewayError as error:
-            made = _failed(error)
+            conclusion = _failed(error)
         except Exception:  # noqa: BLE001 - it is logged, and stored as a failure.
             _log.exception("an approved call failed unexpectedly", approval=str(row.id))
-            made = _failed(GatewayError())
-        failure = None if made.error is None else public_failure(made.error)
+            conclusion = _failed(GatewayError())
+        failure = None if conclusion.error is None else public_failure(conclusion.error)
         statement = (
             update(Approval)
             .where(col(Approval.id) == row.id, col(Approval.state) == "approved")
             .values(
-                state=made.state,
+                state=conclusion.state,
                 ended_at=func.now(),
                 failure=failure,
-                call_id=made.call_id,
-                sealed_result=self.store.seal_result(row, made.result),
+                call_id=conclusion.call_id,
+                sealed_result=self.store.seal_result(row, conclusion.result),
                 sealed_request=None,
             )
             .returning(Approval)
@@ -145,9 +145,9 @@ class CallApprovalHandler:
         async with self.database.transaction() as session:
             ended = (await session.execute(statement)).scalar_one_or_none()
             if ended is not None:
-                await record_approval_event(session, ended, made.state, actor=row.decided_by or "")
-        self.store.counts["call", made.state] += 1
-        return ended or row, made.error
+                await record_approval_event(session, ended, conclusion.state, actor=row.decided_by or "")
+        self.store.counts["call", conclusion.state] += 1
+        return ended or row, conclusion.error
 
     async def describe(self, row: Approval) -> Shown:
         """See `ApprovalHandler`: made from the stored arguments, with secrets as `***`, and listed."""
@@ -318,5 +318,5 @@ def _failed(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
 
 
 def _serialisable(public: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(exact_json.dumps(public))
-    return found
+    json_members: dict[str, Any] = orjson.loads(exact_json.dumps(public))
+    return json_members

@@ -169,10 +169,10 @@ class CallApprovalStore:
         `upstream`, `recording_run` and `description_digest` of a stored call; those that were stored by
         release 0.2 have none of the last six.
         """
-        found: dict[str, Any] = exact_json.loads(
+        call_members: dict[str, Any] = exact_json.loads(
             self.vault.open(row.sealed_request or b"", context=_context(row.id, "request"))
         )
-        return found
+        return call_members
 
     def open_arguments(self, row: Approval, *, with_presets: bool) -> ShownCall | None:
         """Return the arguments of a call as they are shown, and what of them is hidden; None where there are

@@ -173,8 +173,8 @@ async def pending_changes_of(
         col(Approval.kind).in_(CHANGE_KINDS),
         col(Approval.state) == "pending",
     )
-    found = await session.execute(statement.order_by(col(Approval.id).desc()).limit(1))
-    row: Approval | None = found.scalar_one_or_none()
+    rows = await session.execute(statement.order_by(col(Approval.id).desc()).limit(1))
+    row: Approval | None = rows.scalar_one_or_none()
     return row
 
 
@@ -205,10 +205,10 @@ def _visible(principal: Principal) -> Select[Any]:
     """Select the approvals that a key may see: those that it requested, and those about which it may decide,
     within its restrictions.
     """
-    own = col(Approval.requested_by) == principal.key_id
+    is_requester = col(Approval.requested_by) == principal.key_id
     kinds = decidable_kinds(principal)
     decidable = and_(col(Approval.kind).in_(kinds), _within_restrictions(principal))
-    seen = or_(own, decidable) if kinds else own
+    seen = or_(is_requester, decidable) if kinds else is_requester
     return select(Approval).where(col(Approval.tenant_id) == TENANT, seen)
 
 

@@ -187,14 +187,14 @@ class ApprovalService:
         pending = [row for row in rows if row.state == "pending" and row.expires_at > moment]
         others = {row.requested_by for row in pending if row.kind in decidable} - {principal.key_id}
         behind = await self._keys_behind(others, principal) if others else frozenset[str]()
-        found: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
+        decisions_by_id: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
         for row in pending:
             is_own = row.requested_by == principal.key_id
             if row.kind in decidable and not is_own and row.requested_by not in behind:
-                found[row.id] = ("approve", "reject")
+                decisions_by_id[row.id] = ("approve", "reject")
             elif row.kind in decidable or is_own:
-                found[row.id] = ("reject",)
-        return [found.get(row.id, ()) for row in rows]
+                decisions_by_id[row.id] = ("reject",)
+        return [decisions_by_id.get(row.id, ()) for row in rows]
 
     def shown_call(self, row: Approval, *, principal: Principal) -> ShownCall | None:
         """Return the arguments of the call of an approval as they are shown; None for other kinds. Who only

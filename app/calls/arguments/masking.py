@@ -42,17 +42,17 @@ def masked_arguments(
 def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
     """Return the texts and numbers (as texts) in arguments that are secrets by inputs or by name."""
     shown = masked_arguments(arguments, inputs, Masker())
-    found: list[str] = []
+    secrets: list[str] = []
     pending: list[tuple[Any, Any]] = [(arguments, shown)]
     while pending:
         value, masked = pending.pop()
         if masked == MASK and value != MASK:
-            found += texts_of(value)
+            secrets += texts_of(value)
         elif isinstance(value, dict) and isinstance(masked, dict):
             pending += [(member, masked[name]) for name, member in value.items() if name in masked]
         elif isinstance(value, list) and isinstance(masked, list):
             pending += zip(value, masked, strict=False)
-    return found
+    return secrets
 
 
 def texts_of(value: Any) -> Iterator[str]:
@@ -128,8 +128,8 @@ class _Masking(SchemaWalk):
         self._masker = masker
 
     def value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
-        found = list(self.flatten(schemas))
-        if self.is_exhausted or any(map(is_secret_schema, found)):
+        applied = list(self.flatten(schemas))
+        if self.is_exhausted or any(map(is_secret_schema, applied)):
             return MASK
         if isinstance(value, str):
             return self._text(value)
@@ -137,12 +137,12 @@ class _Masking(SchemaWalk):
             return MASK if self._complete else "..."
         if isinstance(value, dict):
             return {
-                self._text(name): self._member(name, member, found, depth=depth)
+                self._text(name): self._member(name, member, applied, depth=depth)
                 for name, member in value.items()
             }
         if isinstance(value, list):
             return [
-                self.value(item, self.schemas_of_item(found, index), depth=depth + 1)
+                self.value(item, self.schemas_of_item(applied, index), depth=depth + 1)
                 for index, item in enumerate(value)
             ]
         return value
@@ -186,7 +186,14 @@ def _properties(name: str, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping
 
 def _positional(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
     """Return the schemas of the item at an index: of `prefixItems`, or of `items` in older drafts."""
-    found = (
-        one[key] for one in schemas for key in ("prefixItems", "items") if isinstance(one.get(key), list)
+    positional_lists = (
+        schema[key]
+        for schema in schemas
+        for key in ("prefixItems", "items")
+        if isinstance(schema.get(key), list)
     )
-    return [one[index] for one in found if index < len(one) and isinstance(one[index], Mapping)]
+    return [
+        positional[index]
+        for positional in positional_lists
+        if index < len(positional) and isinstance(positional[index], Mapping)
+    ]

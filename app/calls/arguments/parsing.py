@@ -87,14 +87,14 @@ def _exceeds(body: bytes, limit: int) -> bool:
     if _cost(body, 0, len(body)) <= limit:
         return False
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    cost = at = 0
+    cost = position = 0
     while cost <= limit:
-        begin = plain.find(b'"', at)
-        cost += _cost(plain, at, len(plain) if begin < 0 else begin)
+        begin = plain.find(b'"', position)
+        cost += _cost(plain, position, len(plain) if begin < 0 else begin)
         end = plain.find(b'"', begin + 1) if begin >= 0 else -1
         if end < 0:
             return cost > limit
-        at = end + 1
+        position = end + 1
     return True
 
 
@@ -107,16 +107,16 @@ def _cost(body: bytes, start: int, end: int) -> int:
 def _has_large_integer(body: bytes) -> bool:
     """Return whether the body has the digits of an integer beyond 64 bits, possibly within a string."""
     digits = body.translate(_DIGITS)
-    at = digits.find(_LONG)
-    while at >= 0:
-        run = _RUN.match(digits, at)
-        end = at + len(_LONG) if run is None else run.end()
-        start = at - 1 if body[at - 1 : at] == b"-" else at
+    position = digits.find(_LONG)
+    while position >= 0:
+        run = _RUN.match(digits, position)
+        end = position + len(_LONG) if run is None else run.end()
+        start = position - 1 if body[position - 1 : position] == b"-" else position
         is_number = start == 0 or body[start - 1] in _BEFORE_NUMBER
         is_integer = end == len(body) or body[end] not in _AFTER_FLOAT
-        if is_number and is_integer and body[at] != 0x30 and _beyond(body[start:end]):
+        if is_number and is_integer and body[position] != 0x30 and _beyond(body[start:end]):
             return True
-        at = digits.find(_LONG, end)
+        position = digits.find(_LONG, end)
     return False
 
 
@@ -143,10 +143,10 @@ def _pointers(value: Any, wanted: object) -> Iterator[str]:
     """Yield JSON pointers to the members that are the object `wanted`."""
     pending = [("", value)]
     while pending:
-        at, node = pending.pop()
+        path, node = pending.pop()
         if node is wanted:
-            yield at
+            yield path
         elif isinstance(node, dict):
-            pending += [(pointer(at, key), member) for key, member in node.items()]
+            pending += [(pointer(path, key), member) for key, member in node.items()]
         elif isinstance(node, list):
-            pending += [(pointer(at, index), member) for index, member in enumerate(node)]
+            pending += [(pointer(path, index), member) for index, member in enumerate(node)]

@@ -49,18 +49,18 @@ class TextArguments:
         merged = dict(arguments)
         errors: list[FieldError] = []
         for name, texts in text_trees(self.values, inputs).items():
-            at = pointer(self.location, name[:_MAX_NAME])
+            path = pointer(self.location, name[:_MAX_NAME])
             if name not in inputs:
                 hint = suggestion(hints.closest(name, hints.names))
-                errors.append(FieldError(at, f"The tool has no input of this name.{hint}"))
+                errors.append(FieldError(path, f"The tool has no input of this name.{hint}"))
             elif name in arguments:
-                errors.append(FieldError(at, "This is also in the body: give it once."))
+                errors.append(FieldError(path, "This is also in the body: give it once."))
             else:
                 try:
                     merged[name] = self._coerced(name, texts, inputs[name], reader, plan)
                 except TextError as error:
                     errors += [
-                        FieldError(pointer(at, *error.path) + each.pointer, each.detail, each.expected)
+                        FieldError(pointer(path, *error.path) + each.pointer, each.detail, each.expected)
                         for each in error.errors
                     ]
         if errors:

@@ -145,14 +145,14 @@ class IdempotencyStore:
             if await self.table.acquire(lease_request, seconds=request.seconds):
                 self.begun += 1
                 return IdempotencyLease(request, expires_at, row_key)
-            found = await self.table.read(row_key, seconds=request.seconds)
+            row = await self.table.read(row_key, seconds=request.seconds)
         except TimeoutError:
             raise _deadline_exceeded() from None
-        if found is None:
+        if row is None:
             # The key was released between the two statements.
             self.rejected += 1
             raise _running(request, None, 1.0)
-        return self._read_outcome(request, found, lease_request.fingerprint)
+        return self._read_outcome(request, row, lease_request.fingerprint)
 
     async def store(
         self, lease: IdempotencyLease, outcome: bytes, *, record: CallLogEntry | None = None

@@ -169,10 +169,10 @@ class IdempotencyTable:
 
     async def read(self, key: RowKey, *, seconds: float) -> Any:
         """Return the row of a key, None where there is none; raise what `acquire` raises."""
-        found = await self._result(self.reads, key, seconds=seconds)
-        if found is _FAILED:
+        row = await self._result(self.reads, key, seconds=seconds)
+        if row is _FAILED:
             raise _unavailable()
-        return found
+        return row
 
     async def complete(self, completion: LeaseCompletion) -> bool:
         """Return whether the completion was stored within two seconds; if not, it is stored later."""
@@ -207,8 +207,8 @@ class IdempotencyTable:
     async def _acquire_batch(self, batch: list[LeaseRequest]) -> Sequence[bool | None]:
         """Request each key only for the first of its concurrent calls; the others read its row."""
         first: dict[RowKey, LeaseRequest] = {}
-        for one in batch:
-            first.setdefault(one.key, one)
+        for request in batch:
+            first.setdefault(request.key, request)
         requests = [first[key] for key in sorted(first)]
         try:
             acquired = await self._acquire(requests)
@@ -216,7 +216,10 @@ class IdempotencyTable:
             if error.maybe_committed:
                 self._release(requests, after=(0.0, _SECOND_RELEASE_SECONDS))
             raise
-        return [None if one.call_id in acquired.failed else one.call_id in acquired.calls for one in batch]
+        return [
+            None if request.call_id in acquired.failed else request.call_id in acquired.calls
+            for request in batch
+        ]
 
     async def _acquire(self, requests: list[LeaseRequest]) -> "_Acquired":
         try:
@@ -230,11 +233,11 @@ class IdempotencyTable:
         # created in the meantime can be stored now.
         calls: set[UUID] = set()
         failed: set[UUID] = set()
-        for one in requests:
+        for request in requests:
             try:
-                calls |= await self._insert([one])
+                calls |= await self._insert([request])
             except PostgresError:
-                failed.add(one.call_id)
+                failed.add(request.call_id)
             except DatabaseUnavailable as error:
                 # The keys of the requests before it were acquired.
                 raise DatabaseUnavailable(maybe_committed=error.maybe_committed or bool(calls)) from error
@@ -262,11 +265,11 @@ class IdempotencyTable:
     async def _read(self, batch: list[RowKey]) -> Sequence[Any]:
         keys = sorted(set(batch))
         rows = await self._acquiring.run(
-            _READ, [one.tenant for one in keys], [one.key_id for one in keys],
-            [one.digest for one in keys],
+            _READ, [key.tenant for key in keys], [key.key_id for key in keys],
+            [key.digest for key in keys],
         )  # fmt: skip
-        found = {RowKey(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
-        return [found.get(key) for key in batch]
+        rows_by_key = {RowKey(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
+        return [rows_by_key.get(key) for key in batch]
 
     async def _complete_batch(self, batch: list[LeaseCompletion]) -> Sequence[bool]:
         """Store a batch; retry later what cannot be stored, without the records, which the calls store."""
@@ -323,9 +326,10 @@ class IdempotencyTable:
             self._retry_later(completions, after=seconds)
 
     def _retry_later(self, completions: Iterable[LeaseCompletion], *, after: float) -> None:
-        at = asyncio.get_running_loop().time() + after
+        due_at = asyncio.get_running_loop().time() + after
         self._pending_retries += [
-            (at, one if one.record is None else replace(one, record=None)) for one in completions
+            (due_at, completion if completion.record is None else replace(completion, record=None))
+            for completion in completions
         ]
         if self._retrying is None:
             self._retrying = asyncio.create_task(self._retry(), name="idempotency-retry")
@@ -337,14 +341,19 @@ class IdempotencyTable:
         try:
             while self._pending_retries:
                 now = loop.time()
-                due = [one for at, one in self._pending_retries if at <= now]
-                self._pending_retries = [(at, one) for at, one in self._pending_retries if at > now]
-                for one in (one for one in due if one.lease_expires_at <= now):
+                due = [completion for due_at, completion in self._pending_retries if due_at <= now]
+                self._pending_retries = [
+                    (due_at, completion) for due_at, completion in self._pending_retries if due_at > now
+                ]
+                for completion in (completion for completion in due if completion.lease_expires_at <= now):
                     self.lost += 1
                     _log.error(
-                        "the outcome of an idempotent call could not be stored", call_id=str(one.call_id)
+                        "the outcome of an idempotent call could not be stored",
+                        call_id=str(completion.call_id),
                     )
-                waiting = [self.ends.add(one) for one in due if one.lease_expires_at > now]
+                waiting = [
+                    self.ends.add(completion) for completion in due if completion.lease_expires_at > now
+                ]
                 if waiting:
                     await asyncio.wait(waiting)
                 if self._pending_retries:

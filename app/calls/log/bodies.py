@@ -125,9 +125,9 @@ def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: 
     """Return a body from its sealed form in a record; raise SealBroken for a blob of another call, tenant or
     field.
     """
-    found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
-    presets = found.pop("presets", None)
-    return CapturedBody(**found, presets=None if presets is None else CapturedBody(**presets))
+    members: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
+    presets = members.pop("presets", None)
+    return CapturedBody(**members, presets=None if presets is None else CapturedBody(**presets))
 
 
 def open_evidence(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID) -> dict[str, Any] | None:

@@ -204,10 +204,10 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
 
 
 def _outcome_conditions(filters: CallFilters) -> list[ColumnElement[bool]]:
-    found = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
+    conditions = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
     if filters.error is not None:
-        found.append(_has_error() if filters.error else ~_has_error())
-    return found
+        conditions.append(_has_error() if filters.error else ~_has_error())
+    return conditions
 
 
 def _has_outcome(outcome: str) -> ColumnElement[bool]:

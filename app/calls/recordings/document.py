@@ -166,12 +166,12 @@ class InteractionDocument(StrictModel):
         if self.arguments_text is None:
             return self.arguments or {}
         try:
-            found = exact_json.loads_exactly(self.arguments_text.encode())
+            arguments = exact_json.loads_exactly(self.arguments_text.encode())
         except (ValueError, RecursionError):
             raise ValueError("must be the text of a JSON object") from None
-        if not isinstance(found, dict):
+        if not isinstance(arguments, dict):
             raise ValueError("must be the text of a JSON object")  # noqa: TRY004 - pydantic reports it.
-        return found
+        return arguments
 
 
 class RecordingDocument(StrictModel):
@@ -195,21 +195,21 @@ def arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def response_members(response: RecordedResponse) -> dict[str, Any]:
     """Return a response in the form of a document; members without a value are left out."""
-    made: dict[str, Any] = {"status": response.status}
+    members: dict[str, Any] = {"status": response.status}
     if response.media_type and _SENDABLE.fullmatch(response.media_type):
-        made["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
+        members["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
     if response.headers:
-        made["headers"] = _header_members(response.headers)
+        members["headers"] = _header_members(response.headers)
     if response.events is not None:
-        made["events"] = [_event_members(event) for event in response.events]
+        members["events"] = [_event_members(event) for event in response.events]
     elif response.error is None:
-        made |= _body_members(response.body or b"")
+        members |= _body_members(response.body or b"")
     if response.error is not None:
-        made["error"] = _error_members(response.error)
+        members["error"] = _error_members(response.error)
     for name in ("is_cut", "text_pieces", "content_blocks"):
         if getattr(response, name):
-            made[name] = True
-    return made
+            members[name] = True
+    return members
 
 
 def response_of(members: Mapping[str, Any]) -> RecordedResponse:
@@ -279,15 +279,15 @@ def _utf8(body: bytes) -> str | None:
 
 def _event_members(event: StreamEvent) -> dict[str, Any]:
     text = _utf8(event.data)
-    made: dict[str, Any] = {"kind": event.kind}
-    made |= {"base64": base64.b64encode(event.data).decode()} if text is None else {"data": text}
+    members: dict[str, Any] = {"kind": event.kind}
+    members |= {"base64": base64.b64encode(event.data).decode()} if text is None else {"data": text}
     if event.name:
-        made["name"] = event.name
+        members["name"] = event.name
     if event.id is not None:
-        made["id"] = event.id
+        members["id"] = event.id
     if event.retry is not None:
-        made["retry"] = event.retry
-    return made
+        members["retry"] = event.retry
+    return members
 
 
 def _event_of(members: Mapping[str, Any]) -> StreamEvent:
@@ -304,16 +304,16 @@ def _event_of(members: Mapping[str, Any]) -> StreamEvent:
 
 def _error_members(error: RecordedError) -> dict[str, Any]:
     detail = storable_text(error.detail)[:_MAX_DETAIL]
-    made: dict[str, Any] = {"slug": error.slug, "detail": detail}
+    members: dict[str, Any] = {"slug": error.slug, "detail": detail}
     if not error.request_sent:
-        made["request_sent"] = False
+        members["request_sent"] = False
     if error.status is not None:
-        made["upstream_status"] = error.status
+        members["upstream_status"] = error.status
     if error.body is not None:
-        made["upstream_body"] = _storable(error.body)
+        members["upstream_body"] = _storable(error.body)
     if error.headers:
-        made["headers"] = _header_members(error.headers)
-    return made
+        members["headers"] = _header_members(error.headers)
+    return members
 
 
 def _storable(value: Any) -> Any:

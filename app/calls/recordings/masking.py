@@ -108,7 +108,7 @@ def _masked_json(body: bytes, masker: Masker) -> bytes | None:
 def _masked_text(body: bytes, charset: str, masker: Masker) -> bytes:
     with contextlib.suppress(UnicodeError, LookupError):
         text = body.decode(charset)
-        lines = _JSON_LINE.sub(lambda found: _line(found, masker), text)
+        lines = _JSON_LINE.sub(lambda match: _line(match, masker), text)
         masked = _text(_NAMED.sub(_named, lines), masker)
         return body if masked == text else masked.encode(charset)
     return body
@@ -140,17 +140,17 @@ def _hidden(value: Any) -> Any:
     return [_hidden(item) for item in value] if isinstance(value, list) else value
 
 
-def _line(found: re.Match[str], masker: Masker) -> str:
+def _line(match: re.Match[str], masker: Masker) -> str:
     """Return a line of JSON, or of an event with JSON, masked."""
-    masked = _masked_json(found[2].encode(), masker)
-    return found[0] if masked is None else f"{found[1]}{masked.decode()}{found[3]}"
+    masked = _masked_json(match[2].encode(), masker)
+    return match[0] if masked is None else f"{match[1]}{masked.decode()}{match[3]}"
 
 
-def _named(found: re.Match[str]) -> str:
+def _named(match: re.Match[str]) -> str:
     """Return an element of XML, or a field of a form, masked where its name is that of a secret."""
-    name = found["element"] or found["field"]
-    before = found["before"] or found["before_"]
-    return f"{before}{MASK}" if is_secret_name(name) else found[0]
+    name = match["element"] or match["field"]
+    before = match["before"] or match["before_"]
+    return f"{before}{MASK}" if is_secret_name(name) else match[0]
 
 
 def _text(text: str, masker: Masker) -> str:

@@ -30,16 +30,16 @@ def storable_arguments(plan: Plan, arguments: Any, presets: Iterable[str], maske
     """Return the arguments of a call as they are stored: secrets, and what a toolset sets, are `***`."""
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
     masked = masked_arguments(given, plan.inputs, masker, complete=True)
-    for one in presets:
-        _replace(masked, pointer_parts(one))
+    for preset in presets:
+        _replace(masked, pointer_parts(preset))
     canonical: dict[str, Any] = _canonical(masked)
     return canonical
 
 
 def request_digest(vault: Vault, tool: str, arguments: Any, ignored: Iterable[str]) -> bytes:
     """Return a keyed digest of what identifies a request; `arguments` are `storable_arguments`."""
-    for one in ignored:
-        arguments = _without(arguments, pointer_parts(one))
+    for ignored_pointer in ignored:
+        arguments = _without(arguments, pointer_parts(ignored_pointer))
     text = exact_json.dumps(_canonical(arguments), orjson.OPT_SORT_KEYS)
     return vault.digest("recorded-request", tool.encode(), text)
 
@@ -60,23 +60,23 @@ def nearest(
     """Return the recorded arguments that differ least, as a member of a problem: `recorded` are ids of
     interactions and their arguments; None without any.
     """
-    for one in ignored:
-        arguments = _without(arguments, pointer_parts(one))
+    for ignored_pointer in ignored:
+        arguments = _without(arguments, pointer_parts(ignored_pointer))
     best: tuple[int, str, Any, list[dict[str, Any]]] | None = None
     for number, known in recorded:
         compared = known
-        for one in ignored:
-            compared = _without(compared, pointer_parts(one))
-        found = list(_differences(compared, arguments, ""))
-        if best is None or len(found) < best[0]:
-            best = (len(found), number, known, found)
+        for ignored_pointer in ignored:
+            compared = _without(compared, pointer_parts(ignored_pointer))
+        differences = list(_differences(compared, arguments, ""))
+        if best is None or len(differences) < best[0]:
+            best = (len(differences), number, known, differences)
     if best is None:
         return None
-    count, number, known, found = best
+    count, number, known, differences = best
     return {
         "interaction": number,
         "arguments": _shown(known, 10 * _MAX_SHOWN),
-        "differences": found[:_MAX_DIFFERENCES],
+        "differences": differences[:_MAX_DIFFERENCES],
         "difference_count": count,
     }
 
@@ -85,8 +85,11 @@ def is_masked_form(recorded: Any, given: Any, ignored: Iterable[str]) -> bool:
     """Return whether recorded arguments are the given ones with more of them masked: a gateway masks all
     secrets that it knows, and another one may know fewer.
     """
-    for one in ignored:
-        recorded, given = _without(recorded, pointer_parts(one)), _without(given, pointer_parts(one))
+    for ignored_pointer in ignored:
+        recorded, given = (
+            _without(recorded, pointer_parts(ignored_pointer)),
+            _without(given, pointer_parts(ignored_pointer)),
+        )
     return _is_masked_form(recorded, given)
 
 
@@ -102,28 +105,28 @@ def _is_masked_form(recorded: Any, given: Any) -> bool:
         first, *between, last = recorded.split(MASK)
         if not (given.startswith(first) and given.endswith(last) and len(given) >= len(first) + len(last)):
             return False
-        at, end = len(first), len(given) - len(last)
+        start, end = len(first), len(given) - len(last)
         for part in between:
-            found = given.find(part, at, end)
-            if found < 0:
+            index = given.find(part, start, end)
+            if index < 0:
                 return False
-            at = found + len(part)
+            start = index + len(part)
         return True
     return not _differs(recorded, given)
 
 
-def _differences(recorded: Any, given: Any, at: str) -> Iterator[dict[str, Any]]:
+def _differences(recorded: Any, given: Any, path: str) -> Iterator[dict[str, Any]]:
     if isinstance(recorded, dict) and isinstance(given, dict):
         for name in sorted(recorded.keys() | given.keys()):
             there, here = recorded.get(name, _ABSENT), given.get(name, _ABSENT)
-            yield from _differences(there, here, pointer(at, name))
+            yield from _differences(there, here, pointer(path, name))
     elif isinstance(recorded, list) and isinstance(given, list):
         for index in range(max(len(recorded), len(given))):
             there = recorded[index] if index < len(recorded) else _ABSENT
             here = given[index] if index < len(given) else _ABSENT
-            yield from _differences(there, here, pointer(at, index))
+            yield from _differences(there, here, pointer(path, index))
     elif _differs(recorded, given):
-        difference: dict[str, Any] = {"pointer": at}
+        difference: dict[str, Any] = {"pointer": path}
         if recorded is not _ABSENT:
             difference["recorded"] = _shown(recorded, _MAX_SHOWN)
         if given is not _ABSENT:
@@ -131,10 +134,10 @@ def _differences(recorded: Any, given: Any, at: str) -> Iterator[dict[str, Any]]
         yield difference
 
 
-def _differs(one: Any, other: Any) -> bool:
-    if one is _ABSENT or other is _ABSENT:
+def _differs(recorded: Any, given: Any) -> bool:
+    if recorded is _ABSENT or given is _ABSENT:
         return True
-    return type(one) is not type(other) or bool(one != other)
+    return type(recorded) is not type(given) or bool(recorded != given)
 
 
 def _shown(value: Any, limit: int) -> Any:

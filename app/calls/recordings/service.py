@@ -141,8 +141,8 @@ class RecordingService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
-            found = await page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
-        return found, [self.store.open_arguments(one) for one in found.rows]
+            interactions = await page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
+        return interactions, [self.store.open_arguments(interaction) for interaction in interactions.rows]
 
     async def interaction(
         self, name: str, interaction_id: UUID, *, principal: Principal

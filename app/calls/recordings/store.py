@@ -206,14 +206,14 @@ class RecordingStore:
     def open_response_members(self, row: RecordedInteractionRow) -> dict[str, Any]:
         """Return the response of an interaction in the form of a document."""
         opened = self.vault.open(row.sealed_response, context=sealing_context(row, "response"))
-        found: dict[str, Any] = orjson.loads(opened)
-        return found
+        members: dict[str, Any] = orjson.loads(opened)
+        return members
 
     def open_arguments(self, row: RecordedInteractionRow) -> dict[str, Any]:
         """Return the arguments of an interaction, with secrets masked."""
         opened = self.vault.open(row.sealed_arguments, context=sealing_context(row, "arguments"))
-        found: dict[str, Any] = exact_json.loads_exactly(opened)
-        return found
+        arguments: dict[str, Any] = exact_json.loads_exactly(opened)
+        return arguments
 
     def seal(
         self, row: RecordedInteractionRow, arguments: dict[str, Any], response: RecordedResponse
@@ -336,11 +336,11 @@ class RecordingStore:
         for row, (_, known) in zip(reversed(rows), reversed(recorded), strict=True):
             if is_masked_form(known, arguments, head.options.ignored):
                 return row.digest
-        found = await asyncio.to_thread(nearest, arguments, recorded, head.options.ignored)
+        nearest_request = await asyncio.to_thread(nearest, arguments, recorded, head.options.ignored)
         what = "with these arguments" if rows else "at all"
         raise NotRecorded(
             f"The recording {request.recording} has no call of {tool} {what}. Nothing was sent.",
-            extra={"tool": tool, "recording": request.recording, "nearest": found},
+            extra={"tool": tool, "recording": request.recording, "nearest": nearest_request},
         )
 
 

@@ -171,8 +171,8 @@ def _target(link: Any, call: Call[Any], context: CallContext, base: str | None) 
 
 def _next_link(header: str) -> str | None:
     """Return the target of rel=next in a header Link (RFC 8288)."""
-    found = (match[1] for match in _LINK.finditer(header[:_MAX_HEADER]) if _REL_NEXT.search(match[2]))
-    return next(found, None)
+    targets = (match[1] for match in _LINK.finditer(header[:_MAX_HEADER]) if _REL_NEXT.search(match[2]))
+    return next(targets, None)
 
 
 async def _whole(result: Result) -> bytes:
@@ -198,18 +198,18 @@ async def _parsed(body: bytes) -> Any:
         return None
 
 
-def _at(value: Any, at: str) -> Any:
+def _at(value: Any, pointer: str) -> Any:
     """Return the member at a JSON pointer, None where there is none."""
-    for token in at.split("/")[1:]:
+    for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _with(value: Any, at: str, items: list[Any]) -> Any:
+def _with(value: Any, pointer: str, items: list[Any]) -> Any:
     """Return a value with another list at a JSON pointer."""
-    if not at:
+    if not pointer:
         return items
-    token, slash, rest = at[1:].partition("/")
+    token, slash, rest = pointer[1:].partition("/")
     key = token.replace("~1", "/").replace("~0", "~")
     return {**value, key: _with(value[key], slash + rest, items)}

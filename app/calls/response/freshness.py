@@ -41,12 +41,12 @@ class Freshness:
 
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """Return the headers of a conditional request (RFC 9110 section 13.1); () without a validator."""
-        found = []
+        headers = []
         if self.etag:
-            found.append(("If-None-Match", self.etag))
+            headers.append(("If-None-Match", self.etag))
         if self.last_modified:
-            found.append(("If-Modified-Since", self.last_modified))
-        return tuple(found)
+            headers.append(("If-Modified-Since", self.last_modified))
+        return tuple(headers)
 
     def confirms(self, headers: Mapping[str, str]) -> bool:
         """Return whether a 304 with these headers is about this response: the same ETag, or none."""
@@ -58,12 +58,12 @@ def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that determine freshness, by lower-case name; repeated ones are joined by commas
     (RFC 9110 section 5.3).
     """
-    found: dict[str, str] = {}
+    relevant: dict[str, str] = {}
     for name, value in headers.items():
         lowered = name.lower()
         if lowered in _RELEVANT:
-            found[lowered] = f"{found[lowered]}, {value}" if lowered in found else value
-    return found
+            relevant[lowered] = f"{relevant[lowered]}, {value}" if lowered in relevant else value
+    return relevant
 
 
 def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
@@ -83,7 +83,7 @@ def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | Non
     )
     if not strict.isdisjoint(directives):
         stale_if_error = 0.0
-    found = Freshness(
+    freshness = Freshness(
         lifetime=lifetime,
         age=_age(headers),
         private=private,
@@ -92,9 +92,9 @@ def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | Non
         last_modified=_repeatable(headers.get("last-modified", "")),
         headers=headers,
     )
-    if found.lifetime + found.stale_if_error <= found.age and not found.conditions():
+    if freshness.lifetime + freshness.stale_if_error <= freshness.age and not freshness.conditions():
         return None
-    return found
+    return freshness
 
 
 def parse_cache_control(text: str) -> dict[str, str | None]:
@@ -102,14 +102,14 @@ def parse_cache_control(text: str) -> dict[str, str | None]:
 
     Of a directive that occurs twice, the smaller number is used (RFC 9111 section 4.2.1 leaves this open).
     """
-    found: dict[str, str | None] = {}
+    directives: dict[str, str | None] = {}
     for match in _DIRECTIVE.finditer(text):
         name = match[1].lower()
         value = match[3] if match[2] is None else match[2]
-        if name in found and _seconds(found[name], default=0) <= _seconds(value, default=0):
+        if name in directives and _seconds(directives[name], default=0) <= _seconds(value, default=0):
             continue
-        found[name] = value
-    return found
+        directives[name] = value
+    return directives
 
 
 def max_age(directives: Mapping[str, str | None]) -> float:

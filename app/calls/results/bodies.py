@@ -80,5 +80,5 @@ def media_type_of(body: bytes, stated: str) -> str:
     """Return the type of binary content by its first bytes, else as stated."""
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return "image/webp"
-    found = next((kind for signature, kind in _SIGNATURES if body.startswith(signature)), None)
-    return found or _OTHER_NAMES.get(stated, stated) or _UNKNOWN
+    sniffed_type = next((kind for signature, kind in _SIGNATURES if body.startswith(signature)), None)
+    return sniffed_type or _OTHER_NAMES.get(stated, stated) or _UNKNOWN

@@ -94,9 +94,9 @@ def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: l
     whole = write_value(value)
     if room is None or len(whole.encode()) <= room:
         return _written(whole, value, form)
-    found = _longest_list(value)
-    if found is not None:
-        path, items = found
+    longest = _longest_list(value)
+    if longest is not None:
+        path, items = longest
         count = _fitting(items, lambda number: write_value(_replaced(value, path, items[:number])), room)
         if count:
             kept = _replaced(value, path, items[:count])
@@ -118,9 +118,9 @@ def _written(text: str, value: Any, form: ResultFormat | None) -> _Cut:
 def _writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
     if form in _TABLES:
         if table_of(value) is not None:
-            return lambda one: _rendered(one, form)
+            return lambda part: _rendered(part, form)
         notes.append(f"The response is no table, so it is JSON in place of {form}.")
-    return lambda one: write(one).decode()
+    return lambda part: write(part).decode()
 
 
 def _rendered(value: Any, form: ResultFormat | None) -> str:
@@ -135,9 +135,9 @@ def _cut_text(text: str, room: int) -> _Cut:
         return _Cut(text, None)
     kept = encoded[:room]
     for separator in (b"\n", b" "):
-        at = kept.rfind(separator)
-        if at >= room * 3 // 4:
-            kept = kept[: at + 1]
+        end = kept.rfind(separator)
+        if end >= room * 3 // 4:
+            kept = kept[: end + 1]
             break
     beginning = kept.decode("utf-8", "ignore")
     rest = encoded[len(beginning.encode()) :]
@@ -147,18 +147,18 @@ def _cut_text(text: str, room: int) -> _Cut:
 
 def _longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
     """Return the list with the largest items in a value, and the names of the members that lead to it."""
-    found: list[tuple[int, tuple[str, ...], list[Any]]] = []
+    lists: list[tuple[int, tuple[str, ...], list[Any]]] = []
     pending: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while pending:
         path, node = pending.pop()
         if isinstance(node, list):
             if node:
-                found.append((len(write(node)), path, node))
+                lists.append((len(write(node)), path, node))
         elif isinstance(node, dict) and len(path) < _MAX_DEPTH:
             pending += [((*path, name), member) for name, member in node.items()]
-    if not found:
+    if not lists:
         return None
-    _, path, items = max(found, key=lambda one: one[0])
+    _, path, items = max(lists, key=lambda sized_list: sized_list[0])
     return path, items
 
 

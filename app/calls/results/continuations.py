@@ -93,7 +93,7 @@ class ContinuationStore:
             return None
         head = {"kind": rest.kind, "tool": tool}
         content = exact_json.dumps(head) + b"\n" + rest.content
-        pieces = [content[at : at + _PIECE] for at in range(0, len(content), _PIECE)]
+        pieces = [content[start : start + _PIECE] for start in range(0, len(content), _PIECE)]
         handle = f"c_{secrets.token_urlsafe(16)}"
         owner, context = self._owner(principal), _context(principal)
         client = self._redis_client.available_client()
@@ -107,8 +107,8 @@ class ContinuationStore:
                 SECONDS,
             )  # fmt: skip
             for member in removed:
-                one, _, count = _text(member).split(":")
-                await client.delete(*(f"{owner}{one}:{number}" for number in range(int(count))))
+                removed_handle, _, count = _text(member).split(":")
+                await client.delete(*(f"{owner}{removed_handle}:{number}" for number in range(int(count))))
             member = f"{handle}:{counted}:{len(pieces)}"
             for number, piece in enumerate(pieces):
                 sealed = self._vault.seal(_labelled(handle, number, len(pieces), piece), context=context)
@@ -124,18 +124,18 @@ class ContinuationStore:
         """Return a rest by its handle; raise NotFound where there is none for this key, or it no longer sees
         the tool, and Unavailable without Redis or PostgreSQL.
         """
-        found = _HANDLE.fullmatch(handle)
-        if found is None:
+        match = _HANDLE.fullmatch(handle)
+        if match is None:
             raise _not_found()
-        content = await self._content(found[1], principal)
+        content = await self._content(match[1], principal)
         line, _, rest = content.partition(b"\n")
         head = orjson.loads(line)
         if not await self._visibility.may_see(head.get("tool", ""), principal=principal):
             raise _not_found()
-        if found[2] == "i" and head["kind"] != "items":
+        if match[2] == "i" and head["kind"] != "items":
             raise _not_found()
-        unit: Literal["item", "byte"] = "byte" if (found[2] or head["kind"][0]) in ("b", "t") else "item"
-        return StoredRest(found[1], Rest(head["kind"], rest), unit, int(found[3] or 0))
+        unit: Literal["item", "byte"] = "byte" if (match[2] or head["kind"][0]) in ("b", "t") else "item"
+        return StoredRest(match[1], Rest(head["kind"], rest), unit, int(match[3] or 0))
 
     async def _content(self, handle: str, principal: Principal) -> bytes:
         owner, context = self._owner(principal), _context(principal)
@@ -160,8 +160,8 @@ class ContinuationStore:
             label, _, piece = self._vault.open(sealed, context=context).partition(b"\n")
         except SealBroken:
             raise _not_found() from None
-        one, at, count = label.decode().split(":")
-        if (one, at) != (handle, str(number)):
+        labelled_handle, labelled_number, count = label.decode().split(":")
+        if (labelled_handle, labelled_number) != (handle, str(number)):
             raise _not_found()
         return int(count), piece
 

@@ -24,8 +24,8 @@ def check_fields(fields: Sequence[str], *, at: str) -> None:
     if len(fields) > MAX_FIELDS:
         detail = f"Give at most {MAX_FIELDS} fields."
         raise InvalidInput("There are too many fields.", errors=[FieldError(at, detail)])
-    for one in fields:
-        problem = _problem(one)
+    for field in fields:
+        problem = _problem(field)
         if problem:
             raise InvalidInput(f"A field cannot be used: {problem}", errors=[FieldError(at, problem)])
 
@@ -41,16 +41,16 @@ def project(value: Any, fields: Sequence[str]) -> tuple[Any, list[str]]:
     tree: Tree = {}
     is_whole = False
     missing = []
-    for one in fields:
-        found = False
-        for parts in _locations(value, one, end):
-            found = True
+    for field in fields:
+        has_parts = False
+        for parts in _locations(value, field, end):
+            has_parts = True
             if parts:
                 _add(tree, parts)
             else:
                 is_whole = True
-        if not found:
-            missing.append(one)
+        if not has_parts:
+            missing.append(field)
     return value if is_whole else _picked(value, tree), missing
 
 

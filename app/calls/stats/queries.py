@@ -274,12 +274,12 @@ def _levels(source: CTE, limit: int) -> Select[Any]:
 
 def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[Any]:
     of = binned.c
-    one = [of.level, of.is_other, of.series, of.bucket]
+    bucket_columns = [of.level, of.is_other, of.series, of.bucket]
     timed = case((of.bin > UNTIMED, of.calls), else_=0)
     ranks = select(
         *of,
-        func.sum(timed).over(partition_by=one).label("timed"),
-        func.sum(timed).over(partition_by=one, order_by=of.bin).label("reached"),
+        func.sum(timed).over(partition_by=bucket_columns).label("timed"),
+        func.sum(timed).over(partition_by=bucket_columns, order_by=of.bin).label("reached"),
     ).cte("ranks")
     rank = ranks.c
 
