@@ -50,12 +50,12 @@ def decode_value(value: bytes) -> str:
 def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
     """Return the arguments that a schema marks by `x-mcp-header`; invalid marks are left out."""
     by_token: dict[str, MirroredArgument] = {}
-    for argument in _marked(schema, ()):
+    for argument in _find_marked(schema, ()):
         by_token.setdefault(argument.token, argument)
     return tuple(by_token.values())
 
 
-def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredArgument]:
+def _find_marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredArgument]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return
@@ -65,7 +65,7 @@ def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Mirror
         token = member.get(KEYWORD)
         if isinstance(token, str) and _TOKEN.fullmatch(token) and member.get("type") in KINDS:
             yield MirroredArgument(token.lower(), (*path, name))
-        yield from _marked(member, (*path, name))
+        yield from _find_marked(member, (*path, name))
 
 
 def check_mirrored(
@@ -74,19 +74,19 @@ def check_mirrored(
     """Raise RpcError unless each mirrored argument has its header, and each such header its argument."""
     for argument in mirrored:
         header = head.get(PARAMETER_PREFIX + argument.token.encode())
-        value = _at(arguments, argument.path)
+        value = _get_member(arguments, argument.path)
         if (header is None) != (value is None):
             missing = "The header is missing" if header is None else "The argument is missing"
-            raise _mismatch(f"{missing} for Mcp-Param-{argument.token}.")
-        if header is not None and not _equal(decode_value(header), value):
-            raise _mismatch(f"Mcp-Param-{argument.token} differs from its argument.")
+            raise _create_mismatch_error(f"{missing} for Mcp-Param-{argument.token}.")
+        if header is not None and not _is_equal(decode_value(header), value):
+            raise _create_mismatch_error(f"Mcp-Param-{argument.token} differs from its argument.")
 
 
-def _mismatch(detail: str) -> RpcError:
+def _create_mismatch_error(detail: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, detail, status=400)
 
 
-def _at(arguments: Any, path: Sequence[str]) -> Any:
+def _get_member(arguments: Any, path: Sequence[str]) -> Any:
     for name in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -94,7 +94,7 @@ def _at(arguments: Any, path: Sequence[str]) -> Any:
     return arguments
 
 
-def _equal(text: str, value: Any) -> bool:
+def _is_equal(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float | Decimal):

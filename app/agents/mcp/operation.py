@@ -73,7 +73,11 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
         "description": (_TOOLSET if toolset else "") + _DESCRIPTION,
         "tags": ["tools"],
         "security": [{"apiKey": []}],
-        "parameters": [*(_toolset_parameter() if toolset else ()), _version_parameter(), _run_parameter()],
+        "parameters": [
+            *(_describe_toolset_parameter() if toolset else ()),
+            _describe_version_parameter(),
+            _describe_run_parameter(),
+        ],
         "requestBody": {
             "required": True,
             "content": {
@@ -105,7 +109,7 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _toolset_parameter() -> list[dict[str, Any]]:
+def _describe_toolset_parameter() -> list[dict[str, Any]]:
     return [
         {
             "name": "name",
@@ -117,7 +121,7 @@ def _toolset_parameter() -> list[dict[str, Any]]:
     ]
 
 
-def _run_parameter() -> dict[str, Any]:
+def _describe_run_parameter() -> dict[str, Any]:
     return {
         "name": "X-Recording-Run",
         "in": "header",
@@ -127,7 +131,7 @@ def _run_parameter() -> dict[str, Any]:
     }
 
 
-def _version_parameter() -> dict[str, Any]:
+def _describe_version_parameter() -> dict[str, Any]:
     return {
         "name": "MCP-Protocol-Version",
         "in": "header",

@@ -84,7 +84,7 @@ def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
         inputs = sanitize_inputs(tool.inputs)
     except UnusableSchema:
         return RenderedTool(None, None, None, ())
-    outputs = _outputs(tool)
+    outputs = _read_outputs(tool)
     listed = with_marks(shown_schema(inputs.schema, form), tool)
     described = mcp_tool(
         tool,
@@ -106,7 +106,7 @@ def _has_outputs(tool: AgentTool) -> bool:
     return tool.publishes_outputs or tool.outputs_withdrawn_at is not None
 
 
-def _outputs(tool: AgentTool) -> Sanitized | None:
+def _read_outputs(tool: AgentTool) -> Sanitized | None:
     if not _has_outputs(tool) or tool.outputs_json in (b"", b"{}"):
         return None
     try:
@@ -193,7 +193,7 @@ class ToolLists:
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
-            tool_list = self._lists[key] = _listed(tools, form)
+            tool_list = self._lists[key] = _build_list(tools, form)
             if len(self._lists) > _MAX_PAGES:
                 self._lists.popitem(last=False)
         return tool_list
@@ -204,13 +204,13 @@ class ToolLists:
         rendered = (self.tool(tool, listed.form).json for tool in tools)
         body = b"[" + b",".join(one for one in rendered if one is not None) + b"]"
         is_last = start + len(tools) >= len(listed.tools)
-        next_cursor = None if is_last else _cursor(listed.digest, tools[-1].name)
+        next_cursor = None if is_last else _encode_cursor(listed.digest, tools[-1].name)
         return ToolPage(listed.digest, body, next_cursor)
 
     async def _render_large(self, tools: Sequence[AgentTool], form: SchemaForm) -> None:
         """Render the tools that are not rendered yet in a thread, where they are many or large."""
         missing = [tool for tool in tools if (tool.stamp, form) not in self._rendered]
-        if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > INLINE_BYTES:
+        if len(missing) > _INLINE or sum(map(_count_schema_bytes, missing)) > INLINE_BYTES:
             await asyncio.to_thread(lambda: [self.tool(tool, form) for tool in missing])
 
     def _store(self, key: Any, page: ToolPage) -> None:
@@ -220,11 +220,11 @@ class ToolLists:
             self._page_bytes -= len(self._pages.popitem(last=False)[1].tools)
 
 
-def _schema_bytes(tool: AgentTool) -> int:
+def _count_schema_bytes(tool: AgentTool) -> int:
     return len(tool.inputs_json) + (len(tool.outputs_json) if _has_outputs(tool) else 0)
 
 
-def _listed(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
+def _build_list(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
     ordered = sorted(tools, key=lambda tool: tool.name)
     # Workers of releases that listed whole schemas only have the digest without a form.
     digest = hashlib.blake2b(b"" if form == "full" else form.encode(), digest_size=_DIGEST_BYTES)
@@ -233,7 +233,7 @@ def _listed(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
     return _List(ordered, [tool.name for tool in ordered], digest.hexdigest(), form)
 
 
-def _cursor(digest: str, last: str) -> str:
+def _encode_cursor(digest: str, last: str) -> str:
     return base64.urlsafe_b64encode(exact_json.dumps([digest, last])).rstrip(b"=").decode()
 
 
