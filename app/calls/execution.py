@@ -79,7 +79,7 @@ class SuggestTools(Protocol):
         """Return names of tools that the principal may see, the most similar first."""
 
 
-async def no_suggestions(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
+async def suggest_nothing(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
     """Return no names: where there is no index of the tools."""
     return ()
 
@@ -108,7 +108,7 @@ class CallServices:
     identity: str = ""
     tracer: Tracer | None = None
     bodies: BodyRecorder | None = None
-    suggest_tools: SuggestTools = no_suggestions
+    suggest_tools: SuggestTools = suggest_nothing
     approvals: CallApprovals = field(default_factory=NoCallApprovals)
     recordings: CallRecordings = field(default_factory=NoCallRecordings)
 
@@ -195,7 +195,7 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
         mode = None if request.approved is not None else repair_mode(request)
         repaired = None if mode is None else repaired_arguments(plan, request.arguments, mode)
         if repaired is None:
-            raise _located(without_preset_hints(error, request.presets), request) from None
+            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
         request.arguments = repaired.value
     credentials = services.resolver.preview(
         plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
@@ -228,7 +228,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     if request.presets:
         _add_presets(request, plan)
         recorder.add_presets(request.presets)
-        context.preset_masker = _preset_masker(request, plan)
+        context.preset_masker = _create_preset_masker(request, plan)
     try:
         if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
             await asyncio.to_thread(plan.validate, request.arguments)
@@ -236,7 +236,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
             plan.validate(request.arguments)
     except InvalidArguments as error:
         if request.approved is not None or not await _repair(context):
-            raise _located(without_preset_hints(error, request.presets), request) from None
+            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
     if request.approved is not None:
         request.approved.check(plan)
         return
@@ -267,7 +267,7 @@ async def _repair(context: CallContext) -> bool:
     return True
 
 
-def _waiting(context: CallContext) -> WaitingCall:
+def _build_waiting_call(context: CallContext) -> WaitingCall:
     request = context.request
     return WaitingCall(
         context.recorder.id,
@@ -287,7 +287,7 @@ async def _request_approval(outcome: CallOutcome, context: CallContext, services
     """Have a call wait for approval, or set the outcome of the one that was requested with its idempotency
     key, once that has ended.
     """
-    requested = await services.approvals.request(_waiting(context))
+    requested = await services.approvals.request(_build_waiting_call(context))
     if requested.ended is not None:
         outcome.result = _replay_approved(requested.ended, context)
     else:
@@ -360,17 +360,17 @@ def _add_presets(request: CallRequest, plan: Plan) -> None:
         check_presets(request.presets, plan.inputs)
         request.arguments = with_presets(request.arguments, request.presets)
     except InvalidArguments as error:
-        raise _located(error, request) from None
+        raise _move_pointers(error, request) from None
 
 
-def _preset_masker(request: CallRequest, plan: Plan) -> ResponseMasker | None:
+def _create_preset_masker(request: CallRequest, plan: Plan) -> ResponseMasker | None:
     """Return the masker of preset arguments that are secrets by the tool's inputs; None where none is."""
     if not plan.mask_responses:
         return None
     return ResponseMasker.for_values(secret_values(with_presets({}, request.presets), plan.inputs))
 
 
-def _located(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
+def _move_pointers(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
     """Return the error with pointers to where the request has the arguments: in its body, or as texts."""
     return error if request.text_arguments is None else request.text_arguments.relocate(error)
 
@@ -441,7 +441,7 @@ def _perform_live(context: CallContext, services: CallServices, *, events: bool)
         and context.preset_masker is None
         and not (shape is not None and shape.decodes)
     )
-    sending: Awaitable[Result] = _cached(context, services) if is_cached else _send(context, services)
+    sending: Awaitable[Result] = _perform_cached(context, services) if is_cached else _send(context, services)
     if shape is not None:
         sending = shaped_response(sending, context, shape, events=events)
     if plan.contract is not None:
@@ -464,7 +464,7 @@ async def _perform_once(context: CallContext, services: CallServices, key: str) 
     return await idempotent.result(key, seconds=seconds)
 
 
-async def _cached(context: CallContext, services: CallServices) -> Result:
+async def _perform_cached(context: CallContext, services: CallServices) -> Result:
     """Return the result from the response cache, or from the upstream, perhaps by a conditional request."""
     plan = context.plan
     rule = plan.cache_rule

@@ -154,7 +154,7 @@ class CallRecorder:
 
     def intent_entry(self, seconds: float) -> CallLogEntry:
         """Return the record of a call that is about to be made and takes at most `seconds`."""
-        entry = self._entry(RUNNING, 0, None, 0)
+        entry = self._build_entry(RUNNING, 0, None, 0)
         entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _GRACE
         return entry
 
@@ -199,7 +199,7 @@ class CallRecorder:
         if self.ended:
             return
         self.ended = True
-        entry = self._entry(outcome, status, upstream_status, response_bytes)
+        entry = self._build_entry(outcome, status, upstream_status, response_bytes)
         metrics = self._metrics
         metrics.calls_in_flight -= 1
         seconds = entry.duration_ms / 1000
@@ -212,7 +212,7 @@ class CallRecorder:
         else:
             self.stored = self._call_log.record(entry)
 
-    def _entry(
+    def _build_entry(
         self, outcome: str, status: int, upstream_status: int | None, response_bytes: int
     ) -> CallLogEntry:
         plan = self.plan

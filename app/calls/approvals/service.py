@@ -186,7 +186,7 @@ class ApprovalService:
         decidable = decidable_kinds(principal)
         pending = [row for row in rows if row.state == "pending" and row.expires_at > moment]
         others = {row.requested_by for row in pending if row.kind in decidable} - {principal.key_id}
-        behind = await self._keys_behind(others, principal) if others else frozenset[str]()
+        behind = await self._find_keys_behind(others, principal) if others else frozenset[str]()
         decisions_by_id: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
         for row in pending:
             is_own = row.requested_by == principal.key_id
@@ -230,7 +230,7 @@ class ApprovalService:
         Raise NotFound; Forbidden without the scope for its kind; OwnApproval; Conflict where it is not
         pending; PreconditionFailed; and ApprovalOutdated where it can no longer be done.
         """
-        row = await self._decidable(approval_id, decision.principal)
+        row = await self._require_decidable(approval_id, decision.principal)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         return await self._handlers[kind].approve(row, decision)
 
@@ -239,7 +239,7 @@ class ApprovalService:
 
         The key that requested it may reject it, too: it takes its request back.
         """
-        row = await self._decidable(approval_id, decision.principal, may_be_own=True)
+        row = await self._require_decidable(approval_id, decision.principal, may_be_own=True)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         async with self._database.transaction() as session:
             decided = await decide(session, approval_id, state="rejected", decision=decision)
@@ -329,7 +329,7 @@ class ApprovalService:
             await record_approval_event(session, row, action, actor=_GATEWAY)
             self.counts[kind, action] += 1
 
-    async def _decidable(
+    async def _require_decidable(
         self, approval_id: UUID, principal: Principal, *, may_be_own: bool = False
     ) -> Approval:
         row = await self.get(approval_id, principal=principal)
@@ -338,7 +338,7 @@ class ApprovalService:
             _require_scope(row, principal)
             if is_own:
                 raise OwnApproval("This key has requested it: another key has to approve it.")
-            if not may_be_own and await self._keys_behind({row.requested_by}, principal):
+            if not may_be_own and await self._find_keys_behind({row.requested_by}, principal):
                 raise OwnApproval(
                     f"The key {row.requested_by}, which requested it, has created this key, or one of them "
                     "succeeds the other by rotation: another key has to approve it."
@@ -347,7 +347,7 @@ class ApprovalService:
             raise already_decided(row)
         return row
 
-    async def _keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:
+    async def _find_keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:
         """Return which of the keys `others` are behind the key of a principal: they have created it, directly
         or through other keys, or are of one chain of rotations with it.
         """

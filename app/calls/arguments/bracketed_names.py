@@ -22,13 +22,13 @@ def text_trees(values: Mapping[str, Sequence[str]], inputs: Collection[str]) -> 
     """
     trees: dict[str, TextTree] = {}
     for name, texts in values.items():
-        keys = _keys(name, inputs)
+        keys = _split_keys(name, inputs)
         if not (keys and _insert(trees, keys, texts)):
             trees[name] = texts
     return trees
 
 
-def _keys(name: str, inputs: Collection[str]) -> list[str]:
+def _split_keys(name: str, inputs: Collection[str]) -> list[str]:
     """Return the longest beginning of a name that is an input, and its keys; [] for a name without any."""
     if name in inputs:
         return []

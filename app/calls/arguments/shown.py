@@ -63,7 +63,7 @@ def show_arguments(
     `at`.
     """
     showing = _Showing(inputs, masker)
-    value = showing.value(dict(arguments), [inputs], at)
+    value = showing.show_value(dict(arguments), [inputs], at)
     return Shown(value if isinstance(value, dict) else {}, tuple(showing.hidden))
 
 
@@ -97,7 +97,7 @@ def _hide_secrets(
     path: str,
 ) -> Shown:
     of_arguments = _Showing(inputs, masker)
-    of_arguments.value(dict(arguments), [inputs], "")
+    of_arguments.show_value(dict(arguments), [inputs], "")
     secrets = set(of_arguments.secrets)
     if any(len(text) < MIN_SECRET for text in secrets):
         return Shown(None, (HiddenPart(path, "declared-secret", _measure(request)),))
@@ -107,7 +107,7 @@ def _hide_secrets(
     for text in secrets:
         declared.add(text)
     showing = _Showing({}, masker, declared if secrets else None)
-    value = showing.value(dict(request), [], path)
+    value = showing.show_value(dict(request), [], path)
     body = request.get("body")
     if isinstance(body, LargeBody):
         showing.hidden.append(HiddenPart(pointer(path, "body"), "too-large", body["bytes"]))
@@ -139,7 +139,7 @@ class _Showing(SchemaWalk):
         """Whether parts were hidden together, the secrets of which are not all in `secrets`."""
         self._pointer_characters = 0
 
-    def value(self, value: Any, schemas: list[Mapping[str, Any]], path: str) -> Any:
+    def show_value(self, value: Any, schemas: list[Mapping[str, Any]], path: str) -> Any:
         """Return what is shown of a value to which the schemas apply, at a JSON pointer."""
         applied = list(self.flatten(schemas))
         if self.is_exhausted or any(map(is_secret_schema, applied)):
@@ -161,7 +161,7 @@ class _Showing(SchemaWalk):
         shown: list[Any] = []
         count = len(self.hidden)
         for index, item in enumerate(value):
-            shown.append(self.value(item, self.schemas_of_item(schemas, index), pointer(path, index)))
+            shown.append(self.show_value(item, self.schemas_of_item(schemas, index), pointer(path, index)))
             if self._is_full:
                 return self._hide_whole(value, path, count)
         return shown
@@ -181,7 +181,7 @@ class _Showing(SchemaWalk):
                 # A secret within it is not found where it is short.
                 shown[masked] = self._hide(member, below, "declared-secret")
             else:
-                shown[masked] = self.value(member, self.schemas_of_member(schemas, name), below)
+                shown[masked] = self.show_value(member, self.schemas_of_member(schemas, name), below)
             if self._is_full:
                 return self._hide_whole(value, path, count)
         return shown

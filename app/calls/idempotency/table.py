@@ -145,7 +145,7 @@ class IdempotencyTable:
             failed=False,
             max_batch=_MAX_BATCH,
             max_bytes=_MAX_BYTES,
-            size_of=_outcome_size,
+            size_of=_measure_outcome,
         )
         self._watched = watched
         self._pending_retries: list[tuple[float, LeaseCompletion]] = []
@@ -164,14 +164,14 @@ class IdempotencyTable:
         """
         acquired: bool | None = await self._result(self.begins, request, seconds=seconds)
         if acquired is None:
-            raise _unavailable()
+            raise _create_unavailable_error()
         return acquired
 
     async def read(self, key: RowKey, *, seconds: float) -> Any:
         """Return the row of a key, None where there is none; raise what `acquire` raises."""
         row = await self._result(self.reads, key, seconds=seconds)
         if row is _FAILED:
-            raise _unavailable()
+            raise _create_unavailable_error()
         return row
 
     async def complete(self, completion: LeaseCompletion) -> bool:
@@ -202,7 +202,7 @@ class IdempotencyTable:
             queue.withdraw(item, future)
             if not isinstance(error, TimeoutError) or seconds <= _WAIT_SECONDS:
                 raise
-            raise _unavailable() from None
+            raise _create_unavailable_error() from None
 
     async def _acquire_batch(self, batch: list[LeaseRequest]) -> Sequence[bool | None]:
         """Request each key only for the first of its concurrent calls; the others read its row."""
@@ -369,9 +369,9 @@ class _Acquired(NamedTuple):
     failed: "frozenset[UUID] | set[UUID]"
 
 
-def _outcome_size(completion: LeaseCompletion) -> int:
+def _measure_outcome(completion: LeaseCompletion) -> int:
     return 0 if completion.outcome is None else len(completion.outcome)
 
 
-def _unavailable() -> Unavailable:
+def _create_unavailable_error() -> Unavailable:
     return Unavailable("The database does not respond, so calls with an Idempotency-Key cannot be made.")

@@ -32,7 +32,7 @@ def storable_arguments(plan: Plan, arguments: Any, presets: Iterable[str], maske
     masked = masked_arguments(given, plan.inputs, masker, complete=True)
     for preset in presets:
         _replace(masked, pointer_parts(preset))
-    canonical: dict[str, Any] = _canonical(masked)
+    canonical: dict[str, Any] = _normalize_numbers(masked)
     return canonical
 
 
@@ -40,7 +40,7 @@ def request_digest(vault: Vault, tool: str, arguments: Any, ignored: Iterable[st
     """Return a keyed digest of what identifies a request; `arguments` are `storable_arguments`."""
     for ignored_pointer in ignored:
         arguments = _without(arguments, pointer_parts(ignored_pointer))
-    text = exact_json.dumps(_canonical(arguments), orjson.OPT_SORT_KEYS)
+    text = exact_json.dumps(_normalize_numbers(arguments), orjson.OPT_SORT_KEYS)
     return vault.digest("recorded-request", tool.encode(), text)
 
 
@@ -67,7 +67,7 @@ def nearest(
         compared = known
         for ignored_pointer in ignored:
             compared = _without(compared, pointer_parts(ignored_pointer))
-        differences = list(_differences(compared, arguments, ""))
+        differences = list(_find_differences(compared, arguments, ""))
         if best is None or len(differences) < best[0]:
             best = (len(differences), number, known, differences)
     if best is None:
@@ -75,7 +75,7 @@ def nearest(
     count, number, known, differences = best
     return {
         "interaction": number,
-        "arguments": _shown(known, 10 * _MAX_SHOWN),
+        "arguments": _shorten_value(known, 10 * _MAX_SHOWN),
         "differences": differences[:_MAX_DIFFERENCES],
         "difference_count": count,
     }
@@ -115,22 +115,22 @@ def _is_masked_form(recorded: Any, given: Any) -> bool:
     return not _differs(recorded, given)
 
 
-def _differences(recorded: Any, given: Any, path: str) -> Iterator[dict[str, Any]]:
+def _find_differences(recorded: Any, given: Any, path: str) -> Iterator[dict[str, Any]]:
     if isinstance(recorded, dict) and isinstance(given, dict):
         for name in sorted(recorded.keys() | given.keys()):
             there, here = recorded.get(name, _ABSENT), given.get(name, _ABSENT)
-            yield from _differences(there, here, pointer(path, name))
+            yield from _find_differences(there, here, pointer(path, name))
     elif isinstance(recorded, list) and isinstance(given, list):
         for index in range(max(len(recorded), len(given))):
             there = recorded[index] if index < len(recorded) else _ABSENT
             here = given[index] if index < len(given) else _ABSENT
-            yield from _differences(there, here, pointer(path, index))
+            yield from _find_differences(there, here, pointer(path, index))
     elif _differs(recorded, given):
         difference: dict[str, Any] = {"pointer": path}
         if recorded is not _ABSENT:
-            difference["recorded"] = _shown(recorded, _MAX_SHOWN)
+            difference["recorded"] = _shorten_value(recorded, _MAX_SHOWN)
         if given is not _ABSENT:
-            difference["given"] = _shown(given, _MAX_SHOWN)
+            difference["given"] = _shorten_value(given, _MAX_SHOWN)
         yield difference
 
 
@@ -140,7 +140,7 @@ def _differs(recorded: Any, given: Any) -> bool:
     return type(recorded) is not type(given) or bool(recorded != given)
 
 
-def _shown(value: Any, limit: int) -> Any:
+def _shorten_value(value: Any, limit: int) -> Any:
     """Return a value that problems can have: its text where that is long, or has digits beyond a double."""
     text = exact_json.dumps(value).decode()
     if len(text) > limit:
@@ -148,11 +148,11 @@ def _shown(value: Any, limit: int) -> Any:
     return exact_json.without_decimals(value)
 
 
-def _canonical(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _canonical(member) for name, member in value.items()}
+        return {name: _normalize_numbers(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_canonical(item) for item in value]
+        return [_normalize_numbers(item) for item in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_INTEGRAL:
         return int(value)
     return value

@@ -177,7 +177,7 @@ class RecordingService:
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
             rows = await all_interactions(session, row.id)
-        return await asyncio.to_thread(self._document, row, rows)
+        return await asyncio.to_thread(self._build_document, row, rows)
 
     async def put(
         self, name: str, document: RecordingDocument, *, if_match: str | None, principal: Principal
@@ -201,7 +201,7 @@ class RecordingService:
                 _check_version(row, if_match)
                 row.version += 1
                 await delete_interactions(session, row.id)
-            rows = await asyncio.to_thread(self._rows, row.id, document)
+            rows = await asyncio.to_thread(self._build_rows, row.id, document)
             self._check_bounds(rows)
             row.description = document.description
             row.options = document.options.model_dump(mode="json")
@@ -222,7 +222,7 @@ class RecordingService:
             row.digest = request_digest(self.store.vault, row.tool, self.store.open_arguments(row), ignored)
             session.add(row)
 
-    def _document(self, row: RecordingRow, rows: Sequence[RecordedInteractionRow]) -> dict[str, Any]:
+    def _build_document(self, row: RecordingRow, rows: Sequence[RecordedInteractionRow]) -> dict[str, Any]:
         return {
             "format": "utcp-gateway-recording/1",
             "description": row.description,
@@ -239,13 +239,13 @@ class RecordingService:
             ],
         }
 
-    def _rows(self, recording_id: UUID, document: RecordingDocument) -> list[RecordedInteractionRow]:
+    def _build_rows(self, recording_id: UUID, document: RecordingDocument) -> list[RecordedInteractionRow]:
         return [
-            self._imported(recording_id, position, one, document.options)
+            self._import_interaction(recording_id, position, one, document.options)
             for position, one in enumerate(document.interactions, start=1)
         ]
 
-    def _imported(
+    def _import_interaction(
         self, recording_id: UUID, position: int, given: InteractionDocument, options: RecordingOptions
     ) -> RecordedInteractionRow:
         """Return the row of an interaction of a document: what it has of secrets is masked here, too."""

@@ -40,7 +40,7 @@ def read_body(body: bytes, media_type: str, *, status: int, content_coding: str 
     media = media_type.partition(";")[0].strip().lower()
     text = None if content_coding else body_text(body, media_type)
     if text is None:
-        return _binary(body, media, content_coding)
+        return _describe_binary(body, media, content_coding)
     text = text.removeprefix("\ufeff")
     if is_json(media) or not media:
         encoded = body if text.isascii() and len(text) == len(body) else text.encode()
@@ -57,7 +57,7 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _binary(body: bytes, media: str, content_coding: str) -> ModelResult:
+def _describe_binary(body: bytes, media: str, content_coding: str) -> ModelResult:
     kind = (media or _UNKNOWN) if content_coding else media_type_of(body, media)
     coded = f", in the content coding {content_coding}" if content_coding else ""
     digest = hashlib.sha256(body).hexdigest()

@@ -90,18 +90,20 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
 
 def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: list[str]) -> _Cut:
     """Return a JSON value in a form, cut to `room` bytes."""
-    write_value = _writer(value, form, notes)
+    write_value = _choose_writer(value, form, notes)
     whole = write_value(value)
     if room is None or len(whole.encode()) <= room:
-        return _written(whole, value, form)
-    longest = _longest_list(value)
+        return _build_cut(whole, value, form)
+    longest = _find_longest_list(value)
     if longest is not None:
         path, items = longest
-        count = _fitting(items, lambda number: write_value(_replaced(value, path, items[:number])), room)
+        count = _count_fitting(
+            items, lambda number: write_value(_replace_list(value, path, items[:number])), room
+        )
         if count:
-            kept = _replaced(value, path, items[:count])
-            where = f" of the list at {path_text}" if (path_text := _pointer(path)) else ""
-            cut = _written(write_value(kept), kept, form)
+            kept = _replace_list(value, path, items[:count])
+            where = f" of the list at {path_text}" if (path_text := _format_pointer(path)) else ""
+            cut = _build_cut(write_value(kept), kept, form)
             cut.rest = Rest("items", write(items[count:]))
             cut.note = f"The result was cut: it has the first {count} of {len(items)} items{where}."
             return cut
@@ -109,21 +111,21 @@ def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: l
     return _cut_text(write(value).decode(), room)
 
 
-def _written(text: str, value: Any, form: ResultFormat | None) -> _Cut:
+def _build_cut(text: str, value: Any, form: ResultFormat | None) -> _Cut:
     if form in _TABLES and table_of(value) is not None:
         return _Cut(text, None, table_format=form)
     return _Cut(text, text.encode())
 
 
-def _writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
+def _choose_writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
     if form in _TABLES:
         if table_of(value) is not None:
-            return lambda part: _rendered(part, form)
+            return lambda part: _render_value(part, form)
         notes.append(f"The response is no table, so it is JSON in place of {form}.")
     return lambda part: write(part).decode()
 
 
-def _rendered(value: Any, form: ResultFormat | None) -> str:
+def _render_value(value: Any, form: ResultFormat | None) -> str:
     table = table_of(value)
     return write(value).decode() if table is None or form is None else render(table, form)
 
@@ -145,7 +147,7 @@ def _cut_text(text: str, room: int) -> _Cut:
     return _Cut(beginning, None, Rest("text", rest), note)
 
 
-def _longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
+def _find_longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
     """Return the list with the largest items in a value, and the names of the members that lead to it."""
     lists: list[tuple[int, tuple[str, ...], list[Any]]] = []
     pending: list[tuple[tuple[str, ...], Any]] = [((), value)]
@@ -162,13 +164,13 @@ def _longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
     return path, items
 
 
-def _replaced(value: Any, path: tuple[str, ...], items: list[Any]) -> Any:
+def _replace_list(value: Any, path: tuple[str, ...], items: list[Any]) -> Any:
     if not path:
         return items
-    return {**value, path[0]: _replaced(value[path[0]], path[1:], items)}
+    return {**value, path[0]: _replace_list(value[path[0]], path[1:], items)}
 
 
-def _fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
+def _count_fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
     """Return how many of the items fit into `room` bytes, by a binary search."""
     low, high, size = 0, 0, 0
     while high < len(items) and size <= room * _MAX_COMPRESSION:
@@ -183,5 +185,5 @@ def _fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
     return low
 
 
-def _pointer(path: tuple[str, ...]) -> str:
+def _format_pointer(path: tuple[str, ...]) -> str:
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)
