@@ -47,7 +47,7 @@ def decode_value(value: bytes) -> str:
     raise RpcError(HEADER_MISMATCH, "A header has base64 that is not the canonical one of UTF-8.", status=400)
 
 
-def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
+def find_mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
     """Return the arguments that a schema marks by `x-mcp-header`; invalid marks are left out."""
     by_token: dict[str, MirroredArgument] = {}
     for argument in _find_marked(schema, ()):

@@ -48,7 +48,7 @@ def dispatch(exchange: Exchange) -> Awaitable[Response]:
     return handler(exchange)
 
 
-def instructions(exchange: Exchange) -> str:
+def describe_server(exchange: Exchange) -> str:
     """Return what every model reads of the server without a call."""
     toolset = exchange.collection.toolset
     of = "a registry of tools over HTTP and other APIs" if toolset is None else f"the toolset {toolset}"
@@ -67,7 +67,7 @@ async def _answer_initialize(exchange: Exchange) -> Response:
             "protocolVersion": _negotiate(exchange.rpc.params.get("protocolVersion")),
             "capabilities": _LEGACY_CAPABILITIES,
             "serverInfo": SERVER_INFO,
-            "instructions": instructions(exchange),
+            "instructions": describe_server(exchange),
         }
     )
 
@@ -86,7 +86,7 @@ async def _discover(exchange: Exchange) -> Response:
         {
             "supportedVersions": SERVED,
             "capabilities": _MODERN_CAPABILITIES,
-            "instructions": instructions(exchange),
+            "instructions": describe_server(exchange),
             **_CACHE,
         }
     )

@@ -51,13 +51,13 @@ class McpResponse(BaseModel):
     error: dict[str, Any] | None = Field(None, description="`code`, `message` and perhaps `data`.")
 
 
-def mcp_components() -> dict[str, dict[str, Any]]:
+def build_mcp_components() -> dict[str, dict[str, Any]]:
     """Return the component schemas that the operations refer to, besides Problem, by name."""
     return {model.__name__: model.model_json_schema() for model in (McpMessage, McpResponse)}
 
 
-def mcp_operation(*, toolset: bool) -> dict[str, Any]:
-    """Return the operation of `/mcp`, or of a toolset; it refers to `mcp_components` and Problem."""
+def build_mcp_operation(*, toolset: bool) -> dict[str, Any]:
+    """Return the operation of `/mcp`, or of a toolset; it refers to `build_mcp_components` and Problem."""
     schema = {"$ref": "#/components/schemas/McpResponse"}
     message: dict[str, Any] = {"schema": schema, "example": _ERROR}
     # Invalid messages have errors of JSON-RPC, and query parameters are ignored.

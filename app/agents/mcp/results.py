@@ -47,7 +47,7 @@ def call_result(
     texts = [result.text]
     is_error = result.is_error
     structured: Any = None
-    if rendered is not None and rendered.validates_results() and not is_error:
+    if rendered is not None and rendered.must_validate_results() and not is_error:
         structured, deviation = (
             (None, _REDIRECT) if result.is_redirect else _validate_result(result, rendered)
         )

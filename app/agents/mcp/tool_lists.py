@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.agents.mcp.header_values import MirroredArgument, mirrored_arguments
+from app.agents.mcp.header_values import MirroredArgument, find_mirrored_arguments
 from app.agents.mcp.jsonrpc import INVALID_PARAMS, RpcError
 from app.core import exact_json
 from app.formats.dialects.sanitize import (
@@ -63,7 +63,7 @@ class RenderedTool:
     """When the output schema was withdrawn; None while it is published."""
     _validator: OutputValidator | None = field(default=None, repr=False)
 
-    def validates_results(self) -> bool:
+    def must_validate_results(self) -> bool:
         """Return whether clients may compare results with the output schema: while it is published, and
         afterwards as long as they may still have the list that has it.
         """
@@ -99,7 +99,9 @@ def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
     except (TypeError, orjson.JSONEncodeError):
         return RenderedTool(None, None, None, ())
     withdrawn_at = tool.outputs_withdrawn_at
-    return RenderedTool(text, inputs, outputs, mirrored_arguments(listed.schema), withdrawn_at=withdrawn_at)
+    return RenderedTool(
+        text, inputs, outputs, find_mirrored_arguments(listed.schema), withdrawn_at=withdrawn_at
+    )
 
 
 def _has_outputs(tool: AgentTool) -> bool:
