@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from app.calls.context import CallContext
-from app.calls.response.checks import VIOLATIONS_HEADER, violations_header
+from app.calls.response.checks import VIOLATIONS_HEADER, render_violations
 from app.calls.retries import prepare_call
 from app.core import exact_json
 from app.core.errors import (
@@ -34,7 +34,7 @@ _INLINE_BYTES: Final = 64 << 10
 _JSON: Final = "application/json"
 
 
-async def evidenced(
+async def collect_evidence(
     sending: Awaitable[Result], context: CallContext, contract: Contract, *, resolver: CredentialResolver
 ) -> Result:
     """Return the awaited result with the results of the tool as its body, and set the evidence of the call.
@@ -107,7 +107,7 @@ async def _check_results(result: Result, results: Any, context: CallContext, evi
         context.evidence = evidence
     headers = [one for one in result.headers if one[0].lower() not in BODY_METADATA_HEADERS]
     if violations is not None:
-        headers.append((VIOLATIONS_HEADER, violations_header(violations)))
+        headers.append((VIOLATIONS_HEADER, render_violations(violations)))
     result.headers, result.body, result.media_type = headers, body, _JSON
     result.has_content_blocks, result.events = False, None
     return result

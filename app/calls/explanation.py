@@ -18,8 +18,8 @@ from app.calls.execution import (
     RESUME_HINT,
     CallServices,
     check_name,
-    missing_credential_hint,
-    unknown_tool,
+    create_unknown_tool_error,
+    describe_missing_credential,
 )
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import has_name
@@ -172,11 +172,11 @@ class CallExplainer:
             plan = await self.services.catalog.plan(name)
             catalog_tool = _FoundTool(plan.provider, plan.registrar_tags, plan, None)
         except NotFound:
-            raise await unknown_tool(name, viewer, self.services) from None
+            raise await create_unknown_tool_error(name, viewer, self.services) from None
         except PlanError as unusable:
             catalog_tool = _FoundTool(unusable.provider, unusable.registrar_tags, None, unusable.error)
         if not viewer.may_use(catalog_tool.provider, catalog_tool.registrar_tags):
-            raise await unknown_tool(name, viewer, self.services)
+            raise await create_unknown_tool_error(name, viewer, self.services)
         return catalog_tool
 
     async def _read(self, name: str, viewer: Principal) -> _StoredState:
@@ -201,7 +201,7 @@ class CallExplainer:
         async with self.database.read_session() as session:
             row = (await session.execute(query)).one_or_none()
         if row is None:
-            raise await unknown_tool(name, viewer, self.services)
+            raise await create_unknown_tool_error(name, viewer, self.services)
         return _StoredState(*row)
 
     async def _check_plan(
@@ -260,7 +260,9 @@ class CallExplainer:
                 plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
             )
         except CredentialMissing as error:
-            return Check("credentials", False, error.detail, missing_credential_hint(error, plan.provider))
+            return Check(
+                "credentials", False, error.detail, describe_missing_credential(error, plan.provider)
+            )
         except GatewayError as error:
             return Check("credentials", False, error.detail, error.hint)
         slots = ", ".join(dict.fromkeys(wire.slot for wire in sent))

@@ -94,7 +94,7 @@ class CallRecorder:
         self._began = time.perf_counter()
         self._deadline: datetime | None = None
         self._body_recorder = body_recorder
-        self.bodies: BodyBuffers | None = None if body_recorder is None else body_recorder.new_bodies()
+        self.bodies: BodyBuffers | None = None if body_recorder is None else body_recorder.create_bodies()
         metrics.calls_in_flight += 1
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
@@ -152,7 +152,7 @@ class CallRecorder:
         if self.bodies is not None and response.body is not None:
             self.bodies.result.add(exact_json.dumps(response.body))
 
-    def intent_entry(self, seconds: float) -> CallLogEntry:
+    def build_intent_entry(self, seconds: float) -> CallLogEntry:
         """Return the record of a call that is about to be made and takes at most `seconds`."""
         entry = self._build_entry(RUNNING, 0, None, 0)
         entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _GRACE
@@ -160,7 +160,7 @@ class CallRecorder:
 
     async def record_intent(self, seconds: float) -> None:
         """Record a call that is about to be made and takes at most `seconds`; raise CallLogUnavailable."""
-        entry = self.intent_entry(seconds)
+        entry = self.build_intent_entry(seconds)
         await self._call_log.record_intent(entry)
         self._deadline = entry.deadline
 

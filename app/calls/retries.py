@@ -19,7 +19,7 @@ from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
 from app.calls.progress import MaskedProgress
 from app.calls.recorder import CANCELLED
-from app.calls.response.following import followed
+from app.calls.response.following import follow_result
 from app.calls.response.masking import await_and_mask
 from app.catalog.plan import Plan
 from app.core.errors import (
@@ -89,7 +89,7 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         except UpstreamError as error:
             result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
         if plan.response_options is not None:
-            result = await followed(result, call, context, partial(_send_further, context))
+            result = await follow_result(result, call, context, partial(_send_further, context))
         if result.stream is None and (result.events is None or result.body is not None):
             plan.upstream.record_success(context.permit)
         else:

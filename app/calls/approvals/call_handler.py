@@ -22,8 +22,8 @@ from app.calls.approvals.approved_call import ApprovedCall
 from app.calls.approvals.call_store import CallApprovalStore
 from app.calls.approvals.kinds import ApprovalState, Decision
 from app.calls.approvals.records import approval_json, decide, record_approval_event
-from app.calls.approvals.token_requesters import stored_principal
-from app.calls.arguments.presets import preset_values, with_presets, without_presets
+from app.calls.approvals.token_requesters import restore_principal
+from app.calls.arguments.presets import read_preset_values, with_presets, without_presets
 from app.calls.arguments.shown import Shown, show_request
 from app.core import exact_json
 from app.core.background import TaskSet
@@ -179,7 +179,7 @@ class CallApprovalHandler:
         await self._check_toolset(row, stored, principal)
         upstream = await self._read_toolset_mode(stored)
         _check_mode(stored, effective_mode(principal.upstream, upstream))
-        presets = preset_values(stored["arguments"], stored.get("presets") or ())
+        presets = read_preset_values(stored["arguments"], stored.get("presets") or ())
         digest = stored.get("description_digest")
         return CallRequest(
             principal,
@@ -205,7 +205,7 @@ class CallApprovalHandler:
         if token is not None:
             if self.issuer is None or token["issuer"] != self.issuer:
                 raise Unauthenticated("Access tokens of its issuer are not accepted any more.")
-            return stored_principal(row.requested_by, token)
+            return restore_principal(row.requested_by, token)
         async with self.database.read_session() as session:
             key = await find_key(session, row.requested_by)
         if key is None or key.revoked_at is not None:

@@ -18,10 +18,10 @@ from sqlmodel import col
 from app.calls.approvals.approved_call import EndedCall, RequestedCall, WaitingCall, describe_comment
 from app.calls.approvals.kinds import ApprovalCounts
 from app.calls.approvals.records import approval_json, record_approval_event
-from app.calls.approvals.token_requesters import stored_rights
+from app.calls.approvals.token_requesters import serialise_rights
 from app.calls.arguments.presets import without_presets
 from app.calls.arguments.shown import HiddenPart, show_arguments, without_hidden_at
-from app.calls.idempotency.call import ReplayedError, idempotency_namespace
+from app.calls.idempotency.call import ReplayedError, derive_idempotency_namespace
 from app.core import exact_json
 from app.core.errors import (
     PROBLEM_TYPE,
@@ -228,7 +228,7 @@ class CallApprovalStore:
             "cdn_loop": call.cdn_loop.decode("latin-1"),
             "toolset": call.toolset,
             "presets": dict(call.presets),
-            "token": stored_rights(call.principal),
+            "token": serialise_rights(call.principal),
             "upstream": None if call.upstream is None else call.upstream.to_stored(),
             "recording_run": call.recording_run,
             "description_digest": plan.description_digest.hex(),
@@ -247,7 +247,7 @@ class CallApprovalStore:
         content = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
         digest = None
         if call.idempotency_key is not None:
-            namespace = idempotency_namespace(call.upstream, call.recording_run)
+            namespace = derive_idempotency_namespace(call.upstream, call.recording_run)
             parts = (call.idempotency_key, namespace) if namespace else (call.idempotency_key,)
             digest = self.vault.digest("approval-key", *(part.encode() for part in parts))
         return Approval(

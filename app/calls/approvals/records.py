@@ -129,11 +129,11 @@ async def decide(
     row: Approval | None = (await session.execute(statement)).scalar_one_or_none()
     if row is None:
         current = await session.get(Approval, approval_id, populate_existing=True)
-        raise already_decided(current)
+        raise create_decided_error(current)
     return row
 
 
-def already_decided(row: Approval | None) -> Conflict:
+def create_decided_error(row: Approval | None) -> Conflict:
     """Return the error for an approval that is not pending any more."""
     state = "deleted" if row is None else "expired" if row.state == "pending" else row.state
     by = f" by the key {row.decided_by}" if row is not None and row.decided_by else ""
@@ -164,7 +164,7 @@ async def find_visible(session: AsyncSession, approval_id: UUID, *, principal: P
     return row
 
 
-async def pending_changes_of(
+async def find_pending_changes_of(
     session: AsyncSession, provider: str, *, principal: Principal
 ) -> Approval | None:
     """Return the pending approval of a provider's changes that the principal may see, None without one."""
@@ -178,7 +178,7 @@ async def pending_changes_of(
     return row
 
 
-async def page_of_approvals(
+async def read_page_of_approvals(
     session: AsyncSession,
     page: PageRequest,
     *,

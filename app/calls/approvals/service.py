@@ -22,13 +22,13 @@ from app.calls.approvals.kinds import (
     decidable_kinds,
 )
 from app.calls.approvals.records import (
-    already_decided,
     approval_json,
+    create_decided_error,
     decide,
+    find_pending_changes_of,
     find_visible,
     is_overdue,
-    page_of_approvals,
-    pending_changes_of,
+    read_page_of_approvals,
     record_approval_event,
 )
 from app.calls.arguments.shown import Shown
@@ -164,9 +164,9 @@ class ApprovalService:
         provider: str | None,
         q: str | None,
     ) -> Page[Approval]:
-        """Return a page of the approvals that the key may see: see `page_of_approvals`."""
+        """Return a page of the approvals that the key may see: see `read_page_of_approvals`."""
         async with self._database.read_session() as session:
-            return await page_of_approvals(
+            return await read_page_of_approvals(
                 session, page, principal=principal, kind=kind, state=state, provider=provider, q=q
             )
 
@@ -212,14 +212,14 @@ class ApprovalService:
         row = await self.get(approval_id, principal=principal)
         _require_scope(row, principal)
         if row.state != "pending" or is_overdue(row):
-            raise already_decided(row)
+            raise create_decided_error(row)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         return await self._handlers[kind].describe(row)
 
     async def pending_changes(self, provider: str, *, principal: Principal) -> Approval:
         """Return the approval of a provider's pending changes; raise Conflict where none are pending."""
         async with self._database.read_session() as session:
-            row = await pending_changes_of(session, provider, principal=principal)
+            row = await find_pending_changes_of(session, provider, principal=principal)
         if row is None:
             raise Conflict(f"The provider {provider!r} has no pending changes.")
         return row
@@ -344,7 +344,7 @@ class ApprovalService:
                     "succeeds the other by rotation: another key has to approve it."
                 )
         if row.state != "pending" or is_overdue(row):
-            raise already_decided(row)
+            raise create_decided_error(row)
         return row
 
     async def _find_keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:

@@ -15,7 +15,7 @@ _KEY: Final = re.compile(r"\[([^\[\]]*)\]")
 _MAX_DEPTH: Final = 32
 
 
-def text_trees(values: Mapping[str, Sequence[str]], inputs: Collection[str]) -> dict[str, TextTree]:
+def build_text_trees(values: Mapping[str, Sequence[str]], inputs: Collection[str]) -> dict[str, TextTree]:
     """Return the texts by the name of their input; names that cannot be read stay as they are.
 
     A name that is an input is no name with brackets.

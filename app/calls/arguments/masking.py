@@ -39,7 +39,7 @@ def masked_arguments(
     return shown if isinstance(shown, dict) else {}
 
 
-def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
+def find_secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
     """Return the texts and numbers (as texts) in arguments that are secrets by inputs or by name."""
     shown = masked_arguments(arguments, inputs, Masker())
     secrets: list[str] = []
@@ -102,12 +102,12 @@ class SchemaWalk:
                 pending.append(target)
 
     @staticmethod
-    def schemas_of_member(schemas: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    def find_schemas_of_member(schemas: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
         """Return the schemas of a member of an object to which flattened schemas apply."""
         return list(_find_properties(name, schemas))
 
     @staticmethod
-    def schemas_of_item(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
+    def find_schemas_of_item(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
         """Return the schemas of an item of a list to which flattened schemas apply."""
         return _collect_schemas(schemas, _OF_ITEMS) + _find_positional(schemas, index)
 
@@ -142,7 +142,7 @@ class _Masking(SchemaWalk):
             }
         if isinstance(value, list):
             return [
-                self.mask_value(item, self.schemas_of_item(applied, index), depth=depth + 1)
+                self.mask_value(item, self.find_schemas_of_item(applied, index), depth=depth + 1)
                 for index, item in enumerate(value)
             ]
         return value
@@ -156,7 +156,7 @@ class _Masking(SchemaWalk):
     def _mask_member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
         if is_secret_name(name) and not isinstance(member, bool):
             return MASK
-        return self.mask_value(member, self.schemas_of_member(schemas, name), depth=depth + 1)
+        return self.mask_value(member, self.find_schemas_of_member(schemas, name), depth=depth + 1)
 
 
 def is_secret_schema(schema: Mapping[str, Any]) -> bool:

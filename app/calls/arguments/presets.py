@@ -32,7 +32,7 @@ def check_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
         raise arguments_error(errors)
 
 
-def preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
+def read_preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
     """Return the values of arguments at JSON pointers, by these."""
     values: dict[str, Any] = {}
     for pointer in pointers:

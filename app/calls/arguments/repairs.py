@@ -37,7 +37,7 @@ def parse_repair_preference(prefer: str) -> RepairMode | None:
     return None
 
 
-def repaired_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired | None:
+def repair_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired | None:
     """Return arguments that are not valid, repaired as the mode allows; None where that is not possible."""
     if mode == "off":
         return plan.repair(arguments, scope="rules")

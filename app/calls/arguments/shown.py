@@ -161,7 +161,9 @@ class _Showing(SchemaWalk):
         shown: list[Any] = []
         count = len(self.hidden)
         for index, item in enumerate(value):
-            shown.append(self.show_value(item, self.schemas_of_item(schemas, index), pointer(path, index)))
+            shown.append(
+                self.show_value(item, self.find_schemas_of_item(schemas, index), pointer(path, index))
+            )
             if self._is_full:
                 return self._hide_whole(value, path, count)
         return shown
@@ -181,7 +183,7 @@ class _Showing(SchemaWalk):
                 # A secret within it is not found where it is short.
                 shown[masked] = self._hide(member, below, "declared-secret")
             else:
-                shown[masked] = self.show_value(member, self.schemas_of_member(schemas, name), below)
+                shown[masked] = self.show_value(member, self.find_schemas_of_member(schemas, name), below)
             if self._is_full:
                 return self._hide_whole(value, path, count)
         return shown

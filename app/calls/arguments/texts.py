@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.calls.arguments.bracketed_names import text_trees
+from app.calls.arguments.bracketed_names import build_text_trees
 from app.calls.arguments.parsing import parse_arguments
 from app.catalog.plan import Plan
 from app.core.errors import BadRequest, FieldError, InvalidArguments
@@ -48,7 +48,7 @@ class TextArguments:
         hints = Hints([*inputs, *self.reserved])
         merged = dict(arguments)
         errors: list[FieldError] = []
-        for name, texts in text_trees(self.values, inputs).items():
+        for name, texts in build_text_trees(self.values, inputs).items():
             path = pointer(self.location, name[:_MAX_NAME])
             if name not in inputs:
                 hint = suggestion(hints.closest(name, hints.names))

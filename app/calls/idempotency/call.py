@@ -84,9 +84,9 @@ class IdempotentCall:
             call_id=recorder.id,
             seconds=seconds,
             safe=plan.safe,
-            namespace=idempotency_namespace(context.upstream, context.request.recording_run),
+            namespace=derive_idempotency_namespace(context.upstream, context.request.recording_run),
         )
-        intent = recorder.intent_entry(seconds) if recorder.durable and not plan.safe else None
+        intent = recorder.build_intent_entry(seconds) if recorder.durable and not plan.safe else None
         try:
             begun = await self._store.begin(request, record=intent)
         except GatewayError as error:
@@ -98,7 +98,7 @@ class IdempotentCall:
         if intent is not None:
             recorder.set_intent_recorded(intent)
         if plan.idempotency_header is not None:
-            upstream_key = self._store.upstream_key(request, plan.provider_id)
+            upstream_key = self._store.derive_upstream_key(request, plan.provider_id)
             context.headers += ((plan.idempotency_header, upstream_key),)
             context.is_repeatable = True
         call = asyncio.create_task(self._execute(begun), name="idempotent-call")
@@ -182,7 +182,7 @@ def _may_be_processed(error: GatewayError, context: CallContext) -> bool:
     return error.request_sent
 
 
-def idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
+def derive_idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
     """Return the namespace of the idempotency keys of calls in a mode: no call gets the outcome of one in
     another mode, recording, run or with another seed. That of live calls is "".
     """

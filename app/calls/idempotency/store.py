@@ -174,7 +174,7 @@ class IdempotencyStore:
             LeaseCompletion(lease.row_key, lease.request.call_id, None, lease.expires_at, record)
         )
 
-    def upstream_key(self, request: IdempotentRequest, provider_id: UUID) -> str:
+    def derive_upstream_key(self, request: IdempotentRequest, provider_id: UUID) -> str:
         """Return the idempotency key that is sent to the upstream: a UUID, the same in each attempt.
 
         It is a keyed digest, so that the client's own key cannot be derived from it.

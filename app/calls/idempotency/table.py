@@ -16,7 +16,7 @@ import structlog
 from asyncpg.exceptions import PostgresError
 
 from app.calls.log.entries import CallLogEntry
-from app.calls.log.store import insert_statement, recording_statement, records_json
+from app.calls.log.store import build_recording_statement, insert_statement, records_json
 from app.core.background import TaskSet
 from app.core.deadlines import Deadline, timer_queue
 from app.core.errors import Unavailable
@@ -80,7 +80,7 @@ _COMPLETION: Final = (
     " WHERE k.id = l.id AND k.call_id = l.call_id AND l.outcome IS NULL AND k.sealed IS NULL)"
 )
 _END: Final = f"{_COMPLETION} SELECT 1"
-_COMPLETE_AND_RECORD: Final = recording_statement(first=6, after=f"{_COMPLETION},")
+_COMPLETE_AND_RECORD: Final = build_recording_statement(first=6, after=f"{_COMPLETION},")
 
 
 class RowKey(NamedTuple):

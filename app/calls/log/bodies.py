@@ -48,7 +48,7 @@ class BodyRecorder:
         # Its output is base64, and the envelope has members beside it.
         self._max_evidence = max_bytes * 4 // 3 + _EVIDENCE_OVERHEAD
 
-    def new_bodies(self) -> "BodyBuffers":
+    def create_bodies(self) -> "BodyBuffers":
         """Return empty buffers for the bodies of one call."""
         return BodyBuffers(self._max_bytes)
 

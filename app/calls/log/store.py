@@ -42,7 +42,7 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     """Return the INSERT statement for records; its parameter `$first` is the text of `records_json`.
 
     `condition` restricts it to some rows of `r`, which has the columns of the table. Alone it is for records
-    of calls that begin; `recording_statement` counts the ends in the statistics, too.
+    of calls that begin; `build_recording_statement` counts the ends in the statistics, too.
     """
     names = ", ".join(_COLUMNS)
     typed = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
@@ -59,7 +59,7 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     )
 
 
-def recording_statement(*, first: int = 1, after: str = "WITH") -> str:
+def build_recording_statement(*, first: int = 1, after: str = "WITH") -> str:
     """Return the statement that stores records and counts them in the statistics.
 
     Its parameter `$first` is the text of `records_json`. `after` is the text before its first CTE: `WITH`, or
@@ -69,7 +69,7 @@ def recording_statement(*, first: int = 1, after: str = "WITH") -> str:
     return f"{after} {recorded} {count_statement('recorded')}"
 
 
-STATEMENT: Final = recording_statement()
+STATEMENT: Final = build_recording_statement()
 """The statement for records of any kind; its parameter is the text of `records_json`."""
 
 

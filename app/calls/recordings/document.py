@@ -160,10 +160,10 @@ class InteractionDocument(StrictModel):
     def _has_arguments(self) -> Self:
         if (self.arguments is None) == (self.arguments_text is None):
             raise ValueError("must have either arguments or arguments_text")
-        self.given_arguments()
+        self.read_arguments()
         return self
 
-    def given_arguments(self) -> dict[str, Any]:
+    def read_arguments(self) -> dict[str, Any]:
         """Return the arguments; raise ValueError where their text is no JSON object."""
         if self.arguments_text is None:
             return self.arguments or {}
@@ -189,13 +189,13 @@ class RecordingDocument(StrictModel):
     )
 
 
-def arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def build_arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a document that hold arguments."""
     text = exact_json.dumps(arguments)
     return {"arguments": arguments} if _is_plain(text) else {"arguments_text": text.decode()}
 
 
-def response_members(response: RecordedResponse) -> dict[str, Any]:
+def build_response_members(response: RecordedResponse) -> dict[str, Any]:
     """Return a response in the form of a document; members without a value are left out."""
     members: dict[str, Any] = {"status": response.status}
     if response.media_type and _SENDABLE.fullmatch(response.media_type):
@@ -346,13 +346,13 @@ def _check_base64(coded: str | None) -> None:
         raise ValueError("must be base64") from None
 
 
-def interaction_members(
+def build_interaction_members(
     *, tool: str, arguments: Mapping[str, Any], definition: str, recorded_at: datetime, response: Any
 ) -> dict[str, Any]:
     """Return an interaction in the form of a document."""
     return {
         "tool": tool,
-        **arguments_members(arguments),
+        **build_arguments_members(arguments),
         "definition": definition,
         "recorded_at": recorded_at.isoformat(),
         "response": response,

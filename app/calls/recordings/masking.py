@@ -30,7 +30,7 @@ _NAMED: Final = re.compile(
 )
 
 
-def masked_response(response: RecordedResponse, masker: Masker) -> RecordedResponse:
+def mask_response(response: RecordedResponse, masker: Masker) -> RecordedResponse:
     """Return what is stored of a response."""
     body = response.body
     if body:
@@ -52,7 +52,7 @@ def masked_response(response: RecordedResponse, masker: Masker) -> RecordedRespo
     )
 
 
-def masked_value(value: Any, masker: Masker) -> Any:
+def mask_value(value: Any, masker: Masker) -> Any:
     """Return a copy of a JSON value with secrets masked."""
     return _mask_value(value, masker)
 

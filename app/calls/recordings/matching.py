@@ -26,7 +26,7 @@ _ANY: Final = "*"
 _ABSENT: Final = object()
 
 
-def storable_arguments(plan: Plan, arguments: Any, presets: Iterable[str], masker: Masker) -> dict[str, Any]:
+def mask_for_storage(plan: Plan, arguments: Any, presets: Iterable[str], masker: Masker) -> dict[str, Any]:
     """Return the arguments of a call as they are stored: secrets, and what a toolset sets, are `***`."""
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
     masked = masked_arguments(given, plan.inputs, masker, complete=True)
@@ -37,14 +37,16 @@ def storable_arguments(plan: Plan, arguments: Any, presets: Iterable[str], maske
 
 
 def request_digest(vault: Vault, tool: str, arguments: Any, ignored: Iterable[str]) -> bytes:
-    """Return a keyed digest of what identifies a request; `arguments` are `storable_arguments`."""
+    """Return a keyed digest of what identifies a request; `arguments` are those that
+    `mask_for_storage` returns.
+    """
     for ignored_pointer in ignored:
         arguments = _without(arguments, pointer_parts(ignored_pointer))
     text = exact_json.dumps(_normalize_numbers(arguments), orjson.OPT_SORT_KEYS)
     return vault.digest("recorded-request", tool.encode(), text)
 
 
-def definition_digest(plan: Plan) -> str:
+def digest_definition(plan: Plan) -> str:
     """Return the SHA-256 of the tool's definition as far as its callers know it: method, inputs and outputs.
 
     It has no secret, no address and no id, and is the same in each gateway.
@@ -54,7 +56,7 @@ def definition_digest(plan: Plan) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def nearest(
+def find_nearest(
     arguments: Any, recorded: Sequence[tuple[str, Any]], ignored: Iterable[str]
 ) -> dict[str, Any] | None:
     """Return the recorded arguments that differ least, as a member of a problem: `recorded` are ids of

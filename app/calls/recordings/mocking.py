@@ -26,7 +26,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str, bytes]:
+def generate_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str, bytes]:
     """Return status, media type and body of a response of a tool to these arguments.
 
     Without a schema it is an empty JSON object. The arguments have no influence but on which of the possible

@@ -23,7 +23,7 @@ from app.calls.recordings.interactions import (
     RecordedError,
     RecordedResponse,
 )
-from app.calls.recordings.mocking import mocked_response
+from app.calls.recordings.mocking import generate_response
 from app.calls.response.checks import VIOLATIONS_HEADER
 from app.core.errors import (
     GatewayError,
@@ -73,7 +73,7 @@ async def call_in_mode(
         return await _record_call(mode, context, recordings, send)
     if mode.mode == "mock":
         status, media_type, body = await asyncio.to_thread(
-            mocked_response, context.plan, context.request.arguments, seed=mode.seed
+            generate_response, context.plan, context.request.arguments, seed=mode.seed
         )
         result = _with_events(
             Result(status=status, headers=[], media_type=media_type, body=body), context, media_type

@@ -14,19 +14,19 @@ from sqlmodel import col
 from app.calls.recordings.document import (
     InteractionDocument,
     RecordingDocument,
-    interaction_members,
+    build_interaction_members,
     response_of,
 )
-from app.calls.recordings.masking import masked_value
+from app.calls.recordings.masking import mask_value
 from app.calls.recordings.matching import request_digest
 from app.calls.recordings.options import RecordingOptions
 from app.calls.recordings.records import (
-    all_interactions,
     delete_interactions,
     find_recording,
     insert_recording,
-    page_of_interactions,
-    page_of_recordings,
+    read_all_interactions,
+    read_page_of_interactions,
+    read_page_of_recordings,
     record_recording_change,
     require_recording,
     require_unrestricted,
@@ -60,7 +60,7 @@ class RecordingService:
         """Return a page of the recordings."""
         require_unrestricted(principal)
         async with self.database.read_session() as session:
-            return await page_of_recordings(session, page, q=q)
+            return await read_page_of_recordings(session, page, q=q)
 
     async def get(self, name: str, *, principal: Principal) -> RecordingRow:
         """Return a recording."""
@@ -141,7 +141,7 @@ class RecordingService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
-            interactions = await page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
+            interactions = await read_page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
         return interactions, [self.store.open_arguments(interaction) for interaction in interactions.rows]
 
     async def interaction(
@@ -176,7 +176,7 @@ class RecordingService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
-            rows = await all_interactions(session, row.id)
+            rows = await read_all_interactions(session, row.id)
         return await asyncio.to_thread(self._build_document, row, rows)
 
     async def put(
@@ -218,7 +218,7 @@ class RecordingService:
 
     async def _match_anew(self, session: AsyncSession, recording_id: UUID, ignored: Sequence[str]) -> None:
         """Set the digests of all interactions for other ignored arguments."""
-        for row in await all_interactions(session, recording_id):
+        for row in await read_all_interactions(session, recording_id):
             row.digest = request_digest(self.store.vault, row.tool, self.store.open_arguments(row), ignored)
             session.add(row)
 
@@ -228,7 +228,7 @@ class RecordingService:
             "description": row.description,
             "options": row.options,
             "interactions": [
-                interaction_members(
+                build_interaction_members(
                     tool=one.tool,
                     arguments=self.store.open_arguments(one),
                     definition=one.definition,
@@ -250,7 +250,7 @@ class RecordingService:
     ) -> RecordedInteractionRow:
         """Return the row of an interaction of a document: what it has of secrets is masked here, too."""
         store = self.store
-        arguments = masked_value(given.given_arguments(), store.masker)
+        arguments = mask_value(given.read_arguments(), store.masker)
         row = RecordedInteractionRow(
             id=uuid7(),
             tenant_id=TENANT,

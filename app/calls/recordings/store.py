@@ -18,22 +18,22 @@ from sqlalchemy import select
 from sqlalchemy import text as sql
 from sqlmodel import col
 
-from app.calls.recordings.document import response_members, response_of
+from app.calls.recordings.document import build_response_members, response_of
 from app.calls.recordings.interactions import RecordableRequest, RecordedResponse, RecordingLimits, Replay
-from app.calls.recordings.masking import masked_response
+from app.calls.recordings.masking import mask_response
 from app.calls.recordings.matching import (
-    definition_digest,
+    digest_definition,
+    find_nearest,
     is_masked_form,
-    nearest,
+    mask_for_storage,
     request_digest,
-    storable_arguments,
 )
 from app.calls.recordings.options import RecordingOptions
 from app.calls.recordings.records import (
     count_omitted,
+    count_replay,
+    find_interactions_of_request,
     find_recording,
-    interactions_of_request,
-    next_of_run,
     record_recording_change,
     take_position,
 )
@@ -176,20 +176,20 @@ class RecordingStore:
         """See `CallRecordings`."""
         head = await self._find_head(request.recording)
         plan, options = request.plan, head.options
-        arguments = storable_arguments(plan, request.arguments, request.presets, self.masker)
+        arguments = mask_for_storage(plan, request.arguments, request.presets, self.masker)
         digest = request_digest(self.vault, plan.name, arguments, options.ignored)
         async with self.database.read_session() as session:
-            ids = await interactions_of_request(session, head.id, digest)
+            ids = await find_interactions_of_request(session, head.id, digest)
         if not ids:
             digest = await self._find_masked_form(request, head, arguments)
             async with self.database.read_session() as session:
-                ids = await interactions_of_request(session, head.id, digest)
+                ids = await find_interactions_of_request(session, head.id, digest)
         if not ids:
             raise NotRecorded("The recorded response was deleted a moment ago.")
         row = await self._read(await self._choose_next(request, head, ids, digest))
         await self._set_used(head)
         warning = ""
-        if row.definition != definition_digest(plan):
+        if row.definition != digest_definition(plan):
             if options.strict:
                 raise RecordingOutdated(
                     f"The tool {plan.name} has another definition than when interaction {row.id} of the "
@@ -219,14 +219,14 @@ class RecordingStore:
         self, row: RecordedInteractionRow, arguments: dict[str, Any], response: RecordedResponse
     ) -> None:
         """Set what a row has of masked arguments and a response, sealed with the ids of the row."""
-        stored = masked_response(response, self.masker)
+        stored = mask_response(response, self.masker)
         row.kind, row.size = stored.kind, stored.size
         row.status = stored.status if stored.error is None else stored.error.status or 0
         row.sealed_arguments = self.vault.seal(
             exact_json.dumps(arguments), context=build_sealing_context(row, "arguments")
         )
         row.sealed_response = self.vault.seal(
-            exact_json.dumps(response_members(stored)), context=build_sealing_context(row, "response")
+            exact_json.dumps(build_response_members(stored)), context=build_sealing_context(row, "response")
         )
 
     async def sweep(self) -> None:
@@ -245,7 +245,7 @@ class RecordingStore:
     ) -> tuple[RecordedInteractionRow, dict[str, Any]]:
         """Return the row of an interaction, without its position and digest, and its masked arguments."""
         plan = request.plan
-        arguments = storable_arguments(plan, request.arguments, request.presets, self.masker)
+        arguments = mask_for_storage(plan, request.arguments, request.presets, self.masker)
         row = RecordedInteractionRow(
             id=uuid7(),
             tenant_id=TENANT,
@@ -253,7 +253,7 @@ class RecordingStore:
             position=0,
             tool=plan.name,
             digest=b"",
-            definition=definition_digest(plan),
+            definition=digest_definition(plan),
             kind="",
             status=0,
             size=0,
@@ -290,7 +290,7 @@ class RecordingStore:
         if repeats and len(ids) == 1:
             return ids[0]
         async with self.database.transaction() as session:
-            number = await next_of_run(session, head.id, request.run, digest)
+            number = await count_replay(session, head.id, request.run, digest)
         if number <= len(ids):
             return ids[number - 1]
         if repeats:
@@ -338,7 +338,7 @@ class RecordingStore:
         for row, (_, known) in zip(reversed(rows), reversed(recorded), strict=True):
             if is_masked_form(known, arguments, head.options.ignored):
                 return row.digest
-        nearest_request = await asyncio.to_thread(nearest, arguments, recorded, head.options.ignored)
+        nearest_request = await asyncio.to_thread(find_nearest, arguments, recorded, head.options.ignored)
         what = "with these arguments" if rows else "at all"
         raise NotRecorded(
             f"The recording {request.recording} has no call of {tool} {what}. Nothing was sent.",

@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 from app.calls.response.freshness import (
     Freshness,
-    freshness_of,
-    max_age,
+    assess_freshness,
     parse_cache_control,
-    relevant_headers,
+    read_max_age,
+    select_relevant_headers,
 )
 from app.catalog.cache_rule import CacheRule
 from app.catalog.plan import Plan
@@ -55,7 +55,7 @@ class CacheKey:
     """The key of a call's response in the cache, and the rules for storing and reusing it.
 
     `request_identity` is the adapter's: the request without its credentials. `credentials` identifies these
-    (`credential_identity`), `client` is the id of the API key. `rule` is that of the provider,
+    (`identify_credentials`), `client` is the id of the API key. `rule` is that of the provider,
     `cache_control` has the client's directives; `deadline` is a `loop.time()`.
     """
 
@@ -135,7 +135,7 @@ class ResponseCache:
         directives = parse_cache_control(key.cache_control) if key.cache_control else {}
         if "no-store" in directives or not self._capacity:
             return self._count("bypass", await self._fetch_uncached(fetch))
-        limit = max_age(directives)
+        limit = read_max_age(directives)
         if limit <= 0:
             return await self._fetch(key, fetch, "bypass")
         while True:
@@ -223,7 +223,7 @@ class ResponseCache:
         """Cache the response if allowed; otherwise, let the next calls not wait for one another."""
         freshness = None
         if result.status in _CACHEABLE_STATUSES:
-            freshness = freshness_of(relevant_headers(result.upstream_headers), key.rule)
+            freshness = assess_freshness(select_relevant_headers(result.upstream_headers), key.rule)
         max_bytes = self._capacity // _MAX_ENTRY_SHARE
         self._drop(key)
         if freshness is None or not await result.read_up_to(max_bytes - _OVERHEAD):
@@ -247,7 +247,7 @@ class ResponseCache:
     def _renew(self, key: CacheKey, entry: _Entry, result: Result) -> bool:
         """Apply the headers of a 304 (RFC 9111 section 4.3.4); return False if it may no longer be cached."""
         old = {name: value for name, value in entry.freshness.headers.items() if name not in ("age", "date")}
-        freshness = freshness_of(old | relevant_headers(result.upstream_headers), key.rule)
+        freshness = assess_freshness(old | select_relevant_headers(result.upstream_headers), key.rule)
         if freshness is None or freshness.private != entry.freshness.private:
             return False
         # The headers of a 304 describe the upstream's own bytes, not those of a masked body.
@@ -286,7 +286,7 @@ class ResponseCache:
         return result
 
 
-def credential_identity(plan: Plan) -> bytes:
+def identify_credentials(plan: Plan) -> bytes:
     """Return bytes that identify the tool and the credentials of its calls, as a part of a cache key.
 
     They consist of the tool, its egress route, the slots that it needs, each credential and variable with its

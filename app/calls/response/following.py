@@ -40,7 +40,7 @@ Send = Callable[[Call[Any], str | None], Awaitable[Result]]
 """Sends a call, or a GET of a URL in place of it, and returns the result with its secrets masked."""
 
 
-async def followed(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
+async def follow_result(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
     """Return the result after polling, and with all pages, as the options of the tool say.
 
     Raise what an adapter raises; an error of a page after the first ends the list there.

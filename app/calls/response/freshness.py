@@ -37,7 +37,7 @@ class Freshness:
     etag: str
     last_modified: str
     headers: Mapping[str, str] = field(repr=False)
-    """The `relevant_headers` that this was determined from."""
+    """The headers, of `select_relevant_headers`, that this was determined from."""
 
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """Return the headers of a conditional request (RFC 9110 section 13.1); () without a validator."""
@@ -50,11 +50,11 @@ class Freshness:
 
     def confirms(self, headers: Mapping[str, str]) -> bool:
         """Return whether a 304 with these headers is about this response: the same ETag, or none."""
-        etag = relevant_headers(headers).get("etag", "")
+        etag = select_relevant_headers(headers).get("etag", "")
         return not etag or not self.etag or _read_opaque_tag(etag) == _read_opaque_tag(self.etag)
 
 
-def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def select_relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that determine freshness, by lower-case name; repeated ones are joined by commas
     (RFC 9110 section 5.3).
     """
@@ -66,8 +66,10 @@ def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
     return relevant
 
 
-def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
-    """Return the freshness of a response with these `relevant_headers`; None where it must not be cached."""
+def assess_freshness(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
+    """Return the freshness of a response with these headers, which `select_relevant_headers` has returned;
+    None where it must not be cached.
+    """
     directives = parse_cache_control(headers.get("cache-control", ""))
     if "no-store" in directives or "*" in headers.get("vary", ""):
         return None
@@ -115,7 +117,7 @@ def parse_cache_control(text: str) -> dict[str, str | None]:
     return directives
 
 
-def max_age(directives: Mapping[str, str | None]) -> float:
+def read_max_age(directives: Mapping[str, str | None]) -> float:
     """Return the maximum age, in seconds, of a cached response for a request with these directives."""
     if "no-cache" in directives:
         return 0.0

@@ -27,7 +27,7 @@ _INLINE_BYTES: Final = 64 << 10
 _NOT_READABLE: Final = "The upstream's response is not what the tool expects."
 
 
-async def shaped_response(
+async def shape_response(
     sending: Awaitable[Result], context: CallContext, spec: OutputSpec, *, events: bool
 ) -> Result:
     """Return the awaited result in the shape of a spec: as one event, too, where `events` are requested.

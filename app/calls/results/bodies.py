@@ -58,7 +58,7 @@ def _is_json(body: bytes) -> bool:
 
 
 def _describe_binary(body: bytes, media: str, content_coding: str) -> ModelResult:
-    kind = (media or _UNKNOWN) if content_coding else media_type_of(body, media)
+    kind = (media or _UNKNOWN) if content_coding else detect_media_type(body, media)
     coded = f", in the content coding {content_coding}" if content_coding else ""
     digest = hashlib.sha256(body).hexdigest()
     text = f"({kind}{coded}, {len(body):,} bytes, SHA-256 {digest})"
@@ -76,7 +76,7 @@ def describe_media(media: Media) -> str:
     return f"({media.media_type}, {len(media.data):,} bytes, SHA-256 {digest})"
 
 
-def media_type_of(body: bytes, stated: str) -> str:
+def detect_media_type(body: bytes, stated: str) -> str:
     """Return the type of binary content by its first bytes, else as stated."""
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return "image/webp"

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from app.calls.results.model import ModelResult, ResultBudget, ResultFormat
 from app.calls.results.projection import project
-from app.calls.results.tables import render, table_of
+from app.calls.results.tables import recognise_table, render
 from app.core.exact_json import dumps as write
 from app.core.exact_json import loads_exactly as parse
 
@@ -112,21 +112,21 @@ def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: l
 
 
 def _build_cut(text: str, value: Any, form: ResultFormat | None) -> _Cut:
-    if form in _TABLES and table_of(value) is not None:
+    if form in _TABLES and recognise_table(value) is not None:
         return _Cut(text, None, table_format=form)
     return _Cut(text, text.encode())
 
 
 def _choose_writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
     if form in _TABLES:
-        if table_of(value) is not None:
+        if recognise_table(value) is not None:
             return lambda part: _render_value(part, form)
         notes.append(f"The response is no table, so it is JSON in place of {form}.")
     return lambda part: write(part).decode()
 
 
 def _render_value(value: Any, form: ResultFormat | None) -> str:
-    table = table_of(value)
+    table = recognise_table(value)
     return write(value).decode() if table is None or form is None else render(table, form)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.calls.results.bodies import MAX_MEDIA_BYTES, describe_media, media_type_of
+from app.calls.results.bodies import MAX_MEDIA_BYTES, describe_media, detect_media_type
 from app.calls.results.model import Media, ModelResult, TextResource
 from app.core import exact_json
 
@@ -59,7 +59,7 @@ def _read_media(item: Mapping[str, Any], name: str, *, uri: str) -> Part | None:
     except (binascii.Error, ValueError):
         return None
     stated = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
-    media = Media(media_type_of(data, stated), data, uri)
+    media = Media(detect_media_type(data, stated), data, uri)
     if len(data) > MAX_MEDIA_BYTES:
         return f"{describe_media(media)} It is not included: it has more than {MAX_MEDIA_BYTES:,} bytes."
     return media

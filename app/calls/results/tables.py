@@ -31,7 +31,7 @@ class Table:
     columns: Sequence[str]
 
 
-def table_of(value: Any) -> Table | None:
+def recognise_table(value: Any) -> Table | None:
     """Return the table that a JSON value is; None where it is none."""
     if isinstance(value, list):
         return _build_table("", value, {})

@@ -93,7 +93,7 @@ class ToolHealth:
         }
 
 
-async def recent_health(
+async def read_recent_health(
     session: AsyncSession, *, tenant: UUID = TENANT, moment: datetime | None = None
 ) -> dict[str, ToolHealth]:
     """Return the health of the tools that were called at least five times in the hour before `moment` (now),
