@@ -25,7 +25,7 @@ class MirroredArgument:
     path: tuple[str, ...]
 
 
-def text_of(value: bytes) -> str:
+def read_text(value: bytes) -> str:
     """Return a header's value without the blanks around it, which servers do not all remove."""
     return value.strip(_BLANKS).decode("latin-1")
 
@@ -34,7 +34,7 @@ def decode_value(value: bytes) -> str:
     """Return the text that a header has, perhaps as `=?base64?...?=`; raise RpcError for other base64 than
     the canonical one of UTF-8.
     """
-    text = text_of(value)
+    text = read_text(value)
     match = _ENCODED.fullmatch(text) if text.startswith("=?") else None
     if match is None:
         return text

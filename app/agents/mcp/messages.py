@@ -8,7 +8,7 @@ the legacy revisions.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.agents.mcp.header_values import decode_value, text_of
+from app.agents.mcp.header_values import decode_value, read_text
 from app.agents.mcp.jsonrpc import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
@@ -54,7 +54,7 @@ def read_message(
     `head` are the headers by name, `raw` each as it was sent. `max_values` is the limit of
     `parse_arguments`. Raise RpcError, and TooLarge for more values than that.
     """
-    version = text_of(head[_VERSION]) if _VERSION in head else None
+    version = read_text(head[_VERSION]) if _VERSION in head else None
     is_modern = message.is_modern = version is not None and version not in LEGACY_HEADERS
     value = _parse(body, max_values)
     if not isinstance(value, dict):
@@ -117,7 +117,7 @@ def _check_modern(
         raise _create_params_error(f'"params._meta" has no object "{CAPABILITIES_KEY}".')
     if version != requested:
         raise _create_mismatch_error("The header MCP-Protocol-Version differs from the version in the body.")
-    if _METHOD not in head or text_of(head[_METHOD]) != method:
+    if _METHOD not in head or read_text(head[_METHOD]) != method:
         raise _create_mismatch_error("The header Mcp-Method differs from the method in the body.")
     _check_name(method, params, head)
     if requested not in SERVED:
