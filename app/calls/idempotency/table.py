@@ -162,14 +162,14 @@ class IdempotencyTable:
         Raise Overloaded and Unavailable, and TimeoutError where that is not known after `seconds`. After an
         error the call must not be made, and the key is released if it was acquired.
         """
-        acquired: bool | None = await self._result(self.begins, request, seconds=seconds)
+        acquired: bool | None = await self._await_result(self.begins, request, seconds=seconds)
         if acquired is None:
             raise _create_unavailable_error()
         return acquired
 
     async def read(self, key: RowKey, *, seconds: float) -> Any:
         """Return the row of a key, None where there is none; raise what `acquire` raises."""
-        row = await self._result(self.reads, key, seconds=seconds)
+        row = await self._await_result(self.reads, key, seconds=seconds)
         if row is _FAILED:
             raise _create_unavailable_error()
         return row
@@ -191,7 +191,7 @@ class IdempotencyTable:
         await self._acquiring.aclose()
         await self._completing.aclose()
 
-    async def _result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
+    async def _await_result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
         wait = min(seconds, _WAIT_SECONDS)
         clock = timer_queue()
         future = queue.add(item, max_wait=wait)
