@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from app.calls.context import CallContext
-from app.calls.response.checks import VIOLATIONS_HEADER, violations_header
+from app.calls.response.checks import VIOLATIONS_HEADER, render_violations
 from app.calls.retries import prepare_call
 from app.core import exact_json
 from app.core.errors import (
@@ -34,7 +34,7 @@ _INLINE_BYTES: Final = 64 << 10
 _JSON: Final = "application/json"
 
 
-async def evidenced(
+async def collect_evidence(
     sending: Awaitable[Result], context: CallContext, contract: Contract, *, resolver: CredentialResolver
 ) -> Result:
     """Return the awaited result with the results of the tool as its body, and set the evidence of the call.
@@ -46,16 +46,18 @@ async def evidenced(
     try:
         result = await sending
     except UpstreamError as error:
-        context.evidence = _failure(error, context, contract, began=began, resolver=resolver)
+        context.evidence = _describe_failure(error, context, contract, began=began, resolver=resolver)
         raise
     try:
         await _read(result)
     except BaseException as error:
         await result.aclose()
         if isinstance(error, UpstreamError):
-            context.evidence = _failure(error, context, contract, began=began, resolver=resolver)
+            context.evidence = _describe_failure(error, context, contract, began=began, resolver=resolver)
         raise
-    fields = _fields(context, contract, began=began, resolver=resolver) | _success_fields(result, context)
+    fields = _collect_fields(context, contract, began=began, resolver=resolver) | _collect_success_fields(
+        result, context
+    )
     masker = context.response_masker
     if masker is not None and result.body:
         # Whatever its media type is: it is read as text here.
@@ -79,7 +81,7 @@ async def evidenced(
     shown = results if masker is None else masker.mask_value(results)
     is_own = shown is not results or (result.execution is not None and result.execution.parsed is not None)
     evidence = Evidence(fields, output, parser, shown if is_own else None, has_results=is_own)
-    return await _checked(result, shown, context, evidence)
+    return await _check_results(result, shown, context, evidence)
 
 
 async def _read(result: Result) -> None:
@@ -87,7 +89,7 @@ async def _read(result: Result) -> None:
         raise ResponseTooLarge(f"The output of a ToolClad tool has at most {MAX_OUTPUT_BYTES} bytes.")
 
 
-async def _checked(result: Result, results: Any, context: CallContext, evidence: Evidence) -> Result:
+async def _check_results(result: Result, results: Any, context: CallContext, evidence: Evidence) -> Result:
     """Set the evidence, and return the results as a response, with its violations of the output schema."""
     body = exact_json.dumps(results)
     violations = None
@@ -100,18 +102,18 @@ async def _checked(result: Result, results: Any, context: CallContext, evidence:
             violations = check(value)
     if violations is not None and violations.count:
         context.has_violations = True
-        context.evidence = _violating(evidence, violations)
+        context.evidence = _describe_violations(evidence, violations)
     else:
         context.evidence = evidence
     headers = [one for one in result.headers if one[0].lower() not in BODY_METADATA_HEADERS]
     if violations is not None:
-        headers.append((VIOLATIONS_HEADER, violations_header(violations)))
+        headers.append((VIOLATIONS_HEADER, render_violations(violations)))
     result.headers, result.body, result.media_type = headers, body, _JSON
     result.has_content_blocks, result.events = False, None
     return result
 
 
-def _violating(evidence: Evidence, violations: Violations) -> Evidence:
+def _describe_violations(evidence: Evidence, violations: Violations) -> Evidence:
     results = {
         "error": "The output does not fit [output.schema] of the manifest.",
         "violations": list(violations.pointers),
@@ -121,7 +123,7 @@ def _violating(evidence: Evidence, violations: Violations) -> Evidence:
     return Evidence(fields, evidence.output, evidence.parser, results, has_results=True)
 
 
-def _fields(
+def _collect_fields(
     context: CallContext, contract: Contract, *, began: float, resolver: CredentialResolver
 ) -> dict[str, Any]:
     """Return the members of the envelope that do not depend on how the call ended."""
@@ -141,19 +143,19 @@ def _fields(
     }
     if isinstance(plan.adapter, GivesEvidence):
         credentials = resolver.preview(plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress)
-        arguments = _shown_arguments(context)
+        arguments = _mask_presets(context)
         call = prepare_call(plan, arguments, credentials, call_id=call_id, deadline=0.0)
         fields |= plan.adapter.evidence(call)
     return fields
 
 
-def _shown_arguments(context: CallContext) -> dict[str, Any]:
+def _mask_presets(context: CallContext) -> dict[str, Any]:
     """Return the arguments of a call, those that a toolset has set as `***`: a client may not see these."""
     presets = {pointer_parts(at)[0]: MASK for at in context.request.presets}
     return {**context.request.arguments, **presets}
 
 
-def _success_fields(result: Result, context: CallContext) -> dict[str, Any]:
+def _collect_success_fields(result: Result, context: CallContext) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if result.execution is not None:
         stderr, masker = result.execution.stderr, context.response_masker
@@ -162,7 +164,7 @@ def _success_fields(result: Result, context: CallContext) -> dict[str, Any]:
     return fields | ({"http_status": result.status} if _is_http(context) else {})
 
 
-def _failure(
+def _describe_failure(
     error: UpstreamError,
     context: CallContext,
     contract: Contract,
@@ -171,7 +173,10 @@ def _failure(
     resolver: CredentialResolver,
 ) -> Evidence:
     """Return the evidence of a call that failed: what is known of the response, secrets masked."""
-    fields = _fields(context, contract, began=began, resolver=resolver) | {"status": "error", "exit_code": -1}
+    fields = _collect_fields(context, contract, began=began, resolver=resolver) | {
+        "status": "error",
+        "exit_code": -1,
+    }
     body = error.response.body if error.response is not None else None
     results: dict[str, Any] = {"error": error.detail}
     output = b""
@@ -186,21 +191,21 @@ def _failure(
         output = body.encode() if isinstance(body, str) else exact_json.dumps(body)
         results["raw_output"] = raw_text(output)
     if _is_http(context) and error.response is not None:
-        fields |= _http_failure(error.response.status, context)
+        fields |= _describe_http_failure(error.response.status, context)
         if fields["status"] == "error":
             results["error"] = f"unexpected status {error.response.status}"
     return Evidence(fields, output, parser_for(contract.output), results, has_results=True)
 
 
-def _http_failure(status: int, context: CallContext) -> dict[str, Any]:
+def _describe_http_failure(status: int, context: CallContext) -> dict[str, Any]:
     """Return the status of the envelope for a status of HTTP that is no success."""
     kind = "client_error" if 400 <= status < 500 else "server_error" if 500 <= status < 600 else "error"
     contract = context.plan.contract
-    is_listed = contract is not None and contract.http is not None and _expects(contract.http, status)
+    is_listed = contract is not None and contract.http is not None and _is_expected(contract.http, status)
     return {"http_status": status, "status": kind if is_listed else "error"}
 
 
-def _expects(http: HttpSection, status: int) -> bool:
+def _is_expected(http: HttpSection, status: int) -> bool:
     """Return whether a manifest lists a status as an error, or lists no statuses at all."""
     return status in http.error_status or not (http.success_status or http.error_status)
 

@@ -18,13 +18,13 @@ from typing import Any, Final, Protocol
 import orjson
 
 from app.calls.approvals.approved_call import CallApprovals, EndedCall, NoCallApprovals, WaitingCall
-from app.calls.arguments.masking import secret_values
+from app.calls.arguments.masking import find_secret_values
 from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
 from app.calls.arguments.presets import check_presets, with_presets, without_preset_hints, without_presets
-from app.calls.arguments.repairs import repair_mode, repaired_arguments
+from app.calls.arguments.repairs import repair_arguments, repair_mode
 from app.calls.context import CallContext, CallOutcome
 from app.calls.disconnect import DisconnectWatch
-from app.calls.evidence import evidenced
+from app.calls.evidence import collect_evidence
 from app.calls.idempotency.call import IdempotentCall
 from app.calls.idempotency.store import IdempotencyStore
 from app.calls.log.bodies import BodyRecorder
@@ -34,9 +34,9 @@ from app.calls.recorder import CallRecorder
 from app.calls.recordings.interactions import CallRecordings, NoCallRecordings
 from app.calls.recordings.recorded_calls import call_in_mode
 from app.calls.request import CallRequest
-from app.calls.response.cache import CacheKey, ResponseCache, credential_identity
-from app.calls.response.checks import checked_response
-from app.calls.response.shaping import shaped_response
+from app.calls.response.cache import CacheKey, ResponseCache, identify_credentials
+from app.calls.response.checks import check_response
+from app.calls.response.shaping import shape_response
 from app.calls.retries import is_retryable_by_client, prepare_call, send
 from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
@@ -79,7 +79,7 @@ class SuggestTools(Protocol):
         """Return names of tools that the principal may see, the most similar first."""
 
 
-async def no_suggestions(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
+async def suggest_nothing(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
     """Return no names: where there is no index of the tools."""
     return ()
 
@@ -108,7 +108,7 @@ class CallServices:
     identity: str = ""
     tracer: Tracer | None = None
     bodies: BodyRecorder | None = None
-    suggest_tools: SuggestTools = no_suggestions
+    suggest_tools: SuggestTools = suggest_nothing
     approvals: CallApprovals = field(default_factory=NoCallApprovals)
     recordings: CallRecordings = field(default_factory=NoCallRecordings)
 
@@ -193,9 +193,9 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     except InvalidArguments as error:
         # What is approved is never repaired: it would be another call.
         mode = None if request.approved is not None else repair_mode(request)
-        repaired = None if mode is None else repaired_arguments(plan, request.arguments, mode)
+        repaired = None if mode is None else repair_arguments(plan, request.arguments, mode)
         if repaired is None:
-            raise _located(without_preset_hints(error, request.presets), request) from None
+            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
         request.arguments = repaired.value
     credentials = services.resolver.preview(
         plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
@@ -228,7 +228,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
     if request.presets:
         _add_presets(request, plan)
         recorder.add_presets(request.presets)
-        context.preset_masker = _preset_masker(request, plan)
+        context.preset_masker = _create_preset_masker(request, plan)
     try:
         if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
             await asyncio.to_thread(plan.validate, request.arguments)
@@ -236,7 +236,7 @@ async def _admit(context: CallContext, services: CallServices) -> None:
             plan.validate(request.arguments)
     except InvalidArguments as error:
         if request.approved is not None or not await _repair(context):
-            raise _located(without_preset_hints(error, request.presets), request) from None
+            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
     if request.approved is not None:
         request.approved.check(plan)
         return
@@ -255,9 +255,9 @@ async def _repair(context: CallContext) -> bool:
     request, recorder = context.request, context.recorder
     mode = repair_mode(request)
     if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
-        repaired = await asyncio.to_thread(repaired_arguments, context.plan, request.arguments, mode)
+        repaired = await asyncio.to_thread(repair_arguments, context.plan, request.arguments, mode)
     else:
-        repaired = repaired_arguments(context.plan, request.arguments, mode)
+        repaired = repair_arguments(context.plan, request.arguments, mode)
     if repaired is None:
         return False
     request.arguments, context.repairs = repaired.value, repaired.repairs
@@ -267,7 +267,7 @@ async def _repair(context: CallContext) -> bool:
     return True
 
 
-def _waiting(context: CallContext) -> WaitingCall:
+def _build_waiting_call(context: CallContext) -> WaitingCall:
     request = context.request
     return WaitingCall(
         context.recorder.id,
@@ -287,7 +287,7 @@ async def _request_approval(outcome: CallOutcome, context: CallContext, services
     """Have a call wait for approval, or set the outcome of the one that was requested with its idempotency
     key, once that has ended.
     """
-    requested = await services.approvals.request(_waiting(context))
+    requested = await services.approvals.request(_build_waiting_call(context))
     if requested.ended is not None:
         outcome.result = _replay_approved(requested.ended, context)
     else:
@@ -321,10 +321,10 @@ def _explain(error: Exception, context: CallContext) -> None:
             path = f"/providers/{context.plan.provider}/credentials/{{slot}}"
             error.hint = f"Store a credential that the upstream accepts with PUT {path}."
     elif isinstance(error, CredentialMissing):
-        error.hint = missing_credential_hint(error, context.plan.provider)
+        error.hint = describe_missing_credential(error, context.plan.provider)
 
 
-def missing_credential_hint(error: CredentialMissing, provider: str) -> str:
+def describe_missing_credential(error: CredentialMissing, provider: str) -> str:
     """Return what to do next about a missing credential, with the path of its slot."""
     if not error.extra.get("slots"):
         return error.hint
@@ -360,17 +360,17 @@ def _add_presets(request: CallRequest, plan: Plan) -> None:
         check_presets(request.presets, plan.inputs)
         request.arguments = with_presets(request.arguments, request.presets)
     except InvalidArguments as error:
-        raise _located(error, request) from None
+        raise _move_pointers(error, request) from None
 
 
-def _preset_masker(request: CallRequest, plan: Plan) -> ResponseMasker | None:
+def _create_preset_masker(request: CallRequest, plan: Plan) -> ResponseMasker | None:
     """Return the masker of preset arguments that are secrets by the tool's inputs; None where none is."""
     if not plan.mask_responses:
         return None
-    return ResponseMasker.for_values(secret_values(with_presets({}, request.presets), plan.inputs))
+    return ResponseMasker.for_values(find_secret_values(with_presets({}, request.presets), plan.inputs))
 
 
-def _located(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
+def _move_pointers(error: InvalidArguments, request: CallRequest) -> InvalidArguments:
     """Return the error with pointers to where the request has the arguments: in its body, or as texts."""
     return error if request.text_arguments is None else request.text_arguments.relocate(error)
 
@@ -386,14 +386,14 @@ async def _find_plan(name: str, principal: Principal, services: CallServices) ->
     try:
         plan = await services.catalog.plan(name)
     except NotFound:
-        raise await unknown_tool(name, principal, services) from None
+        raise await create_unknown_tool_error(name, principal, services) from None
     except PlanError as unusable:
         if not principal.may_use(unusable.provider, unusable.registrar_tags):
-            raise await unknown_tool(name, principal, services) from None
+            raise await create_unknown_tool_error(name, principal, services) from None
         raise clone_error(unusable.error) from None
     if not principal.may_use(plan.provider, plan.registrar_tags):
         # The same message as for a tool that does not exist, so that its existence is not revealed.
-        raise await unknown_tool(name, principal, services)
+        raise await create_unknown_tool_error(name, principal, services)
     if not plan.provider_enabled:
         hint = RESUME_HINT.replace("{name}", plan.provider)
         raise NotFound(f"The provider {plan.provider} is paused: its tools cannot be called.", hint=hint)
@@ -402,7 +402,7 @@ async def _find_plan(name: str, principal: Principal, services: CallServices) ->
     return plan
 
 
-async def unknown_tool(name: str, principal: Principal, services: CallServices) -> NotFound:
+async def create_unknown_tool_error(name: str, principal: Principal, services: CallServices) -> NotFound:
     """Return the error for a tool that does not exist or that the principal may not see, with names that were
     probably meant.
     """
@@ -425,7 +425,7 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
         return sending
     if context.request.preferences is None and not plan.response_rule.is_active:
         return sending
-    return checked_response(sending, context)
+    return check_response(sending, context)
 
 
 def _perform_live(context: CallContext, services: CallServices, *, events: bool) -> Awaitable[Result]:
@@ -441,11 +441,11 @@ def _perform_live(context: CallContext, services: CallServices, *, events: bool)
         and context.preset_masker is None
         and not (shape is not None and shape.decodes)
     )
-    sending: Awaitable[Result] = _cached(context, services) if is_cached else _send(context, services)
+    sending: Awaitable[Result] = _perform_cached(context, services) if is_cached else _send(context, services)
     if shape is not None:
-        sending = shaped_response(sending, context, shape, events=events)
+        sending = shape_response(sending, context, shape, events=events)
     if plan.contract is not None:
-        sending = evidenced(sending, context, plan.contract, resolver=services.resolver)
+        sending = collect_evidence(sending, context, plan.contract, resolver=services.resolver)
     return sending
 
 
@@ -464,7 +464,7 @@ async def _perform_once(context: CallContext, services: CallServices, key: str) 
     return await idempotent.result(key, seconds=seconds)
 
 
-async def _cached(context: CallContext, services: CallServices) -> Result:
+async def _perform_cached(context: CallContext, services: CallServices) -> Result:
     """Return the result from the response cache, or from the upstream, perhaps by a conditional request."""
     plan = context.plan
     rule = plan.cache_rule
@@ -475,7 +475,7 @@ async def _cached(context: CallContext, services: CallServices) -> Result:
         return await _send(context, services)
     key = CacheKey(
         request_identity,
-        credentials=credential_identity(plan),
+        credentials=identify_credentials(plan),
         client=request.principal.key_id,
         rule=rule,
         cache_control=request.cache_control,

@@ -18,8 +18,8 @@ from app.calls.execution import (
     RESUME_HINT,
     CallServices,
     check_name,
-    missing_credential_hint,
-    unknown_tool,
+    create_unknown_tool_error,
+    describe_missing_credential,
 )
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import has_name
@@ -135,7 +135,7 @@ class CallExplainer:
 
         Raise NotFound for a tool that the viewer may not see, whether or not it exists; Unavailable.
         """
-        scopes = _scopes(principal)
+        scopes = _check_scopes(principal)
         if not may_look_up(viewer):
             detail = "Not checked: the requesting key has neither `tools:read` nor `tools:call`."
             others: tuple[CheckName, ...] = (
@@ -144,35 +144,40 @@ class CallExplainer:
             )  # fmt: skip
             may_see = None if principal.has_scope(_READ_SCOPE) else False
             unknown = Check("requires-approval", None, detail, required=False)
-            checks = [scopes, *(Check(name, None, detail) for name in others), unknown, _approval(None)]
+            checks = [
+                scopes,
+                *(Check(name, None, detail) for name in others),
+                unknown,
+                _check_pending_approval(None),
+            ]
             return Explanation(checks, None, None, may_see)
-        found = await self._find(tool, viewer)
+        catalog_tool = await self._find(tool, viewer)
         stored = await self._read(tool, viewer)
-        restrictions = _restrictions(principal, found)
+        restrictions = _check_restrictions(principal, catalog_tool)
         checks = [
             scopes,
             restrictions,
-            *_definition(found),
-            *_enabled(found, stored),
-            *await self._of_plan(found, principal, viewer, mode),
-            _required_approval(found.plan),
-            _approval(stored if viewer.has_scope("providers:read") else None),
+            *_check_definition(catalog_tool),
+            *_check_enabled(catalog_tool, stored),
+            *await self._check_plan(catalog_tool, principal, viewer, mode),
+            _check_required_approval(catalog_tool.plan),
+            _check_pending_approval(stored if viewer.has_scope("providers:read") else None),
         ]
         may_see = principal.has_scope(_READ_SCOPE) and bool(restrictions.passed)
-        return Explanation(checks, stored.name, found.provider, may_see)
+        return Explanation(checks, stored.name, catalog_tool.provider, may_see)
 
     async def _find(self, name: str, viewer: Principal) -> _FoundTool:
         check_name(name)
         try:
             plan = await self.services.catalog.plan(name)
-            found = _FoundTool(plan.provider, plan.registrar_tags, plan, None)
+            catalog_tool = _FoundTool(plan.provider, plan.registrar_tags, plan, None)
         except NotFound:
-            raise await unknown_tool(name, viewer, self.services) from None
+            raise await create_unknown_tool_error(name, viewer, self.services) from None
         except PlanError as unusable:
-            found = _FoundTool(unusable.provider, unusable.registrar_tags, None, unusable.error)
-        if not viewer.may_use(found.provider, found.registrar_tags):
-            raise await unknown_tool(name, viewer, self.services)
-        return found
+            catalog_tool = _FoundTool(unusable.provider, unusable.registrar_tags, None, unusable.error)
+        if not viewer.may_use(catalog_tool.provider, catalog_tool.registrar_tags):
+            raise await create_unknown_tool_error(name, viewer, self.services)
+        return catalog_tool
 
     async def _read(self, name: str, viewer: Principal) -> _StoredState:
         operation = func.jsonb_build_object("source_key", col(Tool.source_key), "pending_approval", true())
@@ -196,28 +201,28 @@ class CallExplainer:
         async with self.database.read_session() as session:
             row = (await session.execute(query)).one_or_none()
         if row is None:
-            raise await unknown_tool(name, viewer, self.services)
+            raise await create_unknown_tool_error(name, viewer, self.services)
         return _StoredState(*row)
 
-    async def _of_plan(
-        self, found: _FoundTool, principal: Principal, viewer: Principal, mode: UpstreamMode | None
+    async def _check_plan(
+        self, catalog_tool: _FoundTool, principal: Principal, viewer: Principal, mode: UpstreamMode | None
     ) -> list[Check]:
         """Return the checks that need the plan of the tool."""
-        plan = found.plan
+        plan = catalog_tool.plan
         if plan is None:
             detail = "Not checked: the stored tool cannot be used."
             names: tuple[CheckName, ...] = ("rate-limit", "circuit-breaker", "credentials", "destination")
             return [Check(name, None, detail) for name in names]
         if mode is not None and mode.is_offline:
-            return [await self._rate_limit(plan, principal), *await self._offline(mode)]
+            return [await self._check_rate_limit(plan, principal), *await self._check_offline(mode)]
         return [
-            await self._rate_limit(plan, principal),
-            _breaker(plan),
-            self._credentials(plan),
-            await self._reachable(plan, principal, viewer),
+            await self._check_rate_limit(plan, principal),
+            _check_breaker(plan),
+            self._check_credentials(plan),
+            await self._check_reachable(plan, principal, viewer),
         ]
 
-    async def _offline(self, mode: UpstreamMode) -> list[Check]:
+    async def _check_offline(self, mode: UpstreamMode) -> list[Check]:
         """Return the checks of what a call that reaches no upstream needs in place of one."""
         detail = f"Not needed: the mode is {mode.mode}, and nothing is sent to an upstream."
         names: tuple[CheckName, ...] = ("circuit-breaker", "credentials")
@@ -230,7 +235,7 @@ class CallExplainer:
             detail = f"The recording {mode.recording} responds, where it has the call."
         return [*checks, Check("destination", True, detail)]
 
-    async def _rate_limit(self, plan: Plan, principal: Principal) -> Check:
+    async def _check_rate_limit(self, plan: Plan, principal: Principal) -> Check:
         if principal.rate_limit is None and plan.rate_limit is None:
             return Check("rate-limit", True, "Neither the key nor the provider has a rate limit.")
         state = await self.services.rate_limiter.read(
@@ -249,13 +254,15 @@ class CallExplainer:
             return Check("rate-limit", True, detail)
         return Check("rate-limit", False, detail, f"Try again in {state.retry_after()} s.")
 
-    def _credentials(self, plan: Plan) -> Check:
+    def _check_credentials(self, plan: Plan) -> Check:
         try:
             sent = self.services.resolver.preview(
                 plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress
             )
         except CredentialMissing as error:
-            return Check("credentials", False, error.detail, missing_credential_hint(error, plan.provider))
+            return Check(
+                "credentials", False, error.detail, describe_missing_credential(error, plan.provider)
+            )
         except GatewayError as error:
             return Check("credentials", False, error.detail, error.hint)
         slots = ", ".join(dict.fromkeys(wire.slot for wire in sent))
@@ -265,13 +272,13 @@ class CallExplainer:
             f"Credentials of these slots are sent: {slots}." if slots else "No credential is sent.",
         )
 
-    async def _reachable(self, plan: Plan, principal: Principal, viewer: Principal) -> Check:
+    async def _check_reachable(self, plan: Plan, principal: Principal, viewer: Principal) -> Check:
         """Return whether a call may reach the upstream, or its executor is connected."""
         if plan.adapter.name in PROTOCOLS.connected:
-            return await self._executor(plan, principal)
-        return await self._destination(plan, viewer)
+            return await self._check_executor(plan, principal)
+        return await self._check_destination(plan, viewer)
 
-    async def _executor(self, plan: Plan, principal: Principal) -> Check:
+    async def _check_executor(self, plan: Plan, principal: Principal) -> Check:
         name, command = plan.provider, plan.adapter.method(plan.target)
         capability = Capability(principal.tenant_id, name, command)
         if not self.commands.is_connected(capability):
@@ -284,7 +291,7 @@ class CallExplainer:
             detail, hint, passed = not_connected(capability, since).detail, EXECUTOR_HINT, False
         return Check("destination", passed, detail, hint, own_name="executor-connected")
 
-    async def _destination(self, plan: Plan, viewer: Principal) -> Check:
+    async def _check_destination(self, plan: Plan, viewer: Principal) -> Check:
         try:
             async with asyncio.timeout(_DESTINATION_SECONDS):
                 denied = await denied_destination(plan.origin, self.network, plan.egress)
@@ -305,7 +312,7 @@ def may_look_up(viewer: Principal) -> bool:
     return viewer.has_scope(_READ_SCOPE) or viewer.has_scope(CALL_SCOPE)
 
 
-def _scopes(principal: Principal) -> Check:
+def _check_scopes(principal: Principal) -> Check:
     if principal.has_scope(CALL_SCOPE):
         return Check("scopes", True, f"The key has the scope `{CALL_SCOPE}`.")
     return Check(
@@ -316,7 +323,7 @@ def _scopes(principal: Principal) -> Check:
     )
 
 
-def _restrictions(principal: Principal, found: _FoundTool) -> Check:
+def _check_restrictions(principal: Principal, catalog_tool: _FoundTool) -> Check:
     if principal.toolsets is not None:
         names = ", ".join(sorted(principal.toolsets)) or "none"
         return Check(
@@ -327,11 +334,11 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
         )
     if not principal.is_restricted:
         return Check("restrictions", True, "The key is not restricted to providers or tags.")
-    if principal.may_use(found.provider, found.registrar_tags):
+    if principal.may_use(catalog_tool.provider, catalog_tool.registrar_tags):
         return Check("restrictions", True, "The tool is within the restrictions of the key.")
     limits = []
-    if principal.providers is not None and found.provider not in principal.providers:
-        limits.append(f"its provider {found.provider} is not among the key's providers")
+    if principal.providers is not None and catalog_tool.provider not in principal.providers:
+        limits.append(f"its provider {catalog_tool.provider} is not among the key's providers")
     else:
         limits.append("no registrar gave it, or its provider, one of the key's tags")
     return Check(
@@ -342,9 +349,9 @@ def _restrictions(principal: Principal, found: _FoundTool) -> Check:
     )
 
 
-def _definition(found: _FoundTool) -> Iterator[Check]:
+def _check_definition(catalog_tool: _FoundTool) -> Iterator[Check]:
     """Yield the checks of the stored tool itself and of the variables in its call template."""
-    error = found.error
+    error = catalog_tool.error
     if isinstance(error, UnsetVariable):
         yield Check("definition", True, "The stored tool can be used.")
         yield Check("variables", False, error.detail, error.hint)
@@ -356,9 +363,11 @@ def _definition(found: _FoundTool) -> Iterator[Check]:
         yield Check("variables", True, "Every variable in the call template has a value.")
 
 
-def _enabled(found: _FoundTool, stored: _StoredState) -> Iterator[Check]:
+def _check_enabled(catalog_tool: _FoundTool, stored: _StoredState) -> Iterator[Check]:
     """Yield the checks whether tool and provider are enabled; calls on this worker go by its plan."""
-    is_enabled = stored.enabled and stored.provider_enabled if found.plan is None else found.plan.enabled
+    is_enabled = (
+        stored.enabled and stored.provider_enabled if catalog_tool.plan is None else catalog_tool.plan.enabled
+    )
     tool, provider = (True, True) if is_enabled else (stored.enabled, stored.provider_enabled)
     if not is_enabled and tool and provider:
         # It was enabled a moment ago: this worker has not read the change yet.
@@ -377,7 +386,7 @@ def _enabled(found: _FoundTool, stored: _StoredState) -> Iterator[Check]:
     )
 
 
-def _breaker(plan: Plan) -> Check:
+def _check_breaker(plan: Plan) -> Check:
     breaker = plan.upstream.breaker
     if not breaker.is_tripped:
         return Check("circuit-breaker", True, "The circuit breaker of the upstream is closed.")
@@ -393,7 +402,7 @@ def _breaker(plan: Plan) -> Check:
     )
 
 
-def _approval(stored: _StoredState | None) -> Check:
+def _check_pending_approval(stored: _StoredState | None) -> Check:
     if stored is None:
         detail = "Not checked: the requesting key may not know it without `providers:read`."
         return Check("pending-approval", None, detail, required=False)
@@ -408,7 +417,7 @@ def _approval(stored: _StoredState | None) -> Check:
     )
 
 
-def _required_approval(plan: Plan | None) -> Check:
+def _check_required_approval(plan: Plan | None) -> Check:
     if plan is None:
         return Check(
             "requires-approval", None, "Not checked: the stored tool cannot be used.", required=False

@@ -88,7 +88,7 @@ class RateLimiter:
 
         Return the state of these limits; raise RateLimited with Retry-After. Errors of Redis are not raised.
         """
-        buckets = self._buckets_of(tenant, key_id, key, provider_id, provider)
+        buckets = self._get_buckets(tenant, key_id, key, provider_id, provider)
         client = self._redis_client.available_client()
         state = None if client is None else await self._count_in_redis(client, tenant, buckets)
         if state is None:
@@ -96,7 +96,7 @@ class RateLimiter:
             state = admit(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
         if not state.admitted:
             self.rejected += 1
-            raise _rate_limited(state)
+            raise _create_rate_limit_error(state)
         self.admitted += 1
         return state
 
@@ -112,7 +112,7 @@ class RateLimiter:
         """Return the state of the limits without counting a call: `admitted` says whether `admit` would admit
         one now. Errors of Redis are not raised.
         """
-        buckets = self._buckets_of(tenant, key_id, key, provider_id, provider)
+        buckets = self._get_buckets(tenant, key_id, key, provider_id, provider)
         client = self._redis_client.available_client() if buckets else None
         if client is not None:
             with self._redis_client:
@@ -121,7 +121,7 @@ class RateLimiter:
                 return RateLimitState.read(buckets, [float(offset) for offset in reply])
         return read(buckets, time.monotonic() * MICROSECONDS, process_count=self.workers)
 
-    def _buckets_of(
+    def _get_buckets(
         self,
         tenant: UUID,
         key_id: str,
@@ -129,12 +129,12 @@ class RateLimiter:
         provider_id: UUID | None,
         provider: RateLimit | None,
     ) -> tuple[Bucket, ...]:
-        found = []
+        buckets = []
         if key is not None:
-            found.append(self._bucket(tenant, "key", key_id, key))
+            buckets.append(self._get_bucket(tenant, "key", key_id, key))
         if provider is not None and provider_id is not None:
-            found.append(self._bucket(tenant, "provider", provider_id.hex, provider))
-        return tuple(found)
+            buckets.append(self._get_bucket(tenant, "provider", provider_id.hex, provider))
+        return tuple(buckets)
 
     async def _count_in_redis(
         self, client: "Redis", tenant: UUID, buckets: tuple[Bucket, ...]
@@ -147,16 +147,16 @@ class RateLimiter:
             arguments += (repr(bucket.interval), repr(bucket.tolerance))
         if now >= self._heartbeat_at:
             self._heartbeat_at = now + self._heartbeat_seconds
-            keys.append(f"{self._prefix}{_slot(tenant)}workers")
+            keys.append(f"{self._prefix}{_format_slot(tenant)}workers")
             arguments += (self._worker_id, _WORKER_TTL_SECONDS)
         with self._redis_client:
             admitted, workers, *micros = await _run(client, keys, arguments)
             offsets = [float(offset) for offset in micros]
             if workers:
                 self._set_workers(workers, now)
-            at = time.monotonic() * MICROSECONDS
+            responded_at = time.monotonic() * MICROSECONDS
             for bucket, offset in zip(buckets, offsets, strict=True):
-                bucket.tat = at + offset
+                bucket.tat = responded_at + offset
             return RateLimitState(buckets, offsets, admitted=bool(admitted))
         return None
 
@@ -166,14 +166,14 @@ class RateLimiter:
             self.workers = max(workers, self._min_workers)
             self._workers_set_at = now
 
-    def _bucket(self, tenant: UUID, kind: str, owner: str, limit: RateLimit) -> Bucket:
+    def _get_bucket(self, tenant: UUID, kind: str, owner: str, limit: RateLimit) -> Bucket:
         bucket = self._buckets.get((owner, limit))
         if bucket is None:
             # The numbers are part of the name, so that a changed limit starts with a new state.
             numbers = f"{limit.requests}/{limit.per_seconds}:{limit.burst}"
             parts = (kind.encode(), owner.encode(), numbers.encode())
             digest = self._vault.digest("rate-limit", tenant.bytes, *parts).hex()[:32]
-            bucket = Bucket(f"{self._prefix}{_slot(tenant)}{digest}", limit, kind=kind)
+            bucket = Bucket(f"{self._prefix}{_format_slot(tenant)}{digest}", limit, kind=kind)
             self._buckets[owner, limit] = bucket
             while len(self._buckets) > self._capacity:
                 self._buckets.popitem(last=False)
@@ -182,7 +182,7 @@ class RateLimiter:
         return bucket
 
 
-def _slot(tenant: UUID) -> str:
+def _format_slot(tenant: UUID) -> str:
     """Return a hash tag, which puts all keys of a tenant into one slot of a Redis cluster: a script may use
     several keys only within one slot.
     """
@@ -198,7 +198,7 @@ async def _run(client: "Redis", keys: list[str], arguments: list[Any]) -> list[i
     return cast("list[int]", reply)
 
 
-def _rate_limited(state: RateLimitState) -> RateLimited:
+def _create_rate_limit_error(state: RateLimitState) -> RateLimited:
     owners = {"key": "this API key", "provider": "the tool's provider"}
     bucket = state.longest_wait_bucket()
     seconds = state.retry_after()

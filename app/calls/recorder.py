@@ -94,7 +94,7 @@ class CallRecorder:
         self._began = time.perf_counter()
         self._deadline: datetime | None = None
         self._body_recorder = body_recorder
-        self.bodies: BodyBuffers | None = None if body_recorder is None else body_recorder.new_bodies()
+        self.bodies: BodyBuffers | None = None if body_recorder is None else body_recorder.create_bodies()
         metrics.calls_in_flight += 1
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
@@ -152,15 +152,15 @@ class CallRecorder:
         if self.bodies is not None and response.body is not None:
             self.bodies.result.add(exact_json.dumps(response.body))
 
-    def intent_entry(self, seconds: float) -> CallLogEntry:
+    def build_intent_entry(self, seconds: float) -> CallLogEntry:
         """Return the record of a call that is about to be made and takes at most `seconds`."""
-        entry = self._entry(RUNNING, 0, None, 0)
+        entry = self._build_entry(RUNNING, 0, None, 0)
         entry.deadline = datetime.now(UTC) + timedelta(seconds=seconds) + _GRACE
         return entry
 
     async def record_intent(self, seconds: float) -> None:
         """Record a call that is about to be made and takes at most `seconds`; raise CallLogUnavailable."""
-        entry = self.intent_entry(seconds)
+        entry = self.build_intent_entry(seconds)
         await self._call_log.record_intent(entry)
         self._deadline = entry.deadline
 
@@ -199,7 +199,7 @@ class CallRecorder:
         if self.ended:
             return
         self.ended = True
-        entry = self._entry(outcome, status, upstream_status, response_bytes)
+        entry = self._build_entry(outcome, status, upstream_status, response_bytes)
         metrics = self._metrics
         metrics.calls_in_flight -= 1
         seconds = entry.duration_ms / 1000
@@ -212,7 +212,7 @@ class CallRecorder:
         else:
             self.stored = self._call_log.record(entry)
 
-    def _entry(
+    def _build_entry(
         self, outcome: str, status: int, upstream_status: int | None, response_bytes: int
     ) -> CallLogEntry:
         plan = self.plan

@@ -19,7 +19,7 @@ from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
 from app.calls.context import CallContext
 from app.calls.progress import MaskedProgress
 from app.calls.recorder import CANCELLED
-from app.calls.response.following import followed
+from app.calls.response.following import follow_result
 from app.calls.response.masking import await_and_mask
 from app.catalog.plan import Plan
 from app.core.errors import (
@@ -89,7 +89,7 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         except UpstreamError as error:
             result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
         if plan.response_options is not None:
-            result = await followed(result, call, context, partial(_send_further, context))
+            result = await follow_result(result, call, context, partial(_send_further, context))
         if result.stream is None and (result.events is None or result.body is not None):
             plan.upstream.record_success(context.permit)
         else:
@@ -139,7 +139,7 @@ def prepare_call(
 def _attempt(call: Call[Any], context: CallContext) -> Coroutine[Any, Any, Result]:
     """Return the adapter's call, traced where the call is traced, with its secrets masked in the response."""
     trace = context.recorder.trace
-    sending = context.plan.adapter.call(call) if trace is None else _traced(call, context, trace)
+    sending = context.plan.adapter.call(call) if trace is None else _call_in_span(call, context, trace)
     return sending if call.masker is None else await_and_mask(sending, call)
 
 
@@ -155,7 +155,7 @@ async def _send_further(context: CallContext, call: Call[Any], url: str | None) 
     return await (sending if call.masker is None else await_and_mask(sending, call))
 
 
-async def _traced(call: Call[Any], context: CallContext, trace: CallTrace) -> Result:
+async def _call_in_span(call: Call[Any], context: CallContext, trace: CallTrace) -> Result:
     """Make the adapter's call in a CLIENT span, whose context is sent to the upstream.
 
     The span ends with the head of the response.
@@ -164,7 +164,7 @@ async def _traced(call: Call[Any], context: CallContext, trace: CallTrace) -> Re
     span = trace.attempt(plan.adapter.method(plan.target), plan.origin, number=context.recorder.attempts)
     status, error = None, CANCELLED
     try:
-        traced = _copied(call, headers=(*call.headers, *span.headers))
+        traced = _copy_call(call, headers=(*call.headers, *span.headers))
         try:
             result = await plan.adapter.call(traced)
         finally:
@@ -201,7 +201,7 @@ async def _retry(
             renewed = True
             call = await _with_new_tokens(error, plan, call, resolver=resolver)
         else:
-            backoff = _backoff(
+            backoff = _decide_backoff(
                 error, call.deadline, context, attempts=attempts, max_retry_after=max_retry_after
             )
             if backoff is None:
@@ -234,10 +234,10 @@ async def _with_new_tokens(
     if masker is not None:
         # The upstream has also received the previous token.
         masker = masker.combined_with(credentials.masker)
-    return _copied(call, credentials=credentials, masker=masker)
+    return _copy_call(call, credentials=credentials, masker=masker)
 
 
-def _copied(call: Call[Any], **changes: Any) -> Call[Any]:
+def _copy_call(call: Call[Any], **changes: Any) -> Call[Any]:
     """Return a copy of a call, whose reports of progress are masked as the copy says."""
     copy = replace(call, **changes)
     if isinstance(call.on_progress, MaskedProgress):
@@ -245,7 +245,7 @@ def _copied(call: Call[Any], **changes: Any) -> Call[Any]:
     return copy
 
 
-def _backoff(
+def _decide_backoff(
     error: UpstreamError, deadline: float, context: CallContext, *, attempts: int, max_retry_after: float
 ) -> float | None:
     """Return the seconds to wait before the next attempt, or None where there must be none."""
@@ -260,7 +260,7 @@ def _backoff(
     ):
         return None
     backoff = random.uniform(0, min(_FIRST_BACKOFF * 2.0 ** (attempts - 1), _MAX_BACKOFF))  # noqa: S311
-    retry_after = _retry_after(error)
+    retry_after = _read_retry_after(error)
     if retry_after > max_retry_after:
         # The upstream must not be called earlier; the client gets its Retry-After.
         return None
@@ -298,7 +298,7 @@ def is_retryable_by_client(error: UpstreamError, plan: Plan, *, has_idempotency_
     return is_retryable(error, plan.retryable and not has_idempotency_key)
 
 
-def _retry_after(error: UpstreamError) -> float:
+def _read_retry_after(error: UpstreamError) -> float:
     """Return the seconds of the response's Retry-After; 0 for none, and for a date."""
     for name, value in error.response.headers.items() if error.response is not None else ():
         if name.lower() == "retry-after":

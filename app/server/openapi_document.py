@@ -17,7 +17,7 @@ from app.agents.call.operation import (
     toolset_call_operation,
 )
 from app.agents.mcp.endpoint import MCP_ROUTE, TOOLSET_ROUTE
-from app.agents.mcp.operation import mcp_components, mcp_operation
+from app.agents.mcp.operation import build_mcp_components, build_mcp_operation
 from app.agents.tool_calls import TOOL_CALLS_ROUTE, TOOLSET_TOOL_CALLS_ROUTE
 from app.agents.tool_calls.operation import tool_calls_components, tool_calls_operation
 from app.agents.ubp import COMMANDS_ROUTE
@@ -124,12 +124,12 @@ def build(app: FastAPI, settings: Settings) -> dict[str, Any]:
     document["paths"].setdefault(TOOLSET_CALL_ROUTE.path, {})["post"] = toolset_call_operation()
     document["paths"].setdefault(COMMANDS_ROUTE.path, {})["post"] = command_operation()
     for route in (MCP_ROUTE, TOOLSET_ROUTE):
-        operation = mcp_operation(toolset=route is TOOLSET_ROUTE)
+        operation = build_mcp_operation(toolset=route is TOOLSET_ROUTE)
         document["paths"].setdefault(route.path, {})["post"] = operation
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     _add_components(schemas, call_components())
     _add_components(schemas, tool_calls_components())
-    _add_components(schemas, mcp_components())
+    _add_components(schemas, build_mcp_components())
     _add_components(schemas, command_components())
     _add_components(schemas, request_components())
     _add_components(schemas, manual_components())

@@ -71,7 +71,7 @@ async def call_tool(exchange: Exchange) -> Response:
     except Exception as error:
         if not stream.has_begun:
             raise
-        return stream.finish(_late_error(error).envelope(exchange.rpc.id))
+        return stream.finish(_convert_late_error(error).envelope(exchange.rpc.id))
     if stream.wants_progress:
         await stream.send_rest()
     message = result_envelope(exchange.rpc.id, result)
@@ -80,7 +80,7 @@ async def call_tool(exchange: Exchange) -> Response:
     return exchange.json_response(message, call.headers)
 
 
-def _late_error(error: Exception) -> RpcError:
+def _convert_late_error(error: Exception) -> RpcError:
     """Return the error to send where the response has begun."""
     if isinstance(error, RpcError):
         return error
@@ -106,7 +106,7 @@ class ToolCall:
                 collection,
                 call=self._call_found,
                 rests=self._exchange.services.stored_rests,
-                budget=self._budget_of,
+                budget=self._find_budget,
                 base_url=self._exchange.services.settings.base_url,
                 aids=self._exchange.services.find_aids,
             )
@@ -115,20 +115,20 @@ class ToolCall:
             tool = await collection.get(name)
         except NotFound:
             # The call gives the reason, and is recorded.
-            return await self._call(await self._target(name), arguments, None, name=name)
+            return await self._call(await self._find_target(name), arguments, None, name=name)
         except AmbiguousTool as error:
             raise _reject_ambiguous(error) from None
         rendered = await self._exchange.server.lists.read(tool, schema_form(collection))
         if rendered.mirrored and self._exchange.rpc.is_modern:
             check_mirrored(rendered.mirrored, self._exchange.head, arguments)
-        return await self._call(tool, _unwrapped(rendered, arguments), rendered, name=name)
+        return await self._call(tool, _unwrap_arguments(rendered, arguments), rendered, name=name)
 
-    async def _target(self, name: str) -> CallTarget:
+    async def _find_target(self, name: str) -> CallTarget:
         """Return what a call by a name executes; raise RpcError where a toolset does not have it."""
         try:
             return self._exchange.collection.target(name)
         except NotFound as error:
-            raise await self._unknown_tool(name, error) from None
+            raise await self._create_unknown_tool_error(name, error) from None
 
     async def _call_found(self, tool: AgentTool, arguments: dict[str, Any], budget: ResultBudget) -> bytes:
         """Return the result of a tool that a meta-tool calls, within the budget."""
@@ -158,24 +158,24 @@ class ToolCall:
             if isinstance(outcome.error, ClientDisconnected):
                 raise outcome.error
             if name is not None and isinstance(outcome.error, NotFound):
-                raise await self._unknown_tool(name, outcome.error)
+                raise await self._create_unknown_tool_error(name, outcome.error)
         self._add_headers(outcome)
-        result = await self._read(outcome, route, budget or self._budget(route.through.options))
+        result = await self._read(outcome, route, budget or self._derive_budget(route.through.options))
         on_deviation = None
         if isinstance(target, AgentTool) and not outcome.replayed:
             deviations = exchange.services.output_deviations
             on_deviation = partial(deviations.report, target.id, target.outputs_json)
         return self._render(result, rendered, on_deviation)
 
-    def _budget_of(self, tool: AgentTool | None) -> ResultBudget:
+    def _find_budget(self, tool: AgentTool | None) -> ResultBudget:
         """Return how large a result of a tool may be, and for None that of a meta-tool."""
         collection = self._exchange.collection
-        return self._budget((collection if tool is None else collection.resolve(tool).through).options)
+        return self._derive_budget((collection if tool is None else collection.resolve(tool).through).options)
 
-    def _budget(self, options: CollectionOptions) -> ResultBudget:
+    def _derive_budget(self, options: CollectionOptions) -> ResultBudget:
         """Return how large a result may be: as the toolset says, else as the setting does."""
         max_bytes = options.max_bytes or self._exchange.services.settings.mcp_result_max
-        return _budget_of(max_bytes, options.max_tokens)
+        return _create_budget(max_bytes, options.max_tokens)
 
     def _read(self, outcome: CallOutcome, target: CallTarget, budget: ResultBudget) -> Awaitable[ModelResult]:
         """Return what reads the result of a call of a target. A modern client that disconnects meanwhile ends
@@ -193,10 +193,10 @@ class ToolCall:
         if result is None or (result.stream is None and result.events is None):
             return reading
         if result.events is not None:
-            reading = run_while_permitted(reading, self._right_check(target))
-        return self._watched(reading) if exchange.rpc.is_modern else reading
+            reading = run_while_permitted(reading, self._create_right_check(target))
+        return self._await_unless_disconnected(reading) if exchange.rpc.is_modern else reading
 
-    def _right_check(self, target: CallTarget) -> RightCheck:
+    def _create_right_check(self, target: CallTarget) -> RightCheck:
         """Return a check that raises what `authorise` raises, and NotFound where the key may not call the
         tool any more.
         """
@@ -208,7 +208,7 @@ class ToolCall:
             partial(services.collections.require_tool, target.through.toolset, target.tool),
         )
 
-    async def _watched(self, reading: Awaitable[ModelResult]) -> ModelResult:
+    async def _await_unless_disconnected(self, reading: Awaitable[ModelResult]) -> ModelResult:
         exchange = self._exchange
         with DisconnectWatch(
             partial(until_disconnected, exchange.request.receive), exchange.services.streams.clock
@@ -228,9 +228,9 @@ class ToolCall:
             presets=target.presets,
             argument_repair=target.through.options.argument_repair,
             upstream=target.through.options.upstream,
-            recording_run=_recording_run(head),
+            recording_run=_read_recording_run(head),
             arguments=arguments,
-            idempotency_key=_idempotency_key(head, exchange.rpc.meta),
+            idempotency_key=_find_idempotency_key(head, exchange.rpc.meta),
             cdn_loop=head.get(b"cdn-loop", b""),
             trace_headers=head if b"traceparent" in head else _trace_headers(exchange.rpc.meta),
             on_progress=self._stream.on_progress if self._stream.wants_progress else None,
@@ -240,7 +240,7 @@ class ToolCall:
             ),
         )
 
-    async def _unknown_tool(self, name: str, error: NotFound) -> RpcError:
+    async def _create_unknown_tool_error(self, name: str, error: NotFound) -> RpcError:
         named = await with_names_here(error, self._exchange.collection)
         data = {"detail": named.detail, "hint": named.hint, **named.extra}
         return RpcError(INVALID_PARAMS, f"Unknown tool: {name}", data=data)
@@ -277,11 +277,11 @@ def _reject_ambiguous(error: AmbiguousTool) -> RpcError:
 
 
 @lru_cache(maxsize=1_000)
-def _budget_of(max_bytes: int, max_tokens: int | None) -> ResultBudget:
+def _create_budget(max_bytes: int, max_tokens: int | None) -> ResultBudget:
     return ResultBudget(max_bytes=max_bytes, max_tokens=max_tokens)
 
 
-def _unwrapped(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, Any]:
+def _unwrap_arguments(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments by the tool's own schema, where the listed one has a property around it."""
     if rendered.inputs is None or not rendered.inputs.is_wrapped:
         return arguments
@@ -289,7 +289,7 @@ def _unwrapped(rendered: RenderedTool, arguments: dict[str, Any]) -> dict[str, A
     return inner if isinstance(inner, dict) else arguments
 
 
-def _idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> str | None:
+def _find_idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> str | None:
     given = meta.get(IDEMPOTENCY_META)
     value = head.get(b"idempotency-key", None if given is None else str(given).encode())
     if value is None:
@@ -300,7 +300,7 @@ def _idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> st
         raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
 
 
-def _recording_run(head: Mapping[bytes, bytes]) -> str:
+def _read_recording_run(head: Mapping[bytes, bytes]) -> str:
     if RUN_HEADER not in head:
         return ""
     try:

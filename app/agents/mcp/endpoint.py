@@ -80,10 +80,10 @@ async def _respond(
     server: McpServer = scope["state"]["mcp"]
     raw = scope["headers"]
     if scope["method"] == "OPTIONS":
-        raise _not_post()
+        raise _create_method_error()
     principal = await authorise(request, "tools:call", "tools:read")
     if scope["method"] != "POST":
-        raise _not_post()
+        raise _create_method_error()
     kind = head.get(b"content-type", b"")
     if kind != b"application/json" and not kind.strip(b" \t").lower().startswith(b"application/json"):
         raise UnsupportedMediaType("Send a JSON-RPC message as application/json.")
@@ -119,7 +119,7 @@ async def _respond(
         )
 
 
-def _not_post() -> MethodNotAllowed:
+def _create_method_error() -> MethodNotAllowed:
     return MethodNotAllowed("Only POST is served here.", headers={"Allow": "POST"})
 
 

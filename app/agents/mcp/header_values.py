@@ -25,7 +25,7 @@ class MirroredArgument:
     path: tuple[str, ...]
 
 
-def text_of(value: bytes) -> str:
+def read_text(value: bytes) -> str:
     """Return a header's value without the blanks around it, which servers do not all remove."""
     return value.strip(_BLANKS).decode("latin-1")
 
@@ -34,28 +34,28 @@ def decode_value(value: bytes) -> str:
     """Return the text that a header has, perhaps as `=?base64?...?=`; raise RpcError for other base64 than
     the canonical one of UTF-8.
     """
-    text = text_of(value)
-    found = _ENCODED.fullmatch(text) if text.startswith("=?") else None
-    if found is None:
+    text = read_text(value)
+    match = _ENCODED.fullmatch(text) if text.startswith("=?") else None
+    if match is None:
         return text
     try:
-        decoded = base64.b64decode(found[1].encode("latin-1"), validate=True)
-        if base64.b64encode(decoded).decode() == found[1]:
+        decoded = base64.b64decode(match[1].encode("latin-1"), validate=True)
+        if base64.b64encode(decoded).decode() == match[1]:
             return decoded.decode("utf-8")
     except (binascii.Error, ValueError):
         pass
     raise RpcError(HEADER_MISMATCH, "A header has base64 that is not the canonical one of UTF-8.", status=400)
 
 
-def mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
+def find_mirrored_arguments(schema: Mapping[str, Any]) -> tuple[MirroredArgument, ...]:
     """Return the arguments that a schema marks by `x-mcp-header`; invalid marks are left out."""
-    found: dict[str, MirroredArgument] = {}
-    for argument in _marked(schema, ()):
-        found.setdefault(argument.token, argument)
-    return tuple(found.values())
+    by_token: dict[str, MirroredArgument] = {}
+    for argument in _find_marked(schema, ()):
+        by_token.setdefault(argument.token, argument)
+    return tuple(by_token.values())
 
 
-def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredArgument]:
+def _find_marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredArgument]:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return
@@ -65,28 +65,28 @@ def _marked(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Mirror
         token = member.get(KEYWORD)
         if isinstance(token, str) and _TOKEN.fullmatch(token) and member.get("type") in KINDS:
             yield MirroredArgument(token.lower(), (*path, name))
-        yield from _marked(member, (*path, name))
+        yield from _find_marked(member, (*path, name))
 
 
 def check_mirrored(
     mirrored: Sequence[MirroredArgument], head: Mapping[bytes, bytes], arguments: Mapping[str, Any]
 ) -> None:
     """Raise RpcError unless each mirrored argument has its header, and each such header its argument."""
-    for one in mirrored:
-        header = head.get(PARAMETER_PREFIX + one.token.encode())
-        value = _at(arguments, one.path)
+    for argument in mirrored:
+        header = head.get(PARAMETER_PREFIX + argument.token.encode())
+        value = _get_member(arguments, argument.path)
         if (header is None) != (value is None):
             missing = "The header is missing" if header is None else "The argument is missing"
-            raise _mismatch(f"{missing} for Mcp-Param-{one.token}.")
-        if header is not None and not _equal(decode_value(header), value):
-            raise _mismatch(f"Mcp-Param-{one.token} differs from its argument.")
+            raise _create_mismatch_error(f"{missing} for Mcp-Param-{argument.token}.")
+        if header is not None and not _is_equal(decode_value(header), value):
+            raise _create_mismatch_error(f"Mcp-Param-{argument.token} differs from its argument.")
 
 
-def _mismatch(detail: str) -> RpcError:
+def _create_mismatch_error(detail: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, detail, status=400)
 
 
-def _at(arguments: Any, path: Sequence[str]) -> Any:
+def _get_member(arguments: Any, path: Sequence[str]) -> Any:
     for name in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -94,7 +94,7 @@ def _at(arguments: Any, path: Sequence[str]) -> Any:
     return arguments
 
 
-def _equal(text: str, value: Any) -> bool:
+def _is_equal(text: str, value: Any) -> bool:
     if isinstance(value, bool):
         return text == ("true" if value else "false")
     if isinstance(value, int | float | Decimal):

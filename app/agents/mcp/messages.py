@@ -8,7 +8,7 @@ the legacy revisions.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from app.agents.mcp.header_values import decode_value, text_of
+from app.agents.mcp.header_values import decode_value, read_text
 from app.agents.mcp.jsonrpc import (
     CAPABILITIES_KEY,
     HEADER_MISMATCH,
@@ -54,13 +54,13 @@ def read_message(
     `head` are the headers by name, `raw` each as it was sent. `max_values` is the limit of
     `parse_arguments`. Raise RpcError, and TooLarge for more values than that.
     """
-    version = text_of(head[_VERSION]) if _VERSION in head else None
+    version = read_text(head[_VERSION]) if _VERSION in head else None
     is_modern = message.is_modern = version is not None and version not in LEGACY_HEADERS
     value = _parse(body, max_values)
     if not isinstance(value, dict):
         raise RpcError(INVALID_REQUEST, "Send one JSON-RPC message; batches are not served.", status=400)
-    found = value.get("id")
-    message.id = found if isinstance(found, str) or type(found) is int else None
+    request_id = value.get("id")
+    message.id = request_id if isinstance(request_id, str) or type(request_id) is int else None
     method = value.get("method")
     if value.get("jsonrpc") != "2.0" or not isinstance(method, str):
         raise RpcError(
@@ -104,19 +104,21 @@ def _check_modern(
     if len(head) < len(raw):
         names = [name for name, _ in raw if name in _ROUTING]
         if len(set(names)) < len(names):
-            raise _mismatch("A routing header is repeated.")
+            raise _create_mismatch_error("A routing header is repeated.")
     meta = params.get("_meta")
     if not isinstance(meta, dict):
-        raise _invalid('"params._meta" is an object with the protocol version and the capabilities.')
+        raise _create_params_error(
+            '"params._meta" is an object with the protocol version and the capabilities.'
+        )
     requested = meta.get(VERSION_KEY)
     if not isinstance(requested, str):
-        raise _invalid(f'"params._meta" has no string "{VERSION_KEY}".')
+        raise _create_params_error(f'"params._meta" has no string "{VERSION_KEY}".')
     if not isinstance(meta.get(CAPABILITIES_KEY), dict):
-        raise _invalid(f'"params._meta" has no object "{CAPABILITIES_KEY}".')
+        raise _create_params_error(f'"params._meta" has no object "{CAPABILITIES_KEY}".')
     if version != requested:
-        raise _mismatch("The header MCP-Protocol-Version differs from the version in the body.")
-    if _METHOD not in head or text_of(head[_METHOD]) != method:
-        raise _mismatch("The header Mcp-Method differs from the method in the body.")
+        raise _create_mismatch_error("The header MCP-Protocol-Version differs from the version in the body.")
+    if _METHOD not in head or read_text(head[_METHOD]) != method:
+        raise _create_mismatch_error("The header Mcp-Method differs from the method in the body.")
     _check_name(method, params, head)
     if requested not in SERVED:
         raise RpcError(
@@ -134,14 +136,14 @@ def _check_name(method: str, params: Mapping[str, Any], head: Mapping[bytes, byt
     named = params.get(member)
     if not isinstance(named, str):
         # A request without the member is invalid, whatever its headers are.
-        raise _invalid(f'"params.{member}" is a string.')
+        raise _create_params_error(f'"params.{member}" is a string.')
     if _NAME not in head or decode_value(head[_NAME]) != named:
-        raise _mismatch(f"The header Mcp-Name differs from params.{member} in the body.")
+        raise _create_mismatch_error(f"The header Mcp-Name differs from params.{member} in the body.")
 
 
-def _invalid(detail: str) -> RpcError:
+def _create_params_error(detail: str) -> RpcError:
     return RpcError(INVALID_PARAMS, detail, status=400)
 
 
-def _mismatch(detail: str) -> RpcError:
+def _create_mismatch_error(detail: str) -> RpcError:
     return RpcError(HEADER_MISMATCH, detail, status=400)

@@ -42,13 +42,13 @@ def dispatch(exchange: Exchange) -> Awaitable[Response]:
     """Return the response to a request; raise RpcError, and, when awaited, Forbidden where the key lacks a
     scope.
     """
-    found = (_MODERN if exchange.rpc.is_modern else _LEGACY).get(exchange.rpc.method)
-    if found is None:
+    handler = (_MODERN if exchange.rpc.is_modern else _LEGACY).get(exchange.rpc.method)
+    if handler is None:
         raise RpcError(METHOD_NOT_FOUND, "There is no such method in this protocol version.")
-    return found(exchange)
+    return handler(exchange)
 
 
-def instructions(exchange: Exchange) -> str:
+def describe_server(exchange: Exchange) -> str:
     """Return what every model reads of the server without a call."""
     toolset = exchange.collection.toolset
     of = "a registry of tools over HTTP and other APIs" if toolset is None else f"the toolset {toolset}"
@@ -61,13 +61,13 @@ def instructions(exchange: Exchange) -> str:
     )
 
 
-async def _initialize(exchange: Exchange) -> Response:
+async def _answer_initialize(exchange: Exchange) -> Response:
     return exchange.respond(
         {
             "protocolVersion": _negotiate(exchange.rpc.params.get("protocolVersion")),
             "capabilities": _LEGACY_CAPABILITIES,
             "serverInfo": SERVER_INFO,
-            "instructions": instructions(exchange),
+            "instructions": describe_server(exchange),
         }
     )
 
@@ -86,19 +86,19 @@ async def _discover(exchange: Exchange) -> Response:
         {
             "supportedVersions": SERVED,
             "capabilities": _MODERN_CAPABILITIES,
-            "instructions": instructions(exchange),
+            "instructions": describe_server(exchange),
             **_CACHE,
         }
     )
 
 
-async def _ping(exchange: Exchange) -> Response:
+async def _answer_ping(exchange: Exchange) -> Response:
     return exchange.respond({})
 
 
 async def _list_tools(exchange: Exchange) -> Response:
     _require_read(exchange)
-    cursor = _cursor(exchange)
+    cursor = _read_cursor(exchange)
     page = await exchange.server.lists.page(exchange.collection, exchange.mode, cursor)
     result: dict[str, Any] = {"tools": orjson.Fragment(page.tools)}
     if page.next_cursor is not None:
@@ -112,9 +112,9 @@ async def _list_tools(exchange: Exchange) -> Response:
     return exchange.respond(result)
 
 
-def _empty(member: str) -> Method:
+def _create_empty_list(member: str) -> Method:
     async def list_nothing(exchange: Exchange) -> Response:
-        if _cursor(exchange) is not None:
+        if _read_cursor(exchange) is not None:
             raise RpcError(INVALID_PARAMS, "The cursor is unknown.")
         empty: dict[str, Any] = {member: []}
         return exchange.respond(empty | _CACHE if exchange.rpc.is_modern else empty)
@@ -148,15 +148,15 @@ async def _listen(exchange: Exchange) -> Response:
         key_id=exchange.collection.principal.key_id,
         wants_tools=wanted.get("toolsListChanged") is True,
         tools=SubscribedList(
-            check=partial(_current_collection, exchange),
-            digest=partial(_current_digest, exchange),
+            check=partial(_find_current_collection, exchange),
+            digest=partial(_read_current_digest, exchange),
             has_other=partial(exchange.server.served.has_other, _list_address(exchange)),
         ),
         result_meta=MODERN_META,
     )
 
 
-async def _current_collection(exchange: Exchange) -> ToolCollection:
+async def _find_current_collection(exchange: Exchange) -> ToolCollection:
     """Return the tools of the request's address for the key as it is now; raise what authorisation raises,
     and NotFound where the key may not use the toolset any more, or it is gone.
     """
@@ -168,9 +168,9 @@ def _list_address(exchange: Exchange) -> ListAddress:
     return ListAddress(exchange.collection.principal, exchange.toolset, exchange.mode)
 
 
-async def _current_digest(exchange: Exchange) -> str:
-    """Return the digest of the list for the key as it is now; raise as `_current_collection`."""
-    return await exchange.server.lists.digest(await _current_collection(exchange), exchange.mode)
+async def _read_current_digest(exchange: Exchange) -> str:
+    """Return the digest of the list for the key as it is now; raise as `_find_current_collection`."""
+    return await exchange.server.lists.digest(await _find_current_collection(exchange), exchange.mode)
 
 
 def _require_read(exchange: Exchange) -> None:
@@ -178,7 +178,7 @@ def _require_read(exchange: Exchange) -> None:
         raise scopes_missing("The API key lacks the scope `tools:read`.", ["tools:read"])
 
 
-def _cursor(exchange: Exchange) -> str | None:
+def _read_cursor(exchange: Exchange) -> str | None:
     cursor = exchange.rpc.params.get("cursor")
     if cursor is None or isinstance(cursor, str):
         return cursor
@@ -188,9 +188,9 @@ def _cursor(exchange: Exchange) -> str | None:
 _SHARED: Final[Mapping[str, Method]] = {
     "tools/list": _list_tools,
     "tools/call": call_tool,
-    "resources/list": _empty("resources"),
-    "resources/templates/list": _empty("resourceTemplates"),
-    "prompts/list": _empty("prompts"),
+    "resources/list": _create_empty_list("resources"),
+    "resources/templates/list": _create_empty_list("resourceTemplates"),
+    "prompts/list": _create_empty_list("prompts"),
     "prompts/get": _get_prompt,
     "resources/read": _read_resource,
 }
@@ -199,4 +199,4 @@ _MODERN: Final[Mapping[str, Method]] = {
     "server/discover": _discover,
     "subscriptions/listen": _listen,
 }
-_LEGACY: Final[Mapping[str, Method]] = {**_SHARED, "initialize": _initialize, "ping": _ping}
+_LEGACY: Final[Mapping[str, Method]] = {**_SHARED, "initialize": _answer_initialize, "ping": _answer_ping}

@@ -51,13 +51,13 @@ class McpResponse(BaseModel):
     error: dict[str, Any] | None = Field(None, description="`code`, `message` and perhaps `data`.")
 
 
-def mcp_components() -> dict[str, dict[str, Any]]:
+def build_mcp_components() -> dict[str, dict[str, Any]]:
     """Return the component schemas that the operations refer to, besides Problem, by name."""
     return {model.__name__: model.model_json_schema() for model in (McpMessage, McpResponse)}
 
 
-def mcp_operation(*, toolset: bool) -> dict[str, Any]:
-    """Return the operation of `/mcp`, or of a toolset; it refers to `mcp_components` and Problem."""
+def build_mcp_operation(*, toolset: bool) -> dict[str, Any]:
+    """Return the operation of `/mcp`, or of a toolset; it refers to `build_mcp_components` and Problem."""
     schema = {"$ref": "#/components/schemas/McpResponse"}
     message: dict[str, Any] = {"schema": schema, "example": _ERROR}
     # Invalid messages have errors of JSON-RPC, and query parameters are ignored.
@@ -73,7 +73,11 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
         "description": (_TOOLSET if toolset else "") + _DESCRIPTION,
         "tags": ["tools"],
         "security": [{"apiKey": []}],
-        "parameters": [*(_toolset_parameter() if toolset else ()), _version_parameter(), _run_parameter()],
+        "parameters": [
+            *(_describe_toolset_parameter() if toolset else ()),
+            _describe_version_parameter(),
+            _describe_run_parameter(),
+        ],
         "requestBody": {
             "required": True,
             "content": {
@@ -105,7 +109,7 @@ def mcp_operation(*, toolset: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _toolset_parameter() -> list[dict[str, Any]]:
+def _describe_toolset_parameter() -> list[dict[str, Any]]:
     return [
         {
             "name": "name",
@@ -117,7 +121,7 @@ def _toolset_parameter() -> list[dict[str, Any]]:
     ]
 
 
-def _run_parameter() -> dict[str, Any]:
+def _describe_run_parameter() -> dict[str, Any]:
     return {
         "name": "X-Recording-Run",
         "in": "header",
@@ -127,7 +131,7 @@ def _run_parameter() -> dict[str, Any]:
     }
 
 
-def _version_parameter() -> dict[str, Any]:
+def _describe_version_parameter() -> dict[str, Any]:
     return {
         "name": "MCP-Protocol-Version",
         "in": "header",

@@ -49,7 +49,7 @@ class OriginCheck:
             self._admitted.add(key)
 
     def _admits_host(self, host: str) -> bool:
-        name = _host_name(f"//{host}")
+        name = _read_host_name(f"//{host}")
         return name is not None and (name == self._own_host or is_loopback(name))
 
     def _admits_origin(self, origin: str) -> bool:
@@ -61,7 +61,7 @@ class OriginCheck:
 def is_loopback_origin(origin: str) -> bool:
     """Return whether an Origin is that of pages of this machine alone."""
     scheme = origin.partition("://")[0]
-    name = _host_name(origin) if scheme in _SCHEMES else None
+    name = _read_host_name(origin) if scheme in _SCHEMES else None
     return name is not None and is_loopback(name)
 
 
@@ -75,7 +75,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host_name(url: str) -> str | None:
+def _read_host_name(url: str) -> str | None:
     """Return the host of an URL that has at most a port besides; None for any other."""
     try:
         parts = urlsplit(url)

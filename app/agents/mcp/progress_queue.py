@@ -16,7 +16,7 @@ class ProgressQueue:
     """Reports of the progress of one call.
 
     MCP requires that the value rises with each notification: a report whose value does not is dropped. A
-    report that is not the upstream's own (`still_running`) raises the value by as little as can be.
+    report that is not the upstream's own (`describe_still_running`) raises the value by as little as can be.
     """
 
     __slots__ = ("_has_held", "_last_reported", "_last_sent", "_next", "_waiting")
@@ -63,7 +63,7 @@ class ProgressQueue:
         self._last_sent = max(report["progress"], math.nextafter(self._last_sent, math.inf))
         return {**report, "progress": self._last_sent}
 
-    def still_running(self) -> dict[str, Any]:
+    def describe_still_running(self) -> dict[str, Any]:
         """Return the parameters of a notification that says only that the call is still running."""
         last = max(self._last_sent, 0.0)
         self._last_sent = max(last + _SMALL_STEP, math.nextafter(last, math.inf))

@@ -140,7 +140,7 @@ class ResponseStream:
                 if self._progress is None:
                     await self._write(KEEP_ALIVE)
                 elif self._streams.clock.loop.time() >= self._sent_at + self._streams.heartbeat:
-                    await self._notify(self._progress.still_running())
+                    await self._notify(self._progress.describe_still_running())
                 await asyncio.sleep(self._streams.heartbeat)
         except (OSError, ClientTimeout):
             # The connection is lost: whether that ends the call depends on the era of the client.

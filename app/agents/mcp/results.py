@@ -47,8 +47,10 @@ def call_result(
     texts = [result.text]
     is_error = result.is_error
     structured: Any = None
-    if rendered is not None and rendered.validates_results() and not is_error:
-        structured, deviation = (None, _REDIRECT) if result.is_redirect else _validated(result, rendered)
+    if rendered is not None and rendered.must_validate_results() and not is_error:
+        structured, deviation = (
+            (None, _REDIRECT) if result.is_redirect else _validate_result(result, rendered)
+        )
         if deviation:
             is_error = True
             texts = [deviation, result.text]
@@ -56,14 +58,14 @@ def call_result(
             if on_deviation is not None and rendered.withdrawn_at is None and is_whole:
                 on_deviation()
     elif result.body is not None and not is_error and len(result.body) <= structured_max:
-        structured = _fragment(result.body, is_modern=is_modern)
+        structured = _wrap_in_fragment(result.body, is_modern=is_modern)
     value: dict[str, Any] = {
-        "content": _content(result, texts, _Embedding(resource_url, embedded_max)),
+        "content": _build_content(result, texts, _Embedding(resource_url, embedded_max)),
         "isError": is_error,
     }
     if structured is not None:
         value["structuredContent"] = structured
-    meta = _meta(result)
+    meta = _build_meta(result)
     if is_modern:
         value["resultType"] = "complete"
         meta |= server_info or {}
@@ -85,7 +87,7 @@ class _Embedding:
         return f"It is not included: results over MCP have files of at most {self.max_bytes:,} bytes."
 
 
-def _content(result: ModelResult, texts: list[str], embedding: _Embedding) -> list[Any]:
+def _build_content(result: ModelResult, texts: list[str], embedding: _Embedding) -> list[Any]:
     """Return the content: that of an MCP server in its order, then the notes; else images, texts, other
     media.
     """
@@ -114,10 +116,10 @@ def _block(part: str | Media | TextResource, embedding: _Embedding) -> dict[str,
         if part.media_type:
             resource["mimeType"] = part.media_type
         return {"type": "resource", "resource": resource}
-    return _media(part, embedding)
+    return _build_media_block(part, embedding)
 
 
-def _meta(result: ModelResult) -> dict[str, Any]:
+def _build_meta(result: ModelResult) -> dict[str, Any]:
     meta: dict[str, Any] = {}
     if result.call_id:
         meta[f"{OWN_PREFIX}callId"] = result.call_id
@@ -128,7 +130,7 @@ def _meta(result: ModelResult) -> dict[str, Any]:
     return meta
 
 
-def _fragment(body: bytes, *, is_modern: bool) -> Any:
+def _wrap_in_fragment(body: bytes, *, is_modern: bool) -> Any:
     """Return the JSON of a body as it came; None where the client takes no such value."""
     beginning = body.lstrip()[:1]
     if beginning == b"n" or (beginning != b"{" and not is_modern):
@@ -136,7 +138,7 @@ def _fragment(body: bytes, *, is_modern: bool) -> Any:
     return orjson.Fragment(body)
 
 
-def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
+def _validate_result(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
     """Return the structured content for an output schema, or a sentence about why there is none."""
     outputs, validator = rendered.outputs, rendered.validator()
     if outputs is None or validator is None:
@@ -155,20 +157,20 @@ def _validated(result: ModelResult, rendered: RenderedTool) -> tuple[Any, str]:
     return None, f"The call was made, but its response deviates from the published output schema at {where}."
 
 
-def _media(media: Media, embedding: _Embedding) -> dict[str, Any] | None:
+def _build_media_block(media: Media, embedding: _Embedding) -> dict[str, Any] | None:
     """Return the block of binary content; None for a file that is too large to be embedded."""
     kind = media.media_type.partition(";")[0].strip().lower()
     if kind in IMAGES and not media.uri:
-        return {"type": "image", "data": _base64(media), "mimeType": kind}
+        return {"type": "image", "data": _encode_base64(media), "mimeType": kind}
     if kind.startswith("audio/") and not media.uri:
-        return {"type": "audio", "data": _base64(media), "mimeType": kind}
+        return {"type": "audio", "data": _encode_base64(media), "mimeType": kind}
     if len(media.data) > embedding.max_bytes:
         return None
     return {
         "type": "resource",
-        "resource": {"uri": media.uri or embedding.url, "mimeType": kind, "blob": _base64(media)},
+        "resource": {"uri": media.uri or embedding.url, "mimeType": kind, "blob": _encode_base64(media)},
     }
 
 
-def _base64(media: Media) -> str:
+def _encode_base64(media: Media) -> str:
     return base64.b64encode(media.data).decode()

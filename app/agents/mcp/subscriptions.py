@@ -143,20 +143,22 @@ class ListenResponse:
     async def _run(self, writer: ResponseWriter) -> None:
         known = await self._tools.digest() if self._wants_tools else ""
         honoured = {"toolsListChanged": True} if self._wants_tools else {}
-        await writer.write(self._notification("subscriptions/acknowledged", {"notifications": honoured}))
+        await writer.write(
+            self._build_notification("subscriptions/acknowledged", {"notifications": honoured})
+        )
         if self._wants_tools and await self._tools.has_other(known):
-            await writer.write(self._notification("tools/list_changed", {}))
+            await writer.write(self._build_notification("tools/list_changed", {}))
         while not self._has_ended():
-            digest = await self._next_digest(writer, known)
+            digest = await self._await_next_digest(writer, known)
             if digest is None:
                 break
             if self._wants_tools and digest != known:
                 known = digest
-                await writer.write(self._notification("tools/list_changed", {}))
+                await writer.write(self._build_notification("tools/list_changed", {}))
         result = {"resultType": "complete", "_meta": {SUBSCRIPTION_KEY: self._id, **self._result_meta}}
         await writer.write(event(result_envelope(self._id, exact_json.dumps(result))), more=False)
 
-    async def _next_digest(self, writer: ResponseWriter, known: str) -> str | None:
+    async def _await_next_digest(self, writer: ResponseWriter, known: str) -> str | None:
         """Return the digest after the next change or heartbeat; None where the stream is to end."""
         try:
             async with asyncio.timeout(self._streams.heartbeat):
@@ -177,7 +179,7 @@ class ListenResponse:
     def _has_ended(self) -> bool:
         return self._ended or self._streams.stopping.is_set()
 
-    def _notification(self, name: str, params: dict[str, Any]) -> bytes:
+    def _build_notification(self, name: str, params: dict[str, Any]) -> bytes:
         message = {
             "jsonrpc": "2.0",
             "method": f"notifications/{name}",

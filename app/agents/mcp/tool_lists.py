@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.agents.mcp.header_values import MirroredArgument, mirrored_arguments
+from app.agents.mcp.header_values import MirroredArgument, find_mirrored_arguments
 from app.agents.mcp.jsonrpc import INVALID_PARAMS, RpcError
 from app.core import exact_json
 from app.formats.dialects.sanitize import (
@@ -63,7 +63,7 @@ class RenderedTool:
     """When the output schema was withdrawn; None while it is published."""
     _validator: OutputValidator | None = field(default=None, repr=False)
 
-    def validates_results(self) -> bool:
+    def must_validate_results(self) -> bool:
         """Return whether clients may compare results with the output schema: while it is published, and
         afterwards as long as they may still have the list that has it.
         """
@@ -84,7 +84,7 @@ def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
         inputs = sanitize_inputs(tool.inputs)
     except UnusableSchema:
         return RenderedTool(None, None, None, ())
-    outputs = _outputs(tool)
+    outputs = _read_outputs(tool)
     listed = with_marks(shown_schema(inputs.schema, form), tool)
     described = mcp_tool(
         tool,
@@ -99,14 +99,16 @@ def render(tool: AgentTool, form: SchemaForm = "portable") -> RenderedTool:
     except (TypeError, orjson.JSONEncodeError):
         return RenderedTool(None, None, None, ())
     withdrawn_at = tool.outputs_withdrawn_at
-    return RenderedTool(text, inputs, outputs, mirrored_arguments(listed.schema), withdrawn_at=withdrawn_at)
+    return RenderedTool(
+        text, inputs, outputs, find_mirrored_arguments(listed.schema), withdrawn_at=withdrawn_at
+    )
 
 
 def _has_outputs(tool: AgentTool) -> bool:
     return tool.publishes_outputs or tool.outputs_withdrawn_at is not None
 
 
-def _outputs(tool: AgentTool) -> Sanitized | None:
+def _read_outputs(tool: AgentTool) -> Sanitized | None:
     if not _has_outputs(tool) or tool.outputs_json in (b"", b"{}"):
         return None
     try:
@@ -153,13 +155,13 @@ class ToolLists:
         listed = await self._list(collection, mode)
         start = 0 if cursor is None else _start(listed, cursor)
         key = (listed.digest, start)
-        found = self._pages.get(key)
-        if found is None:
-            found = await self._make_page(listed, start)
-            self._store(key, found)
+        page = self._pages.get(key)
+        if page is None:
+            page = await self._make_page(listed, start)
+            self._store(key, page)
         else:
             self._pages.move_to_end(key)
-        return found
+        return page
 
     async def digest(self, collection: ToolCollection, mode: ListMode) -> str:
         """Return what differs whenever the list of an address does."""
@@ -168,13 +170,13 @@ class ToolLists:
     def tool(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
         """Return a tool as it is listed; see `read`."""
         key = (tool.stamp, form)
-        found = self._rendered.get(key)
-        if found is None:
+        rendered_tool = self._rendered.get(key)
+        if rendered_tool is None:
             self.rendered += 1
-            found = self._rendered[key] = render(tool, form)
+            rendered_tool = self._rendered[key] = render(tool, form)
             if len(self._rendered) > _MAX_RENDERED:
                 self._rendered.popitem(last=False)
-        return found
+        return rendered_tool
 
     async def read(self, tool: AgentTool, form: SchemaForm) -> RenderedTool:
         """Return a tool as it is listed; a large one is rendered in a thread."""
@@ -187,16 +189,16 @@ class ToolLists:
         can_call = collection.principal.has_scope("tools:call")
         form = schema_form(collection)
         key = (listing.stamp, mode, options.mode, options.pinned, can_call, form)
-        found = self._lists.get(key)
-        if found is None:
+        tool_list = self._lists.get(key)
+        if tool_list is None:
             tools = await listed_tools(listing, mode, options, form)
             if can_call and tools and tools[-1].tool:
                 # Models can only call what is listed: without it they could not read the rest of a result.
                 tools = [*tools, read_more_tool()]
-            found = self._lists[key] = _listed(tools, form)
+            tool_list = self._lists[key] = _build_list(tools, form)
             if len(self._lists) > _MAX_PAGES:
                 self._lists.popitem(last=False)
-        return found
+        return tool_list
 
     async def _make_page(self, listed: _List, start: int) -> ToolPage:
         tools = listed.tools[start : start + self._page_size]
@@ -204,13 +206,13 @@ class ToolLists:
         rendered = (self.tool(tool, listed.form).json for tool in tools)
         body = b"[" + b",".join(one for one in rendered if one is not None) + b"]"
         is_last = start + len(tools) >= len(listed.tools)
-        next_cursor = None if is_last else _cursor(listed.digest, tools[-1].name)
+        next_cursor = None if is_last else _encode_cursor(listed.digest, tools[-1].name)
         return ToolPage(listed.digest, body, next_cursor)
 
     async def _render_large(self, tools: Sequence[AgentTool], form: SchemaForm) -> None:
         """Render the tools that are not rendered yet in a thread, where they are many or large."""
         missing = [tool for tool in tools if (tool.stamp, form) not in self._rendered]
-        if len(missing) > _INLINE or sum(map(_schema_bytes, missing)) > INLINE_BYTES:
+        if len(missing) > _INLINE or sum(map(_count_schema_bytes, missing)) > INLINE_BYTES:
             await asyncio.to_thread(lambda: [self.tool(tool, form) for tool in missing])
 
     def _store(self, key: Any, page: ToolPage) -> None:
@@ -220,11 +222,11 @@ class ToolLists:
             self._page_bytes -= len(self._pages.popitem(last=False)[1].tools)
 
 
-def _schema_bytes(tool: AgentTool) -> int:
+def _count_schema_bytes(tool: AgentTool) -> int:
     return len(tool.inputs_json) + (len(tool.outputs_json) if _has_outputs(tool) else 0)
 
 
-def _listed(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
+def _build_list(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
     ordered = sorted(tools, key=lambda tool: tool.name)
     # Workers of releases that listed whole schemas only have the digest without a form.
     digest = hashlib.blake2b(b"" if form == "full" else form.encode(), digest_size=_DIGEST_BYTES)
@@ -233,7 +235,7 @@ def _listed(tools: Sequence[AgentTool], form: SchemaForm) -> _List:
     return _List(ordered, [tool.name for tool in ordered], digest.hexdigest(), form)
 
 
-def _cursor(digest: str, last: str) -> str:
+def _encode_cursor(digest: str, last: str) -> str:
     return base64.urlsafe_b64encode(exact_json.dumps([digest, last])).rstrip(b"=").decode()
 
 

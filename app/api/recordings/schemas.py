@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
-from app.calls.recordings.document import ResponseDocument, arguments_members
+from app.calls.recordings.document import ResponseDocument, build_arguments_members
 from app.calls.recordings.options import RecordingOptions
 from app.core.pagination import PageQuery
 from app.core.resource_names import TOOL_NAME
@@ -88,7 +88,7 @@ class InteractionSummary(BaseModel):
     @classmethod
     def of(cls, row: RecordedInteractionRow, arguments: Mapping[str, Any]) -> Self:
         """Return the view of a stored interaction."""
-        return cls.model_validate(_members(row) | arguments_members(arguments))
+        return cls.model_validate(_members(row) | build_arguments_members(arguments))
 
 
 class InteractionView(InteractionSummary):
@@ -102,7 +102,7 @@ class InteractionView(InteractionSummary):
         cls, row: RecordedInteractionRow, arguments: Mapping[str, Any], response: Mapping[str, Any]
     ) -> Self:
         """Return the view of a stored interaction with its response."""
-        members = _members(row) | arguments_members(arguments)
+        members = _members(row) | build_arguments_members(arguments)
         return cls.model_validate({**members, "definition": row.definition, "response": response})
 
 

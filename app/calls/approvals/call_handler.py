@@ -22,8 +22,8 @@ from app.calls.approvals.approved_call import ApprovedCall
 from app.calls.approvals.call_store import CallApprovalStore
 from app.calls.approvals.kinds import ApprovalState, Decision
 from app.calls.approvals.records import approval_json, decide, record_approval_event
-from app.calls.approvals.token_requesters import stored_principal
-from app.calls.arguments.presets import preset_values, with_presets, without_presets
+from app.calls.approvals.token_requesters import restore_principal
+from app.calls.arguments.presets import read_preset_values, with_presets, without_presets
 from app.calls.arguments.shown import Shown, show_request
 from app.core import exact_json
 from app.core.background import TaskSet
@@ -106,7 +106,7 @@ class CallApprovalHandler:
         if isinstance(error, _OUTDATED):
             raise ApprovalOutdated(
                 f"The call was not made: {error.detail}",
-                extra={"approval": _serialisable(approval_json(row))},
+                extra={"approval": _convert_to_json(approval_json(row))},
             )
         return row
 
@@ -122,22 +122,22 @@ class CallApprovalHandler:
     async def _finish(self, row: Approval) -> tuple[Approval, GatewayError | None]:
         """Make the call of an approval, and store how it ended."""
         try:
-            made = await self._make(row)
+            conclusion = await self._make(row)
         except GatewayError as error:
-            made = _failed(error)
+            conclusion = _create_failure(error)
         except Exception:  # noqa: BLE001 - it is logged, and stored as a failure.
             _log.exception("an approved call failed unexpectedly", approval=str(row.id))
-            made = _failed(GatewayError())
-        failure = None if made.error is None else public_failure(made.error)
+            conclusion = _create_failure(GatewayError())
+        failure = None if conclusion.error is None else describe_failure(conclusion.error)
         statement = (
             update(Approval)
             .where(col(Approval.id) == row.id, col(Approval.state) == "approved")
             .values(
-                state=made.state,
+                state=conclusion.state,
                 ended_at=func.now(),
                 failure=failure,
-                call_id=made.call_id,
-                sealed_result=self.store.seal_result(row, made.result),
+                call_id=conclusion.call_id,
+                sealed_result=self.store.seal_result(row, conclusion.result),
                 sealed_request=None,
             )
             .returning(Approval)
@@ -145,9 +145,9 @@ class CallApprovalHandler:
         async with self.database.transaction() as session:
             ended = (await session.execute(statement)).scalar_one_or_none()
             if ended is not None:
-                await record_approval_event(session, ended, made.state, actor=row.decided_by or "")
-        self.store.counts["call", made.state] += 1
-        return ended or row, made.error
+                await record_approval_event(session, ended, conclusion.state, actor=row.decided_by or "")
+        self.store.counts["call", conclusion.state] += 1
+        return ended or row, conclusion.error
 
     async def describe(self, row: Approval) -> Shown:
         """See `ApprovalHandler`: made from the stored arguments, with secrets as `***`, and listed."""
@@ -169,17 +169,17 @@ class CallApprovalHandler:
         outcome = await execute(await self._request(row), self.calls)
         if outcome.result is None:
             error = outcome.error
-            return _failed(error if isinstance(error, GatewayError) else GatewayError(), outcome)
+            return _create_failure(error if isinstance(error, GatewayError) else GatewayError(), outcome)
         return await self._read(outcome)
 
     async def _request(self, row: Approval) -> CallRequest:
         """Return the request of a stored call; raise where it may not be made any more."""
         stored = self.store.open_request(row)
-        principal = await self._requester(row, stored)
+        principal = await self._find_requester(row, stored)
         await self._check_toolset(row, stored, principal)
-        upstream = await self._toolset_mode(stored)
+        upstream = await self._read_toolset_mode(stored)
         _check_mode(stored, effective_mode(principal.upstream, upstream))
-        presets = preset_values(stored["arguments"], stored.get("presets") or ())
+        presets = read_preset_values(stored["arguments"], stored.get("presets") or ())
         digest = stored.get("description_digest")
         return CallRequest(
             principal,
@@ -196,7 +196,7 @@ class CallApprovalHandler:
             approved=ApprovedCall(row.fingerprint or b"", None if digest is None else bytes.fromhex(digest)),
         )
 
-    async def _requester(self, row: Approval, stored: dict[str, Any]) -> Principal:
+    async def _find_requester(self, row: Approval, stored: dict[str, Any]) -> Principal:
         """Return the principal of the key that requested a call, as the key is now; for a key that is limited
         to toolsets, at the addresses of the one by which it did. For an access token, return what it
         permitted, as long as its issuer is accepted.
@@ -205,7 +205,7 @@ class CallApprovalHandler:
         if token is not None:
             if self.issuer is None or token["issuer"] != self.issuer:
                 raise Unauthenticated("Access tokens of its issuer are not accepted any more.")
-            return stored_principal(row.requested_by, token)
+            return restore_principal(row.requested_by, token)
         async with self.database.read_session() as session:
             key = await find_key(session, row.requested_by)
         if key is None or key.revoked_at is not None:
@@ -237,13 +237,13 @@ class CallApprovalHandler:
             ) from None
         # Calls that were stored before presets were stored with them.
         before = stored.get("presets")
-        if before is not None and _canonical(before) != _canonical(presets):
+        if before is not None and _encode_canonically(before) != _encode_canonically(presets):
             raise ApprovalOutdated(
                 f"The arguments that the toolset {toolset} sets for {row.subject_name} have changed since "
                 "the call was requested."
             )
 
-    async def _toolset_mode(self, stored: dict[str, Any]) -> UpstreamMode | None:
+    async def _read_toolset_mode(self, stored: dict[str, Any]) -> UpstreamMode | None:
         toolset = stored.get("toolset")
         return None if toolset is None else await self.toolsets.upstream_mode(toolset)
 
@@ -262,7 +262,7 @@ class CallApprovalHandler:
             await result.aclose()
             await outcome.fail(failed, upstream_status=result.status)
             if isinstance(failed, GatewayError):
-                return _failed(failed, outcome)
+                return _create_failure(failed, outcome)
             raise
         if not complete:
             error = ResponseTooLarge(
@@ -270,7 +270,7 @@ class CallApprovalHandler:
             )
             await result.aclose()
             await outcome.fail(error, upstream_status=result.status)
-            return _failed(error, outcome)
+            return _create_failure(error, outcome)
         body = result.body or b""
         if streamed:
             outcome.add_result(body)
@@ -296,19 +296,19 @@ def _check_mode(stored: dict[str, Any], mode: UpstreamMode | None) -> None:
         raise ApprovalOutdated("The upstream mode of the key or toolset has changed since the request.")
 
 
-def _canonical(presets: Mapping[str, Any]) -> bytes:
+def _encode_canonically(presets: Mapping[str, Any]) -> bytes:
     # Read again, because numbers that were stored are compared with numbers that were not.
     text = exact_json.dumps(dict(presets))
     return exact_json.dumps(exact_json.loads(text), orjson.OPT_SORT_KEYS)
 
 
-def public_failure(error: GatewayError) -> dict[str, Any]:
+def describe_failure(error: GatewayError) -> dict[str, Any]:
     """Return what anybody who sees an approval may know of its failure: no text of an upstream."""
     problem = error.as_problem()
     return {name: problem[name] for name in ("type", "title", "status", "detail")}
 
 
-def _failed(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
+def _create_failure(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
     call_id = None if outcome is None else outcome.call_id
     try:
         problem = exact_json.dumps({"problem": error.as_problem(call_id=call_id)})
@@ -317,6 +317,6 @@ def _failed(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
     return _Made("failed", problem + b"\n", call_id, error)
 
 
-def _serialisable(public: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = orjson.loads(exact_json.dumps(public))
-    return found
+def _convert_to_json(public: dict[str, Any]) -> dict[str, Any]:
+    json_members: dict[str, Any] = orjson.loads(exact_json.dumps(public))
+    return json_members

@@ -18,10 +18,10 @@ from sqlmodel import col
 from app.calls.approvals.approved_call import EndedCall, RequestedCall, WaitingCall, describe_comment
 from app.calls.approvals.kinds import ApprovalCounts
 from app.calls.approvals.records import approval_json, record_approval_event
-from app.calls.approvals.token_requesters import stored_rights
+from app.calls.approvals.token_requesters import serialise_rights
 from app.calls.arguments.presets import without_presets
 from app.calls.arguments.shown import HiddenPart, show_arguments, without_hidden_at
-from app.calls.idempotency.call import ReplayedError, idempotency_namespace
+from app.calls.idempotency.call import ReplayedError, derive_idempotency_namespace
 from app.core import exact_json
 from app.core.errors import (
     PROBLEM_TYPE,
@@ -104,11 +104,11 @@ class CallApprovalStore:
     async def request(self, call: WaitingCall) -> RequestedCall:
         """See `CallApprovals`."""
         try:
-            row = await asyncio.to_thread(self._row, call)
+            row = await asyncio.to_thread(self._build_row, call)
         except (orjson.JSONEncodeError, RecursionError):
             raise InvalidArguments("The arguments are nested too deeply.") from None
         async with self.database.transaction() as session:
-            stored = await self._stored(session, row)
+            stored = await self._find_stored(session, row)
             if stored is None:
                 await self._require_room(session, call)
                 stored = await self._insert(session, row)
@@ -169,10 +169,10 @@ class CallApprovalStore:
         `upstream`, `recording_run` and `description_digest` of a stored call; those that were stored by
         release 0.2 have none of the last six.
         """
-        found: dict[str, Any] = exact_json.loads(
-            self.vault.open(row.sealed_request or b"", context=_context(row.id, "request"))
+        call_members: dict[str, Any] = exact_json.loads(
+            self.vault.open(row.sealed_request or b"", context=_build_context(row.id, "request"))
         )
-        return found
+        return call_members
 
     def open_arguments(self, row: Approval, *, with_presets: bool) -> ShownCall | None:
         """Return the arguments of a call as they are shown, and what of them is hidden; None where there are
@@ -182,26 +182,26 @@ class CallApprovalStore:
             return None
         presets: Sequence[str] = ()
         try:
-            opened = self.vault.open(row.sealed_arguments, context=_context(row.id, "arguments"))
+            opened = self.vault.open(row.sealed_arguments, context=_build_context(row.id, "arguments"))
             arguments = exact_json.loads(opened)
         except SealBroken:
             # Those of a call with presets are sealed for another context, with the pointers to these.
-            context = _context(row.id, "arguments-and-presets")
+            context = _build_context(row.id, "arguments-and-presets")
             arguments, presets = exact_json.loads(self.vault.open(row.sealed_arguments, context=context))
-        hidden = self._hidden(row, arguments)
+        hidden = self._list_hidden(row, arguments)
         if with_presets:
             return ShownCall(arguments, hidden)
         if hidden is not None:
             hidden = without_hidden_at(hidden, [ARGUMENTS + one for one in presets])
         return ShownCall(without_presets(arguments, presets), hidden)
 
-    def _hidden(self, row: Approval, arguments: dict[str, Any]) -> tuple[HiddenPart, ...] | None:
+    def _list_hidden(self, row: Approval, arguments: dict[str, Any]) -> tuple[HiddenPart, ...] | None:
         """Return what of the arguments is hidden; None where an earlier release has stored the call, which
         did not list it, and the arguments that were sent are deleted.
         """
         listed = row.detail.get(_HIDDEN)
         if listed is not None:
-            opened = self.vault.open(base64.b64decode(listed), context=_context(row.id, _HIDDEN))
+            opened = self.vault.open(base64.b64decode(listed), context=_build_context(row.id, _HIDDEN))
             return tuple(HiddenPart(**part) for part in exact_json.loads(opened))
         if row.sealed_request is None:
             return None
@@ -211,14 +211,14 @@ class CallApprovalStore:
 
     def seal_result(self, row: Approval, result: bytes) -> bytes:
         """Return the result of a call, sealed with the id of its approval."""
-        return self.vault.seal(result, context=_context(row.id, "result"))
+        return self.vault.seal(result, context=_build_context(row.id, "result"))
 
     def _open_result(self, row: Approval) -> bytes | None:
         if row.sealed_result is None:
             return None
-        return self.vault.open(row.sealed_result, context=_context(row.id, "result"))
+        return self.vault.open(row.sealed_result, context=_build_context(row.id, "result"))
 
-    def _row(self, call: WaitingCall) -> Approval:
+    def _build_row(self, call: WaitingCall) -> Approval:
         approval_id = uuid7()
         plan = call.plan
         token = call.principal.token
@@ -228,7 +228,7 @@ class CallApprovalStore:
             "cdn_loop": call.cdn_loop.decode("latin-1"),
             "toolset": call.toolset,
             "presets": dict(call.presets),
-            "token": stored_rights(call.principal),
+            "token": serialise_rights(call.principal),
             "upstream": None if call.upstream is None else call.upstream.to_stored(),
             "recording_run": call.recording_run,
             "description_digest": plan.description_digest.hex(),
@@ -240,14 +240,14 @@ class CallApprovalStore:
         if call.presets:
             part, seen = "arguments-and-presets", [shown.value, sorted(call.presets)]
         listed = exact_json.dumps([asdict(one) for one in shown.hidden])
-        sealed_list = self.vault.seal(listed, context=_context(approval_id, _HIDDEN))
+        sealed_list = self.vault.seal(listed, context=_build_context(approval_id, _HIDDEN))
         detail: dict[str, Any] = {_HIDDEN: base64.b64encode(sealed_list).decode()}
         if token is not None:
             detail["requester"] = token.as_json()
         content = exact_json.dumps(call.arguments, orjson.OPT_SORT_KEYS)
         digest = None
         if call.idempotency_key is not None:
-            namespace = idempotency_namespace(call.upstream, call.recording_run)
+            namespace = derive_idempotency_namespace(call.upstream, call.recording_run)
             parts = (call.idempotency_key, namespace) if namespace else (call.idempotency_key,)
             digest = self.vault.digest("approval-key", *(part.encode() for part in parts))
         return Approval(
@@ -262,15 +262,17 @@ class CallApprovalStore:
             detail=detail,
             expires_at=now() + timedelta(seconds=self.seconds),
             sealed_request=self.vault.seal(
-                exact_json.dumps(members), context=_context(approval_id, "request")
+                exact_json.dumps(members), context=_build_context(approval_id, "request")
             ),
-            sealed_arguments=self.vault.seal(exact_json.dumps(seen), context=_context(approval_id, part)),
+            sealed_arguments=self.vault.seal(
+                exact_json.dumps(seen), context=_build_context(approval_id, part)
+            ),
             fingerprint=plan.fingerprint,
             idempotency_digest=digest,
             content_digest=self.vault.digest("approval-content", plan.name.encode(), content),
         )
 
-    async def _stored(self, session: AsyncSession, row: Approval) -> Approval | None:
+    async def _find_stored(self, session: AsyncSession, row: Approval) -> Approval | None:
         """Return the approval that was requested earlier with the same idempotency key, if there is one."""
         if row.idempotency_digest is None:
             return None
@@ -287,7 +289,7 @@ class CallApprovalStore:
         values = {name: value for name, value in values.items() if value is not None}
         statement = insert(Approval).values(**values).on_conflict_do_nothing().returning(col(Approval.id))
         inserted = (await session.execute(statement)).scalar_one_or_none()
-        stored = await self._stored(session, row) if inserted is None else None
+        stored = await self._find_stored(session, row) if inserted is None else None
         return row if stored is None else stored
 
     async def _require_room(self, session: AsyncSession, call: WaitingCall) -> None:
@@ -316,5 +318,5 @@ def _restore_error(problem: Mapping[str, Any]) -> ReplayedError:
     return error
 
 
-def _context(approval_id: UUID, part: str) -> tuple[str, ...]:
+def _build_context(approval_id: UUID, part: str) -> tuple[str, ...]:
     return ("approval", str(approval_id), part)

@@ -67,7 +67,7 @@ async def add_changes(
         provider_id=provider.id,
         requested_by=actor,
         expires_at=now() + timedelta(seconds=seconds),
-        detail=_detail_of(operations),
+        detail=_build_detail(operations),
     )
     session.add(row)
     await session.flush()
@@ -75,7 +75,7 @@ async def add_changes(
     return row
 
 
-def _detail_of(operations: list[dict[str, Any]]) -> dict[str, Any]:
+def _build_detail(operations: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what an approval of changes shows, and how many bytes of JSON it does not show."""
     detail: dict[str, Any] = {"operations": operations[:MAX_OPERATIONS], "count": len(operations)}
     if len(operations) > MAX_OPERATIONS:
@@ -129,11 +129,11 @@ async def decide(
     row: Approval | None = (await session.execute(statement)).scalar_one_or_none()
     if row is None:
         current = await session.get(Approval, approval_id, populate_existing=True)
-        raise already_decided(current)
+        raise create_decided_error(current)
     return row
 
 
-def already_decided(row: Approval | None) -> Conflict:
+def create_decided_error(row: Approval | None) -> Conflict:
     """Return the error for an approval that is not pending any more."""
     state = "deleted" if row is None else "expired" if row.state == "pending" else row.state
     by = f" by the key {row.decided_by}" if row is not None and row.decided_by else ""
@@ -159,26 +159,26 @@ async def replace_changes(session: AsyncSession, provider_id: UUID) -> None:
 
 async def find_visible(session: AsyncSession, approval_id: UUID, *, principal: Principal) -> Approval | None:
     """Return an approval that the principal may see, None where there is none."""
-    statement = _visible(principal).where(col(Approval.id) == approval_id)
+    statement = _select_visible(principal).where(col(Approval.id) == approval_id)
     row: Approval | None = (await session.execute(statement)).scalar_one_or_none()
     return row
 
 
-async def pending_changes_of(
+async def find_pending_changes_of(
     session: AsyncSession, provider: str, *, principal: Principal
 ) -> Approval | None:
     """Return the pending approval of a provider's changes that the principal may see, None without one."""
-    statement = _visible(principal).where(
+    statement = _select_visible(principal).where(
         col(Approval.provider) == provider,
         col(Approval.kind).in_(CHANGE_KINDS),
         col(Approval.state) == "pending",
     )
-    found = await session.execute(statement.order_by(col(Approval.id).desc()).limit(1))
-    row: Approval | None = found.scalar_one_or_none()
+    rows = await session.execute(statement.order_by(col(Approval.id).desc()).limit(1))
+    row: Approval | None = rows.scalar_one_or_none()
     return row
 
 
-async def page_of_approvals(
+async def read_page_of_approvals(
     session: AsyncSession,
     page: PageRequest,
     *,
@@ -192,7 +192,7 @@ async def page_of_approvals(
 
     With `q`, those whose subject's name or comment contains it. Raise InvalidInput for another list's cursor.
     """
-    statement = _visible(principal)
+    statement = _select_visible(principal)
     for column, value in ((Approval.kind, kind), (Approval.state, state), (Approval.provider, provider)):
         if value is not None:
             statement = statement.where(col(column) == value)
@@ -201,18 +201,18 @@ async def page_of_approvals(
     return await read_page(session, statement, ordering=ORDER, page=page)
 
 
-def _visible(principal: Principal) -> Select[Any]:
+def _select_visible(principal: Principal) -> Select[Any]:
     """Select the approvals that a key may see: those that it requested, and those about which it may decide,
     within its restrictions.
     """
-    own = col(Approval.requested_by) == principal.key_id
+    is_requester = col(Approval.requested_by) == principal.key_id
     kinds = decidable_kinds(principal)
-    decidable = and_(col(Approval.kind).in_(kinds), _within_restrictions(principal))
-    seen = or_(own, decidable) if kinds else own
+    decidable = and_(col(Approval.kind).in_(kinds), _build_restriction(principal))
+    seen = or_(is_requester, decidable) if kinds else is_requester
     return select(Approval).where(col(Approval.tenant_id) == TENANT, seen)
 
 
-def _within_restrictions(principal: Principal) -> ColumnElement[bool]:
+def _build_restriction(principal: Principal) -> ColumnElement[bool]:
     if principal.tags is None:
         if principal.providers is None:
             return true()

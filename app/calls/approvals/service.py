@@ -22,13 +22,13 @@ from app.calls.approvals.kinds import (
     decidable_kinds,
 )
 from app.calls.approvals.records import (
-    already_decided,
     approval_json,
+    create_decided_error,
     decide,
+    find_pending_changes_of,
     find_visible,
     is_overdue,
-    page_of_approvals,
-    pending_changes_of,
+    read_page_of_approvals,
     record_approval_event,
 )
 from app.calls.arguments.shown import Shown
@@ -164,9 +164,9 @@ class ApprovalService:
         provider: str | None,
         q: str | None,
     ) -> Page[Approval]:
-        """Return a page of the approvals that the key may see: see `page_of_approvals`."""
+        """Return a page of the approvals that the key may see: see `read_page_of_approvals`."""
         async with self._database.read_session() as session:
-            return await page_of_approvals(
+            return await read_page_of_approvals(
                 session, page, principal=principal, kind=kind, state=state, provider=provider, q=q
             )
 
@@ -186,15 +186,15 @@ class ApprovalService:
         decidable = decidable_kinds(principal)
         pending = [row for row in rows if row.state == "pending" and row.expires_at > moment]
         others = {row.requested_by for row in pending if row.kind in decidable} - {principal.key_id}
-        behind = await self._keys_behind(others, principal) if others else frozenset[str]()
-        found: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
+        behind = await self._find_keys_behind(others, principal) if others else frozenset[str]()
+        decisions_by_id: dict[UUID, tuple[ApprovalDecisionName, ...]] = {}
         for row in pending:
             is_own = row.requested_by == principal.key_id
             if row.kind in decidable and not is_own and row.requested_by not in behind:
-                found[row.id] = ("approve", "reject")
+                decisions_by_id[row.id] = ("approve", "reject")
             elif row.kind in decidable or is_own:
-                found[row.id] = ("reject",)
-        return [found.get(row.id, ()) for row in rows]
+                decisions_by_id[row.id] = ("reject",)
+        return [decisions_by_id.get(row.id, ()) for row in rows]
 
     def shown_call(self, row: Approval, *, principal: Principal) -> ShownCall | None:
         """Return the arguments of the call of an approval as they are shown; None for other kinds. Who only
@@ -212,14 +212,14 @@ class ApprovalService:
         row = await self.get(approval_id, principal=principal)
         _require_scope(row, principal)
         if row.state != "pending" or is_overdue(row):
-            raise already_decided(row)
+            raise create_decided_error(row)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         return await self._handlers[kind].describe(row)
 
     async def pending_changes(self, provider: str, *, principal: Principal) -> Approval:
         """Return the approval of a provider's pending changes; raise Conflict where none are pending."""
         async with self._database.read_session() as session:
-            row = await pending_changes_of(session, provider, principal=principal)
+            row = await find_pending_changes_of(session, provider, principal=principal)
         if row is None:
             raise Conflict(f"The provider {provider!r} has no pending changes.")
         return row
@@ -230,7 +230,7 @@ class ApprovalService:
         Raise NotFound; Forbidden without the scope for its kind; OwnApproval; Conflict where it is not
         pending; PreconditionFailed; and ApprovalOutdated where it can no longer be done.
         """
-        row = await self._decidable(approval_id, decision.principal)
+        row = await self._require_decidable(approval_id, decision.principal)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         return await self._handlers[kind].approve(row, decision)
 
@@ -239,7 +239,7 @@ class ApprovalService:
 
         The key that requested it may reject it, too: it takes its request back.
         """
-        row = await self._decidable(approval_id, decision.principal, may_be_own=True)
+        row = await self._require_decidable(approval_id, decision.principal, may_be_own=True)
         kind: ApprovalKind = row.kind  # type: ignore[assignment]
         async with self._database.transaction() as session:
             decided = await decide(session, approval_id, state="rejected", decision=decision)
@@ -329,7 +329,7 @@ class ApprovalService:
             await record_approval_event(session, row, action, actor=_GATEWAY)
             self.counts[kind, action] += 1
 
-    async def _decidable(
+    async def _require_decidable(
         self, approval_id: UUID, principal: Principal, *, may_be_own: bool = False
     ) -> Approval:
         row = await self.get(approval_id, principal=principal)
@@ -338,16 +338,16 @@ class ApprovalService:
             _require_scope(row, principal)
             if is_own:
                 raise OwnApproval("This key has requested it: another key has to approve it.")
-            if not may_be_own and await self._keys_behind({row.requested_by}, principal):
+            if not may_be_own and await self._find_keys_behind({row.requested_by}, principal):
                 raise OwnApproval(
                     f"The key {row.requested_by}, which requested it, has created this key, or one of them "
                     "succeeds the other by rotation: another key has to approve it."
                 )
         if row.state != "pending" or is_overdue(row):
-            raise already_decided(row)
+            raise create_decided_error(row)
         return row
 
-    async def _keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:
+    async def _find_keys_behind(self, others: Collection[str], principal: Principal) -> frozenset[str]:
         """Return which of the keys `others` are behind the key of a principal: they have created it, directly
         or through other keys, or are of one chain of rotations with it.
         """

@@ -10,7 +10,7 @@ from app.security.principal import Principal, TokenIdentity
 from app.storage.models import TENANT
 
 
-def stored_rights(principal: Principal) -> dict[str, Any] | None:
+def serialise_rights(principal: Principal) -> dict[str, Any] | None:
     """Return what a token permits as JSON values, at the address of the call; None for an API key."""
     if principal.token is None:
         return None
@@ -23,8 +23,8 @@ def stored_rights(principal: Principal) -> dict[str, Any] | None:
     }
 
 
-def stored_principal(key_id: str, stored: dict[str, Any]) -> Principal:
-    """Return the principal of what `stored_rights` has returned; its calls count against no rate limit, as
+def restore_principal(key_id: str, stored: dict[str, Any]) -> Principal:
+    """Return the principal of what `serialise_rights` has returned; its calls count against no rate limit, as
     they were counted when they were requested.
     """
     return Principal(

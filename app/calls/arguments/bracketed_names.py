@@ -15,20 +15,20 @@ _KEY: Final = re.compile(r"\[([^\[\]]*)\]")
 _MAX_DEPTH: Final = 32
 
 
-def text_trees(values: Mapping[str, Sequence[str]], inputs: Collection[str]) -> dict[str, TextTree]:
+def build_text_trees(values: Mapping[str, Sequence[str]], inputs: Collection[str]) -> dict[str, TextTree]:
     """Return the texts by the name of their input; names that cannot be read stay as they are.
 
     A name that is an input is no name with brackets.
     """
     trees: dict[str, TextTree] = {}
     for name, texts in values.items():
-        keys = _keys(name, inputs)
+        keys = _split_keys(name, inputs)
         if not (keys and _insert(trees, keys, texts)):
             trees[name] = texts
     return trees
 
 
-def _keys(name: str, inputs: Collection[str]) -> list[str]:
+def _split_keys(name: str, inputs: Collection[str]) -> list[str]:
     """Return the longest beginning of a name that is an input, and its keys; [] for a name without any."""
     if name in inputs:
         return []

@@ -35,24 +35,24 @@ def masked_arguments(
     levels, are cut. Values for which more schemas would have to be read than for one call are masked.
     """
     masking = _Masking(inputs, masker, complete=complete)
-    shown = masking.value(dict(arguments), [inputs], depth=0)
+    shown = masking.mask_value(dict(arguments), [inputs], depth=0)
     return shown if isinstance(shown, dict) else {}
 
 
-def secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
+def find_secret_values(arguments: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
     """Return the texts and numbers (as texts) in arguments that are secrets by inputs or by name."""
     shown = masked_arguments(arguments, inputs, Masker())
-    found: list[str] = []
+    secrets: list[str] = []
     pending: list[tuple[Any, Any]] = [(arguments, shown)]
     while pending:
         value, masked = pending.pop()
         if masked == MASK and value != MASK:
-            found += texts_of(value)
+            secrets += texts_of(value)
         elif isinstance(value, dict) and isinstance(masked, dict):
             pending += [(member, masked[name]) for name, member in value.items() if name in masked]
         elif isinstance(value, list) and isinstance(masked, list):
             pending += zip(value, masked, strict=False)
-    return found
+    return secrets
 
 
 def texts_of(value: Any) -> Iterator[str]:
@@ -96,22 +96,22 @@ class SchemaWalk:
                 named = schema.get(keyword)
                 if isinstance(named, Mapping):
                     pending += [one for one in named.values() if isinstance(one, Mapping)]
-            pending += _schemas([schema], _SUBSCHEMAS)
-            target = self._target(schema.get("$ref"))
+            pending += _collect_schemas([schema], _SUBSCHEMAS)
+            target = self._resolve_target(schema.get("$ref"))
             if target is not None:
                 pending.append(target)
 
     @staticmethod
-    def schemas_of_member(schemas: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
+    def find_schemas_of_member(schemas: list[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:
         """Return the schemas of a member of an object to which flattened schemas apply."""
-        return list(_properties(name, schemas))
+        return list(_find_properties(name, schemas))
 
     @staticmethod
-    def schemas_of_item(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
+    def find_schemas_of_item(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
         """Return the schemas of an item of a list to which flattened schemas apply."""
-        return _schemas(schemas, _OF_ITEMS) + _positional(schemas, index)
+        return _collect_schemas(schemas, _OF_ITEMS) + _find_positional(schemas, index)
 
-    def _target(self, reference: Any) -> Mapping[str, Any] | None:
+    def _resolve_target(self, reference: Any) -> Mapping[str, Any] | None:
         if not isinstance(reference, str):
             return None
         try:
@@ -127,36 +127,36 @@ class _Masking(SchemaWalk):
         self._complete = complete
         self._masker = masker
 
-    def value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
-        found = list(self.flatten(schemas))
-        if self.is_exhausted or any(map(is_secret_schema, found)):
+    def mask_value(self, value: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+        applied = list(self.flatten(schemas))
+        if self.is_exhausted or any(map(is_secret_schema, applied)):
             return MASK
         if isinstance(value, str):
-            return self._text(value)
+            return self._mask_text(value)
         if depth >= _MAX_DEPTH and isinstance(value, dict | list):
             return MASK if self._complete else "..."
         if isinstance(value, dict):
             return {
-                self._text(name): self._member(name, member, found, depth=depth)
+                self._mask_text(name): self._mask_member(name, member, applied, depth=depth)
                 for name, member in value.items()
             }
         if isinstance(value, list):
             return [
-                self.value(item, self.schemas_of_item(found, index), depth=depth + 1)
+                self.mask_value(item, self.find_schemas_of_item(applied, index), depth=depth + 1)
                 for index, item in enumerate(value)
             ]
         return value
 
-    def _text(self, value: str) -> str:
+    def _mask_text(self, value: str) -> str:
         if self._complete:
             return mask_shapes(self._masker.mask(value))
         text = value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "..."
         return redact_text(self._masker.mask(text))
 
-    def _member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
+    def _mask_member(self, name: str, member: Any, schemas: list[Mapping[str, Any]], *, depth: int) -> Any:
         if is_secret_name(name) and not isinstance(member, bool):
             return MASK
-        return self.value(member, self.schemas_of_member(schemas, name), depth=depth + 1)
+        return self.mask_value(member, self.find_schemas_of_member(schemas, name), depth=depth + 1)
 
 
 def is_secret_schema(schema: Mapping[str, Any]) -> bool:
@@ -164,12 +164,12 @@ def is_secret_schema(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
-def _schemas(schemas: list[Mapping[str, Any]], keywords: tuple[str, ...]) -> list[Mapping[str, Any]]:
+def _collect_schemas(schemas: list[Mapping[str, Any]], keywords: tuple[str, ...]) -> list[Mapping[str, Any]]:
     """Return the schemas that the schemas have under the keywords."""
     return [one[key] for one in schemas for key in keywords if isinstance(one.get(key), Mapping)]
 
 
-def _properties(name: str, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _find_properties(name: str, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     for schema in schemas:
         properties = schema.get("properties")
         declared = properties.get(name) if isinstance(properties, Mapping) else None
@@ -184,9 +184,16 @@ def _properties(name: str, schemas: list[Mapping[str, Any]]) -> Iterator[Mapping
             yield from (one for one in patterns.values() if isinstance(one, Mapping))
 
 
-def _positional(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
+def _find_positional(schemas: list[Mapping[str, Any]], index: int) -> list[Mapping[str, Any]]:
     """Return the schemas of the item at an index: of `prefixItems`, or of `items` in older drafts."""
-    found = (
-        one[key] for one in schemas for key in ("prefixItems", "items") if isinstance(one.get(key), list)
+    positional_lists = (
+        schema[key]
+        for schema in schemas
+        for key in ("prefixItems", "items")
+        if isinstance(schema.get(key), list)
     )
-    return [one[index] for one in found if index < len(one) and isinstance(one[index], Mapping)]
+    return [
+        positional[index]
+        for positional in positional_lists
+        if index < len(positional) and isinstance(positional[index], Mapping)
+    ]

@@ -71,7 +71,7 @@ def _parse_exactly(body: bytes) -> Any:
     arguments = json.loads(body, parse_float=parse_float)
     errors = [
         FieldError(at, f"Give a number that a double can be near to, in {MAX_DIGITS} characters.", "number")
-        for at in islice(_pointers(arguments, BEYOND_DOUBLE), _MAX_ERRORS)
+        for at in islice(_find_pointers(arguments, BEYOND_DOUBLE), _MAX_ERRORS)
     ]
     if errors:
         raise InvalidArguments("A number is too large, too small or too long.", errors=errors)
@@ -84,21 +84,21 @@ def _exceeds(body: bytes, limit: int) -> bool:
     The separators are counted first including those in strings, which takes some milliseconds per megabyte;
     they are counted exactly only where the first count exceeds the limit.
     """
-    if _cost(body, 0, len(body)) <= limit:
+    if _measure_cost(body, 0, len(body)) <= limit:
         return False
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    cost = at = 0
+    cost = position = 0
     while cost <= limit:
-        begin = plain.find(b'"', at)
-        cost += _cost(plain, at, len(plain) if begin < 0 else begin)
+        begin = plain.find(b'"', position)
+        cost += _measure_cost(plain, position, len(plain) if begin < 0 else begin)
         end = plain.find(b'"', begin + 1) if begin >= 0 else -1
         if end < 0:
             return cost > limit
-        at = end + 1
+        position = end + 1
     return True
 
 
-def _cost(body: bytes, start: int, end: int) -> int:
+def _measure_cost(body: bytes, start: int, end: int) -> int:
     containers = body.count(b"[", start, end) + body.count(b"{", start, end)
     members = body.count(b":", start, end)
     return body.count(b",", start, end) + _CONTAINER_COST * containers + _MEMBER_COST * members
@@ -107,31 +107,31 @@ def _cost(body: bytes, start: int, end: int) -> int:
 def _has_large_integer(body: bytes) -> bool:
     """Return whether the body has the digits of an integer beyond 64 bits, possibly within a string."""
     digits = body.translate(_DIGITS)
-    at = digits.find(_LONG)
-    while at >= 0:
-        run = _RUN.match(digits, at)
-        end = at + len(_LONG) if run is None else run.end()
-        start = at - 1 if body[at - 1 : at] == b"-" else at
+    position = digits.find(_LONG)
+    while position >= 0:
+        run = _RUN.match(digits, position)
+        end = position + len(_LONG) if run is None else run.end()
+        start = position - 1 if body[position - 1 : position] == b"-" else position
         is_number = start == 0 or body[start - 1] in _BEFORE_NUMBER
         is_integer = end == len(body) or body[end] not in _AFTER_FLOAT
-        if is_number and is_integer and body[at] != 0x30 and _beyond(body[start:end]):
+        if is_number and is_integer and body[position] != 0x30 and _exceeds_64_bits(body[start:end]):
             return True
-        at = digits.find(_LONG, end)
+        position = digits.find(_LONG, end)
     return False
 
 
-def _beyond(digits: bytes | str) -> bool:
+def _exceeds_64_bits(digits: bytes | str) -> bool:
     return len(digits) > 20 or not -(2**63) <= int(digits) < 2**64
 
 
 def _reject_large_integers(body: bytes) -> None:
     """Raise InvalidArguments unless the large integers are only within strings."""
     try:
-        parsed = json.loads(body, parse_int=lambda digits: _TOO_LARGE if _beyond(digits) else 0)
+        parsed = json.loads(body, parse_int=lambda digits: _TOO_LARGE if _exceeds_64_bits(digits) else 0)
     except RecursionError:
         pointers = [""]
     else:
-        pointers = list(islice(_pointers(parsed, _TOO_LARGE), _MAX_ERRORS))
+        pointers = list(islice(_find_pointers(parsed, _TOO_LARGE), _MAX_ERRORS))
     if pointers:
         errors = [
             FieldError(at, "Give an integer of at most 64 bits, or a string.", "integer") for at in pointers
@@ -139,14 +139,14 @@ def _reject_large_integers(body: bytes) -> None:
         raise InvalidArguments("An integer does not fit into 64 bits, and would be altered.", errors=errors)
 
 
-def _pointers(value: Any, wanted: object) -> Iterator[str]:
+def _find_pointers(value: Any, wanted: object) -> Iterator[str]:
     """Yield JSON pointers to the members that are the object `wanted`."""
     pending = [("", value)]
     while pending:
-        at, node = pending.pop()
+        path, node = pending.pop()
         if node is wanted:
-            yield at
+            yield path
         elif isinstance(node, dict):
-            pending += [(pointer(at, key), member) for key, member in node.items()]
+            pending += [(pointer(path, key), member) for key, member in node.items()]
         elif isinstance(node, list):
-            pending += [(pointer(at, index), member) for index, member in enumerate(node)]
+            pending += [(pointer(path, index), member) for index, member in enumerate(node)]

@@ -32,18 +32,18 @@ def check_presets(presets: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
         raise arguments_error(errors)
 
 
-def preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
+def read_preset_values(arguments: Any, pointers: Iterable[str]) -> dict[str, Any]:
     """Return the values of arguments at JSON pointers, by these."""
-    found: dict[str, Any] = {}
-    for one in pointers:
+    values: dict[str, Any] = {}
+    for pointer in pointers:
         value = arguments
-        for name in pointer_parts(one):
+        for name in pointer_parts(pointer):
             if not isinstance(value, dict) or name not in value:
                 break
             value = value[name]
         else:
-            found[one] = value
-    return found
+            values[pointer] = value
+    return values
 
 
 def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
@@ -69,8 +69,8 @@ def with_presets(arguments: Any, presets: Mapping[str, Any]) -> Any:
 def without_presets(arguments: Mapping[str, Any], pointers: Iterable[str]) -> dict[str, Any]:
     """Return a copy of arguments without those at JSON pointers, which a toolset has set."""
     result = dict(arguments)
-    for one in pointers:
-        *parents, last = pointer_parts(one)
+    for pointer in pointers:
+        *parents, last = pointer_parts(pointer)
         target: Any = result
         for name in parents:
             if not isinstance(target, dict) or not isinstance(target.get(name), dict):
@@ -90,16 +90,19 @@ def without_preset_hints(error: InvalidArguments, presets: Iterable[str]) -> Inv
     pointers = tuple(presets)
     if not pointers:
         return error
-    names = {parts[0] for one in pointers if len(parts := pointer_parts(one)) == 1}
+    names = {parts[0] for pointer in pointers if len(parts := pointer_parts(pointer)) == 1}
     errors = []
-    for one in error.errors:
-        if any(one.pointer == at or one.pointer.startswith(f"{at}/") for at in pointers):
-            errors.append(FieldError(one.pointer, _INVALID_PRESET))
-        elif one.nearest in names:
-            detail = one.detail.removesuffix(suggestion(one.nearest))
-            errors.append(replace(one, detail=detail, nearest=None))
+    for field_error in error.errors:
+        if any(
+            field_error.pointer == pointer or field_error.pointer.startswith(f"{pointer}/")
+            for pointer in pointers
+        ):
+            errors.append(FieldError(field_error.pointer, _INVALID_PRESET))
+        elif field_error.nearest in names:
+            detail = field_error.detail.removesuffix(suggestion(field_error.nearest))
+            errors.append(replace(field_error, detail=detail, nearest=None))
         else:
-            errors.append(one)
+            errors.append(field_error)
     return arguments_error(errors) if errors else error
 
 
@@ -108,8 +111,10 @@ def _set(target: dict[str, Any], pointer: str, value: Any) -> FieldError | None:
     for depth, name in enumerate(parents):
         inner = target.get(name, {})
         if not isinstance(inner, dict):
-            at = "/".join(pointer.split("/")[: depth + 2])
-            return FieldError(at, "The toolset sets a member of this argument: give an object.", "object")
+            parent_pointer = "/".join(pointer.split("/")[: depth + 2])
+            return FieldError(
+                parent_pointer, "The toolset sets a member of this argument: give an object.", "object"
+            )
         target[name] = dict(inner)
         target = target[name]
     if last in target:

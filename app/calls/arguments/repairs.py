@@ -31,13 +31,13 @@ def repair_mode(request: CallRequest) -> RepairMode:
 def parse_repair_preference(prefer: str) -> RepairMode | None:
     """Return the mode in a header Prefer (RFC 7240), e.g. `repair=safe`; None where it has none."""
     for item in prefer.split(","):
-        found = _PREFERENCE.fullmatch(item)
-        if found is not None:
-            return REPAIR_MODES[found[1].lower()]
+        match = _PREFERENCE.fullmatch(item)
+        if match is not None:
+            return REPAIR_MODES[match[1].lower()]
     return None
 
 
-def repaired_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired | None:
+def repair_arguments(plan: Plan, arguments: Any, mode: RepairMode) -> Repaired | None:
     """Return arguments that are not valid, repaired as the mode allows; None where that is not possible."""
     if mode == "off":
         return plan.repair(arguments, scope="rules")

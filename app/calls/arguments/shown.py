@@ -63,7 +63,7 @@ def show_arguments(
     `at`.
     """
     showing = _Showing(inputs, masker)
-    value = showing.value(dict(arguments), [inputs], at)
+    value = showing.show_value(dict(arguments), [inputs], at)
     return Shown(value if isinstance(value, dict) else {}, tuple(showing.hidden))
 
 
@@ -94,23 +94,23 @@ def _hide_secrets(
     arguments: Mapping[str, Any],
     inputs: Mapping[str, Any],
     masker: Masker,
-    at: str,
+    path: str,
 ) -> Shown:
     of_arguments = _Showing(inputs, masker)
-    of_arguments.value(dict(arguments), [inputs], "")
+    of_arguments.show_value(dict(arguments), [inputs], "")
     secrets = set(of_arguments.secrets)
     if any(len(text) < MIN_SECRET for text in secrets):
-        return Shown(None, (HiddenPart(at, "declared-secret", _measure(request)),))
+        return Shown(None, (HiddenPart(path, "declared-secret", _measure(request)),))
     if of_arguments.is_cut or len(secrets) > _MAX_SECRETS or sum(map(len, secrets)) > _MAX_SECRET_CHARACTERS:
-        return Shown(None, (HiddenPart(at, "too-large", _measure(request)),))
+        return Shown(None, (HiddenPart(path, "too-large", _measure(request)),))
     declared = Masker()
     for text in secrets:
         declared.add(text)
     showing = _Showing({}, masker, declared if secrets else None)
-    value = showing.value(dict(request), [], at)
+    value = showing.show_value(dict(request), [], path)
     body = request.get("body")
     if isinstance(body, LargeBody):
-        showing.hidden.append(HiddenPart(pointer(at, "body"), "too-large", body["bytes"]))
+        showing.hidden.append(HiddenPart(pointer(path, "body"), "too-large", body["bytes"]))
     return Shown(value if isinstance(value, dict) else None, tuple(showing.hidden))
 
 
@@ -139,34 +139,36 @@ class _Showing(SchemaWalk):
         """Whether parts were hidden together, the secrets of which are not all in `secrets`."""
         self._pointer_characters = 0
 
-    def value(self, value: Any, schemas: list[Mapping[str, Any]], at: str) -> Any:
+    def show_value(self, value: Any, schemas: list[Mapping[str, Any]], path: str) -> Any:
         """Return what is shown of a value to which the schemas apply, at a JSON pointer."""
         applied = list(self.flatten(schemas))
         if self.is_exhausted or any(map(is_secret_schema, applied)):
             self.secrets += (text for text in texts_of(value) if text)
             if isinstance(value, bool):
                 self.secrets.append(str(value).lower())
-            return self._hide(value, at, "too-large" if self.is_exhausted else "declared-secret")
+            return self._hide(value, path, "too-large" if self.is_exhausted else "declared-secret")
         if isinstance(value, dict):
-            return self._show_object(value, applied, at)
+            return self._show_object(value, applied, path)
         if isinstance(value, list | tuple):
-            return self._show_list(value, applied, at)
+            return self._show_list(value, applied, path)
         if isinstance(value, str):
-            return self._show_text(value, at)
+            return self._show_text(value, path)
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
-            return self._show_number(value, at)
+            return self._show_number(value, path)
         return value
 
-    def _show_list(self, value: Sequence[Any], schemas: list[Mapping[str, Any]], at: str) -> Any:
+    def _show_list(self, value: Sequence[Any], schemas: list[Mapping[str, Any]], path: str) -> Any:
         shown: list[Any] = []
         count = len(self.hidden)
         for index, item in enumerate(value):
-            shown.append(self.value(item, self.schemas_of_item(schemas, index), pointer(at, index)))
+            shown.append(
+                self.show_value(item, self.find_schemas_of_item(schemas, index), pointer(path, index))
+            )
             if self._is_full:
-                return self._hide_whole(value, at, count)
+                return self._hide_whole(value, path, count)
         return shown
 
-    def _show_object(self, value: dict[str, Any], schemas: list[Mapping[str, Any]], at: str) -> Any:
+    def _show_object(self, value: dict[str, Any], schemas: list[Mapping[str, Any]], path: str) -> Any:
         shown: dict[str, Any] = {}
         count = len(self.hidden)
         for name, member in value.items():
@@ -175,26 +177,26 @@ class _Showing(SchemaWalk):
                 # Names that differ remain different members.
                 while masked in value or masked in shown:
                     masked += "*"
-                self._hide(name, pointer(at, masked), reason)
-            below = pointer(at, masked)
+                self._hide(name, pointer(path, masked), reason)
+            below = pointer(path, masked)
             if name == _BASE64 and self._declared is not None:
                 # A secret within it is not found where it is short.
                 shown[masked] = self._hide(member, below, "declared-secret")
             else:
-                shown[masked] = self.value(member, self.schemas_of_member(schemas, name), below)
+                shown[masked] = self.show_value(member, self.find_schemas_of_member(schemas, name), below)
             if self._is_full:
-                return self._hide_whole(value, at, count)
+                return self._hide_whole(value, path, count)
         return shown
 
-    def _show_text(self, value: str, at: str) -> str:
+    def _show_text(self, value: str, path: str) -> str:
         masked, reason = self._mask(value)
         if reason is not None:
-            self._hide(value, at, reason)
+            self._hide(value, path, reason)
         return masked
 
-    def _show_number(self, value: float | Decimal, at: str) -> Any:
+    def _show_number(self, value: float | Decimal, path: str) -> Any:
         _, reason = self._mask(str(value))
-        return value if reason is None else self._hide(value, at, reason)
+        return value if reason is None else self._hide(value, path, reason)
 
     def _mask(self, text: str) -> tuple[str, HiddenReason | None]:
         """Return a text with its secrets masked, and why; None where it has none."""
@@ -208,16 +210,16 @@ class _Showing(SchemaWalk):
     def _is_full(self) -> bool:
         return len(self.hidden) > MAX_HIDDEN or self._pointer_characters > _MAX_POINTER_CHARACTERS
 
-    def _hide_whole(self, value: Any, at: str, count: int) -> str:
+    def _hide_whole(self, value: Any, path: str, count: int) -> str:
         """Hide an object or array in place of its parts: all that is hidden after the first `count`."""
         self._pointer_characters -= sum(len(part.pointer) for part in self.hidden[count:])
         del self.hidden[count:]
         self.is_cut = True
-        return self._hide(value, at, "too-large")
+        return self._hide(value, path, "too-large")
 
-    def _hide(self, value: Any, at: str, reason: HiddenReason) -> str:
-        self.hidden.append(HiddenPart(at, reason, _measure(value)))
-        self._pointer_characters += len(at)
+    def _hide(self, value: Any, path: str, reason: HiddenReason) -> str:
+        self.hidden.append(HiddenPart(path, reason, _measure(value)))
+        self._pointer_characters += len(path)
         return MASK
 
 
@@ -229,13 +231,13 @@ def _measure(value: Any) -> int:
         pass
     size, rest = 0, [value]
     while rest:
-        one = rest.pop()
-        if isinstance(one, dict | list | tuple):
+        node = rest.pop()
+        if isinstance(node, dict | list | tuple):
             # The brackets, and the commas between the members.
-            size += 2 + max(len(one) - 1, 0)
-            if isinstance(one, dict):
-                size += sum(len(exact_json.dumps(name)) + 1 for name in one)
-            rest += one.values() if isinstance(one, dict) else one
+            size += 2 + max(len(node) - 1, 0)
+            if isinstance(node, dict):
+                size += sum(len(exact_json.dumps(name)) + 1 for name in node)
+            rest += node.values() if isinstance(node, dict) else node
         else:
-            size += len(exact_json.dumps(one))
+            size += len(exact_json.dumps(node))
     return size

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from app.calls.arguments.bracketed_names import text_trees
+from app.calls.arguments.bracketed_names import build_text_trees
 from app.calls.arguments.parsing import parse_arguments
 from app.catalog.plan import Plan
 from app.core.errors import BadRequest, FieldError, InvalidArguments
@@ -43,24 +43,24 @@ class TextArguments:
             raise InvalidArguments(
                 "The arguments must be a JSON object.", errors=[FieldError("", "Give an object.", "object")]
             )
-        reader = TextReader(plan.inputs, _json)
+        reader = TextReader(plan.inputs, _parse_json)
         inputs = reader.properties(plan.inputs)
         hints = Hints([*inputs, *self.reserved])
         merged = dict(arguments)
         errors: list[FieldError] = []
-        for name, texts in text_trees(self.values, inputs).items():
-            at = pointer(self.location, name[:_MAX_NAME])
+        for name, texts in build_text_trees(self.values, inputs).items():
+            path = pointer(self.location, name[:_MAX_NAME])
             if name not in inputs:
                 hint = suggestion(hints.closest(name, hints.names))
-                errors.append(FieldError(at, f"The tool has no input of this name.{hint}"))
+                errors.append(FieldError(path, f"The tool has no input of this name.{hint}"))
             elif name in arguments:
-                errors.append(FieldError(at, "This is also in the body: give it once."))
+                errors.append(FieldError(path, "This is also in the body: give it once."))
             else:
                 try:
-                    merged[name] = self._coerced(name, texts, inputs[name], reader, plan)
+                    merged[name] = self._convert_texts(name, texts, inputs[name], reader, plan)
                 except TextError as error:
                     errors += [
-                        FieldError(pointer(at, *error.path) + each.pointer, each.detail, each.expected)
+                        FieldError(pointer(path, *error.path) + each.pointer, each.detail, each.expected)
                         for each in error.errors
                     ]
         if errors:
@@ -69,9 +69,9 @@ class TextArguments:
 
     def relocate(self, error: InvalidArguments) -> InvalidArguments:
         """Return the error with pointers to these texts, where they point to members that came from them."""
-        return arguments_error([self._relocated(each) for each in error.errors])
+        return arguments_error([self._move_pointer(each) for each in error.errors])
 
-    def _relocated(self, error: FieldError) -> FieldError:
+    def _move_pointer(self, error: FieldError) -> FieldError:
         escaped = error.pointer.split("/", 2)[1] if error.pointer else ""
         name = escaped.replace("~1", "/").replace("~0", "~")
         is_text = name in self.values or any(one.startswith(f"{name}[") for one in self.values)
@@ -79,7 +79,7 @@ class TextArguments:
             return error
         return replace(error, pointer=self.location + error.pointer)
 
-    def _coerced(self, name: str, texts: TextTree, schema: Any, reader: TextReader, plan: Plan) -> Any:
+    def _convert_texts(self, name: str, texts: TextTree, schema: Any, reader: TextReader, plan: Plan) -> Any:
         if isinstance(texts, dict):
             return reader.members(texts, schema)
         candidates = reader.candidates(texts, schema)
@@ -90,7 +90,7 @@ class TextArguments:
         return candidates[0]
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return parse_arguments(text.encode())
     except InvalidArguments as error:

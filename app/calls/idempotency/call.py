@@ -78,15 +78,15 @@ class IdempotentCall:
             tenant=principal.tenant_id,
             key_id=principal.key_id,
             text=key,
-            content=await _content(
+            content=await _serialise_request(
                 plan, context.request.arguments, large=recorder.request_bytes > LARGE_ARGUMENTS_BYTES
             ),
             call_id=recorder.id,
             seconds=seconds,
             safe=plan.safe,
-            namespace=idempotency_namespace(context.upstream, context.request.recording_run),
+            namespace=derive_idempotency_namespace(context.upstream, context.request.recording_run),
         )
-        intent = recorder.intent_entry(seconds) if recorder.durable and not plan.safe else None
+        intent = recorder.build_intent_entry(seconds) if recorder.durable and not plan.safe else None
         try:
             begun = await self._store.begin(request, record=intent)
         except GatewayError as error:
@@ -94,11 +94,11 @@ class IdempotentCall:
                 recorder.call_id = error.extra["call_id"]
             raise
         if not isinstance(begun, IdempotencyLease):
-            return _replayed(begun, context)
+            return _replay_outcome(begun, context)
         if intent is not None:
             recorder.set_intent_recorded(intent)
         if plan.idempotency_header is not None:
-            upstream_key = self._store.upstream_key(request, plan.provider_id)
+            upstream_key = self._store.derive_upstream_key(request, plan.provider_id)
             context.headers += ((plan.idempotency_header, upstream_key),)
             context.is_repeatable = True
         call = asyncio.create_task(self._execute(begun), name="idempotent-call")
@@ -182,7 +182,7 @@ def _may_be_processed(error: GatewayError, context: CallContext) -> bool:
     return error.request_sent
 
 
-def idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
+def derive_idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
     """Return the namespace of the idempotency keys of calls in a mode: no call gets the outcome of one in
     another mode, recording, run or with another seed. That of live calls is "".
     """
@@ -192,7 +192,7 @@ def idempotency_namespace(mode: UpstreamMode | None, recording_run: str) -> str:
     return f"{mode.mode}:{mode.recording or ''}:{mode.seed}:{run}"
 
 
-async def _content(plan: Plan, arguments: Any, *, large: bool) -> bytes:
+async def _serialise_request(plan: Plan, arguments: Any, *, large: bool) -> bytes:
     """Return the tool's name and the arguments as bytes, which do not depend on the order of members."""
     name = plan.name.encode() + b"\n"
     if large:
@@ -212,12 +212,12 @@ def _serialise_result(result: Result, evidence: Evidence | None) -> bytes:
         "media_type": result.media_type,
         "masked": result.is_masked,
         "content_blocks": result.has_content_blocks,
-        **_evidence_member(evidence),
+        **_serialise_evidence(evidence),
     }
     return _serialise(head, result.body or b"")
 
 
-def _evidence_member(evidence: Evidence | None) -> dict[str, Any]:
+def _serialise_evidence(evidence: Evidence | None) -> dict[str, Any]:
     return {} if evidence is None else {"evidence": evidence.to_json()}
 
 
@@ -231,7 +231,7 @@ def _serialise_error(error: GatewayError, evidence: Evidence | None) -> bytes:
         "headers": error.headers,
         "errors": [(one.pointer, one.detail, one.expected) for one in error.errors],
         "extra": error.extra,
-        **_evidence_member(evidence),
+        **_serialise_evidence(evidence),
     }
     try:
         return _serialise(head)
@@ -240,7 +240,7 @@ def _serialise_error(error: GatewayError, evidence: Evidence | None) -> bytes:
         return _serialise({**head, "extra": {}, "errors": []})
 
 
-def _replayed(stored: StoredOutcome, context: CallContext) -> Result:
+def _replay_outcome(stored: StoredOutcome, context: CallContext) -> Result:
     """Return the stored result of an earlier call, or raise its stored error."""
     head, _, body = stored.outcome.partition(b"\n")
     outcome = orjson.loads(head)

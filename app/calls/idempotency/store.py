@@ -127,13 +127,13 @@ class IdempotencyStore:
         pass before the key is acquired. After an error, the call must not be made.
         """
         if request.seconds <= 0:
-            raise _deadline_exceeded()
+            raise _create_deadline_error()
         lease_seconds = request.seconds + _GRACE_SECONDS
-        row_key = self._row_key(request)
+        row_key = self._derive_row_key(request)
         retention = request.retention_seconds or self._retention_seconds
         lease_request = LeaseRequest(
             row_key,
-            self._fingerprint(request),
+            self._digest_content(request),
             request.call_id,
             lease_seconds=lease_seconds,
             ttl_seconds=max(retention, lease_seconds),
@@ -145,14 +145,14 @@ class IdempotencyStore:
             if await self.table.acquire(lease_request, seconds=request.seconds):
                 self.begun += 1
                 return IdempotencyLease(request, expires_at, row_key)
-            found = await self.table.read(row_key, seconds=request.seconds)
+            row = await self.table.read(row_key, seconds=request.seconds)
         except TimeoutError:
-            raise _deadline_exceeded() from None
-        if found is None:
+            raise _create_deadline_error() from None
+        if row is None:
             # The key was released between the two statements.
             self.rejected += 1
-            raise _running(request, None, 1.0)
-        return self._read_outcome(request, found, lease_request.fingerprint)
+            raise _create_running_error(request, None, 1.0)
+        return self._read_outcome(request, row, lease_request.fingerprint)
 
     async def store(
         self, lease: IdempotencyLease, outcome: bytes, *, record: CallLogEntry | None = None
@@ -163,7 +163,7 @@ class IdempotencyStore:
         lease expires.
         """
         request = lease.request
-        sealed = self._vault.seal(outcome, context=_context(lease.row_key, request.call_id))
+        sealed = self._vault.seal(outcome, context=_build_context(lease.row_key, request.call_id))
         return await self.table.complete(
             LeaseCompletion(lease.row_key, request.call_id, sealed, lease.expires_at, record)
         )
@@ -174,7 +174,7 @@ class IdempotencyStore:
             LeaseCompletion(lease.row_key, lease.request.call_id, None, lease.expires_at, record)
         )
 
-    def upstream_key(self, request: IdempotentRequest, provider_id: UUID) -> str:
+    def derive_upstream_key(self, request: IdempotentRequest, provider_id: UUID) -> str:
         """Return the idempotency key that is sent to the upstream: a UUID, the same in each attempt.
 
         It is a keyed digest, so that the client's own key cannot be derived from it.
@@ -220,16 +220,16 @@ class IdempotencyStore:
             raise IdempotencyMismatch(f"This Idempotency-Key was used {other}: use a new one.")
         call_id = UUID(int=row["call_id"].int)
         if row["sealed"] is not None:
-            row_key = self._row_key(request)
-            opened = self._vault.open(row["sealed"], context=_context(row_key, call_id))
+            row_key = self._derive_row_key(request)
+            opened = self._vault.open(row["sealed"], context=_build_context(row_key, call_id))
             self.replayed += 1
             return StoredOutcome(call_id, opened)
         self.rejected += 1
         if row["lease_seconds_left"] > 0:
-            raise _running(request, call_id, row["lease_seconds_left"])
+            raise _create_running_error(request, call_id, row["lease_seconds_left"])
         if request.safe:
             # The lease expired between the two statements: the next request acquires the key.
-            raise _running(request, call_id, 1.0)
+            raise _create_running_error(request, call_id, 1.0)
         if request.operation:
             raise IdempotencyUnknown(
                 "The request with this Idempotency-Key was interrupted; it is unknown whether it was "
@@ -241,7 +241,7 @@ class IdempotencyStore:
             extra={"call_id": str(call_id)},
         )
 
-    def _row_key(self, request: IdempotentRequest) -> RowKey:
+    def _derive_row_key(self, request: IdempotentRequest) -> RowKey:
         text = request.text.encode()
         if request.operation:
             digest = self._vault.digest("idempotency-operation", request.operation.encode(), text)
@@ -251,19 +251,21 @@ class IdempotencyStore:
             digest = self._vault.digest("idempotency-key", text)
         return RowKey(request.tenant, request.key_id, digest)
 
-    def _fingerprint(self, request: IdempotentRequest) -> bytes:
+    def _digest_content(self, request: IdempotentRequest) -> bytes:
         return self._vault.digest("idempotency-content", request.content)
 
 
-def _context(row_key: RowKey, call_id: UUID) -> tuple[str, ...]:
+def _build_context(row_key: RowKey, call_id: UUID) -> tuple[str, ...]:
     return ("outcome", row_key.tenant.hex, row_key.key_id, row_key.digest.hex(), call_id.hex)
 
 
-def _deadline_exceeded() -> DeadlineExceeded:
+def _create_deadline_error() -> DeadlineExceeded:
     return DeadlineExceeded("The call's deadline passed while its Idempotency-Key was looked up.")
 
 
-def _running(request: IdempotentRequest, call_id: UUID | None, seconds_left: float) -> IdempotencyRunning:
+def _create_running_error(
+    request: IdempotentRequest, call_id: UUID | None, seconds_left: float
+) -> IdempotencyRunning:
     retry_after = min(max(math.ceil(seconds_left), 1), _MAX_RETRY_AFTER)
     what = "request" if request.operation else "call"
     return IdempotencyRunning(

@@ -16,7 +16,7 @@ import structlog
 from asyncpg.exceptions import PostgresError
 
 from app.calls.log.entries import CallLogEntry
-from app.calls.log.store import insert_statement, recording_statement, records_json
+from app.calls.log.store import build_recording_statement, insert_statement, records_json
 from app.core.background import TaskSet
 from app.core.deadlines import Deadline, timer_queue
 from app.core.errors import Unavailable
@@ -80,7 +80,7 @@ _COMPLETION: Final = (
     " WHERE k.id = l.id AND k.call_id = l.call_id AND l.outcome IS NULL AND k.sealed IS NULL)"
 )
 _END: Final = f"{_COMPLETION} SELECT 1"
-_COMPLETE_AND_RECORD: Final = recording_statement(first=6, after=f"{_COMPLETION},")
+_COMPLETE_AND_RECORD: Final = build_recording_statement(first=6, after=f"{_COMPLETION},")
 
 
 class RowKey(NamedTuple):
@@ -145,7 +145,7 @@ class IdempotencyTable:
             failed=False,
             max_batch=_MAX_BATCH,
             max_bytes=_MAX_BYTES,
-            size_of=_outcome_size,
+            size_of=_measure_outcome,
         )
         self._watched = watched
         self._pending_retries: list[tuple[float, LeaseCompletion]] = []
@@ -162,17 +162,17 @@ class IdempotencyTable:
         Raise Overloaded and Unavailable, and TimeoutError where that is not known after `seconds`. After an
         error the call must not be made, and the key is released if it was acquired.
         """
-        acquired: bool | None = await self._result(self.begins, request, seconds=seconds)
+        acquired: bool | None = await self._await_result(self.begins, request, seconds=seconds)
         if acquired is None:
-            raise _unavailable()
+            raise _create_unavailable_error()
         return acquired
 
     async def read(self, key: RowKey, *, seconds: float) -> Any:
         """Return the row of a key, None where there is none; raise what `acquire` raises."""
-        found = await self._result(self.reads, key, seconds=seconds)
-        if found is _FAILED:
-            raise _unavailable()
-        return found
+        row = await self._await_result(self.reads, key, seconds=seconds)
+        if row is _FAILED:
+            raise _create_unavailable_error()
+        return row
 
     async def complete(self, completion: LeaseCompletion) -> bool:
         """Return whether the completion was stored within two seconds; if not, it is stored later."""
@@ -191,7 +191,7 @@ class IdempotencyTable:
         await self._acquiring.aclose()
         await self._completing.aclose()
 
-    async def _result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
+    async def _await_result(self, queue: CommitQueue[Any, Any], item: Any, *, seconds: float) -> Any:
         wait = min(seconds, _WAIT_SECONDS)
         clock = timer_queue()
         future = queue.add(item, max_wait=wait)
@@ -202,13 +202,13 @@ class IdempotencyTable:
             queue.withdraw(item, future)
             if not isinstance(error, TimeoutError) or seconds <= _WAIT_SECONDS:
                 raise
-            raise _unavailable() from None
+            raise _create_unavailable_error() from None
 
     async def _acquire_batch(self, batch: list[LeaseRequest]) -> Sequence[bool | None]:
         """Request each key only for the first of its concurrent calls; the others read its row."""
         first: dict[RowKey, LeaseRequest] = {}
-        for one in batch:
-            first.setdefault(one.key, one)
+        for request in batch:
+            first.setdefault(request.key, request)
         requests = [first[key] for key in sorted(first)]
         try:
             acquired = await self._acquire(requests)
@@ -216,7 +216,10 @@ class IdempotencyTable:
             if error.maybe_committed:
                 self._release(requests, after=(0.0, _SECOND_RELEASE_SECONDS))
             raise
-        return [None if one.call_id in acquired.failed else one.call_id in acquired.calls for one in batch]
+        return [
+            None if request.call_id in acquired.failed else request.call_id in acquired.calls
+            for request in batch
+        ]
 
     async def _acquire(self, requests: list[LeaseRequest]) -> "_Acquired":
         try:
@@ -230,11 +233,11 @@ class IdempotencyTable:
         # created in the meantime can be stored now.
         calls: set[UUID] = set()
         failed: set[UUID] = set()
-        for one in requests:
+        for request in requests:
             try:
-                calls |= await self._insert([one])
+                calls |= await self._insert([request])
             except PostgresError:
-                failed.add(one.call_id)
+                failed.add(request.call_id)
             except DatabaseUnavailable as error:
                 # The keys of the requests before it were acquired.
                 raise DatabaseUnavailable(maybe_committed=error.maybe_committed or bool(calls)) from error
@@ -262,11 +265,11 @@ class IdempotencyTable:
     async def _read(self, batch: list[RowKey]) -> Sequence[Any]:
         keys = sorted(set(batch))
         rows = await self._acquiring.run(
-            _READ, [one.tenant for one in keys], [one.key_id for one in keys],
-            [one.digest for one in keys],
+            _READ, [key.tenant for key in keys], [key.key_id for key in keys],
+            [key.digest for key in keys],
         )  # fmt: skip
-        found = {RowKey(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
-        return [found.get(key) for key in batch]
+        rows_by_key = {RowKey(row["tenant_id"], row["key_id"], row["digest"]): row for row in rows}
+        return [rows_by_key.get(key) for key in batch]
 
     async def _complete_batch(self, batch: list[LeaseCompletion]) -> Sequence[bool]:
         """Store a batch; retry later what cannot be stored, without the records, which the calls store."""
@@ -323,9 +326,10 @@ class IdempotencyTable:
             self._retry_later(completions, after=seconds)
 
     def _retry_later(self, completions: Iterable[LeaseCompletion], *, after: float) -> None:
-        at = asyncio.get_running_loop().time() + after
+        due_at = asyncio.get_running_loop().time() + after
         self._pending_retries += [
-            (at, one if one.record is None else replace(one, record=None)) for one in completions
+            (due_at, completion if completion.record is None else replace(completion, record=None))
+            for completion in completions
         ]
         if self._retrying is None:
             self._retrying = asyncio.create_task(self._retry(), name="idempotency-retry")
@@ -337,14 +341,19 @@ class IdempotencyTable:
         try:
             while self._pending_retries:
                 now = loop.time()
-                due = [one for at, one in self._pending_retries if at <= now]
-                self._pending_retries = [(at, one) for at, one in self._pending_retries if at > now]
-                for one in (one for one in due if one.lease_expires_at <= now):
+                due = [completion for due_at, completion in self._pending_retries if due_at <= now]
+                self._pending_retries = [
+                    (due_at, completion) for due_at, completion in self._pending_retries if due_at > now
+                ]
+                for completion in (completion for completion in due if completion.lease_expires_at <= now):
                     self.lost += 1
                     _log.error(
-                        "the outcome of an idempotent call could not be stored", call_id=str(one.call_id)
+                        "the outcome of an idempotent call could not be stored",
+                        call_id=str(completion.call_id),
                     )
-                waiting = [self.ends.add(one) for one in due if one.lease_expires_at > now]
+                waiting = [
+                    self.ends.add(completion) for completion in due if completion.lease_expires_at > now
+                ]
                 if waiting:
                     await asyncio.wait(waiting)
                 if self._pending_retries:
@@ -360,9 +369,9 @@ class _Acquired(NamedTuple):
     failed: "frozenset[UUID] | set[UUID]"
 
 
-def _outcome_size(completion: LeaseCompletion) -> int:
+def _measure_outcome(completion: LeaseCompletion) -> int:
     return 0 if completion.outcome is None else len(completion.outcome)
 
 
-def _unavailable() -> Unavailable:
+def _create_unavailable_error() -> Unavailable:
     return Unavailable("The database does not respond, so calls with an Idempotency-Key cannot be made.")

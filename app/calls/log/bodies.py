@@ -48,7 +48,7 @@ class BodyRecorder:
         # Its output is base64, and the envelope has members beside it.
         self._max_evidence = max_bytes * 4 // 3 + _EVIDENCE_OVERHEAD
 
-    def new_bodies(self) -> "BodyBuffers":
+    def create_bodies(self) -> "BodyBuffers":
         """Return empty buffers for the bodies of one call."""
         return BodyBuffers(self._max_bytes)
 
@@ -59,17 +59,17 @@ class BodyRecorder:
         arguments = bodies.arguments.as_body()
         if bodies.presets.size:
             arguments = replace(arguments, presets=bodies.presets.as_body())
-        entry.arguments = self._sealed(arguments, entry, "arguments")
+        entry.arguments = self._seal_body(arguments, entry, "arguments")
         if bodies.result.size:
-            entry.result = self._sealed(bodies.result.as_body(), entry, "result")
+            entry.result = self._seal_body(bodies.result.as_body(), entry, "result")
         if bodies.evidence is not None:
             # A part of it would give other bytes and another hash.
             whole = bodies.evidence if len(bodies.evidence) <= self._max_evidence else b"null"
-            context = _context(entry.tenant_id, entry.id, "evidence")
+            context = _build_context(entry.tenant_id, entry.id, "evidence")
             entry.evidence = self._vault.seal(whole, context=context)
 
-    def _sealed(self, body: CapturedBody, entry: CallLogEntry, field: BodyField) -> bytes:
-        context = _context(entry.tenant_id, entry.id, field)
+    def _seal_body(self, body: CapturedBody, entry: CallLogEntry, field: BodyField) -> bytes:
+        context = _build_context(entry.tenant_id, entry.id, field)
         return self._vault.seal(exact_json.dumps(body), context=context)
 
 
@@ -125,18 +125,18 @@ def open_body(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID, field: 
     """Return a body from its sealed form in a record; raise SealBroken for a blob of another call, tenant or
     field.
     """
-    found: dict[str, Any] = orjson.loads(vault.open(blob, context=_context(tenant, call_id, field)))
-    presets = found.pop("presets", None)
-    return CapturedBody(**found, presets=None if presets is None else CapturedBody(**presets))
+    members: dict[str, Any] = orjson.loads(vault.open(blob, context=_build_context(tenant, call_id, field)))
+    presets = members.pop("presets", None)
+    return CapturedBody(**members, presets=None if presets is None else CapturedBody(**presets))
 
 
 def open_evidence(vault: Vault, blob: bytes, *, tenant: UUID, call_id: UUID) -> dict[str, Any] | None:
     """Return recorded evidence, None where it was too long to be recorded; raise SealBroken."""
     opened: dict[str, Any] | None = orjson.loads(
-        vault.open(blob, context=_context(tenant, call_id, "evidence"))
+        vault.open(blob, context=_build_context(tenant, call_id, "evidence"))
     )
     return opened
 
 
-def _context(tenant: UUID, call_id: UUID, field: BodyField) -> tuple[str, ...]:
+def _build_context(tenant: UUID, call_id: UUID, field: BodyField) -> tuple[str, ...]:
     return ("call-body", str(tenant), str(call_id), field)

@@ -74,7 +74,7 @@ async def list_calls(
     primary key, so that a page reads a few rows of each and sorts nothing. Raise InvalidInput for another
     list's cursor.
     """
-    query = _filtered(select(CallRecord), tenant, filters or CallFilters()).options(*_without_bodies())
+    query = _apply_filters(select(CallRecord), tenant, filters or CallFilters()).options(*_without_bodies())
     return await read_page(session, query, ordering=_ORDER, page=page, count=count)
 
 
@@ -124,7 +124,7 @@ async def get_call(
     session: AsyncSession, call_id: UUID, *, filters: CallFilters, tenant: UUID = TENANT
 ) -> CallRecord | None:
     """Return one record with its sealed bodies; None where none matches the filters."""
-    query = _filtered(select(CallRecord), tenant, replace(filters, call_id=call_id))
+    query = _apply_filters(select(CallRecord), tenant, replace(filters, call_id=call_id))
     return (await session.scalars(query)).first()
 
 
@@ -177,13 +177,13 @@ def _without_bodies() -> tuple[Any, Any, Any]:
     return defer(bodies[0]), defer(bodies[1]), defer(bodies[2])
 
 
-def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:
+def _apply_filters(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> Select[CallRecord]:
     query = query.where(col(CallRecord.tenant_id) == tenant)
     for column in _EQUAL:
         value = getattr(filters, column)
         if value is not None:
             query = query.where(getattr(CallRecord, column) == value)
-    query = query.where(*_outcome_conditions(filters))
+    query = query.where(*_build_outcome_conditions(filters))
     if filters.text is not None:
         query = query.where(contains(filters.text, col(CallRecord.tool)))
     if filters.call_id is not None:
@@ -203,11 +203,11 @@ def _filtered(query: Select[CallRecord], tenant: UUID, filters: CallFilters) -> 
     return query
 
 
-def _outcome_conditions(filters: CallFilters) -> list[ColumnElement[bool]]:
-    found = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
+def _build_outcome_conditions(filters: CallFilters) -> list[ColumnElement[bool]]:
+    conditions = [] if filters.outcome is None else [_has_outcome(filters.outcome)]
     if filters.error is not None:
-        found.append(_has_error() if filters.error else ~_has_error())
-    return found
+        conditions.append(_has_error() if filters.error else ~_has_error())
+    return conditions
 
 
 def _has_outcome(outcome: str) -> ColumnElement[bool]:

@@ -42,7 +42,7 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     """Return the INSERT statement for records; its parameter `$first` is the text of `records_json`.
 
     `condition` restricts it to some rows of `r`, which has the columns of the table. Alone it is for records
-    of calls that begin; `recording_statement` counts the ends in the statistics, too.
+    of calls that begin; `build_recording_statement` counts the ends in the statistics, too.
     """
     names = ", ".join(_COLUMNS)
     typed = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
@@ -59,7 +59,7 @@ def insert_statement(*, first: int = 1, condition: str = "") -> str:
     )
 
 
-def recording_statement(*, first: int = 1, after: str = "WITH") -> str:
+def build_recording_statement(*, first: int = 1, after: str = "WITH") -> str:
     """Return the statement that stores records and counts them in the statistics.
 
     Its parameter `$first` is the text of `records_json`. `after` is the text before its first CTE: `WITH`, or
@@ -69,7 +69,7 @@ def recording_statement(*, first: int = 1, after: str = "WITH") -> str:
     return f"{after} {recorded} {count_statement('recorded')}"
 
 
-STATEMENT: Final = recording_statement()
+STATEMENT: Final = build_recording_statement()
 """The statement for records of any kind; its parameter is the text of `records_json`."""
 
 
@@ -84,7 +84,7 @@ def records_json(entries: Iterable[CallLogEntry]) -> str:
         if entry.outcome != RUNNING or entry.id not in calls:
             calls[entry.id] = entry
     chosen = sorted(calls.values(), key=lambda entry: entry.id.int)
-    return exact_json.dumps([_storable(entry) for entry in chosen], default=_as_text).decode()
+    return exact_json.dumps([_make_storable(entry) for entry in chosen], default=_as_text).decode()
 
 
 class CallStore:
@@ -153,7 +153,7 @@ def _is_row_error(error: DBAPIError) -> bool:
     return state is None or str(state).startswith(("22", "23"))
 
 
-def _storable(entry: CallLogEntry) -> CallLogEntry:
+def _make_storable(entry: CallLogEntry) -> CallLogEntry:
     """Return a storable record: texts cut, without NUL and lone surrogates; sizes within their column."""
     names = f"{entry.tool}{entry.provider}{entry.key_id}{entry.toolset}{entry.outcome}"
     if (
@@ -166,17 +166,17 @@ def _storable(entry: CallLogEntry) -> CallLogEntry:
         return entry
     return replace(
         entry,
-        key_id=_text(entry.key_id),
-        toolset=_text(entry.toolset),
-        provider=_text(entry.provider),
-        tool=_text(entry.tool),
-        outcome=_text(entry.outcome),
+        key_id=_clean_text(entry.key_id),
+        toolset=_clean_text(entry.toolset),
+        provider=_clean_text(entry.provider),
+        tool=_clean_text(entry.tool),
+        outcome=_clean_text(entry.outcome),
         request_bytes=min(entry.request_bytes, _MAX_INT),
         response_bytes=min(entry.response_bytes, _MAX_INT),
     )
 
 
-def _text(value: str) -> str:
+def _clean_text(value: str) -> str:
     return value[:_MAX_TEXT_LENGTH].replace("\x00", "").encode("utf-8", "replace").decode()
 
 

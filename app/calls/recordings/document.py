@@ -40,21 +40,23 @@ _GATEWAY_HEADERS: Final = frozenset(one.lower() for one in (MASKED_HEADER, PAGES
 _SENDABLE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
 
 
-def _header(pair: list[str]) -> list[str]:
+def _check_header(pair: list[str]) -> list[str]:
     name, value = pair
     if HEADER_NAME.fullmatch(name) is None or name.lower() in _FRAMING or _SENDABLE.fullmatch(value) is None:
         raise ValueError("must be the name of a header that is not about framing, and its value")
     return pair
 
 
-def _media_type(value: str) -> str:
+def _check_media_type(value: str) -> str:
     if _SENDABLE.fullmatch(value) is None:
         raise ValueError("must be the value of a header")
     return value
 
 
 HeaderPair = Annotated[
-    list[Annotated[str, Field(max_length=16_384)]], Field(min_length=2, max_length=2), AfterValidator(_header)
+    list[Annotated[str, Field(max_length=16_384)]],
+    Field(min_length=2, max_length=2),
+    AfterValidator(_check_header),
 ]
 
 
@@ -72,7 +74,7 @@ class EventDocument(StrictModel):
     def _has_data(self) -> Self:
         if (self.data is None) == (self.base64 is None):
             raise ValueError("must have either data or base64")
-        _decoded(self.base64)
+        _check_base64(self.base64)
         return self
 
 
@@ -99,7 +101,7 @@ class ResponseDocument(StrictModel):
     model_config = ConfigDict(serialize_by_alias=True, extra="forbid", hide_input_in_errors=True)
     status: Annotated[int, Field(ge=0, le=599)] = Field(0, description="0 where there was no response.")
     media_type: Annotated[
-        str, Field(max_length=300, pattern=r"^[^\r\n\x00]*$"), AfterValidator(_media_type)
+        str, Field(max_length=300, pattern=r"^[^\r\n\x00]*$"), AfterValidator(_check_media_type)
     ] = ""
     headers: list[HeaderPair] = Field(default_factory=list, max_length=100)
     value: Any = Field(None, alias="json", description="The body, where it is compact JSON.")
@@ -123,7 +125,7 @@ class ResponseDocument(StrictModel):
             raise ValueError("must have one of json, text, base64, events and error")
         if self.error is None and not 100 <= self.status <= 599:
             raise ValueError("must have the status of the response")
-        _decoded(self.base64)
+        _check_base64(self.base64)
         return self
 
 
@@ -158,20 +160,20 @@ class InteractionDocument(StrictModel):
     def _has_arguments(self) -> Self:
         if (self.arguments is None) == (self.arguments_text is None):
             raise ValueError("must have either arguments or arguments_text")
-        self.given_arguments()
+        self.read_arguments()
         return self
 
-    def given_arguments(self) -> dict[str, Any]:
+    def read_arguments(self) -> dict[str, Any]:
         """Return the arguments; raise ValueError where their text is no JSON object."""
         if self.arguments_text is None:
             return self.arguments or {}
         try:
-            found = exact_json.loads_exactly(self.arguments_text.encode())
+            arguments = exact_json.loads_exactly(self.arguments_text.encode())
         except (ValueError, RecursionError):
             raise ValueError("must be the text of a JSON object") from None
-        if not isinstance(found, dict):
+        if not isinstance(arguments, dict):
             raise ValueError("must be the text of a JSON object")  # noqa: TRY004 - pydantic reports it.
-        return found
+        return arguments
 
 
 class RecordingDocument(StrictModel):
@@ -187,29 +189,29 @@ class RecordingDocument(StrictModel):
     )
 
 
-def arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def build_arguments_members(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a document that hold arguments."""
     text = exact_json.dumps(arguments)
     return {"arguments": arguments} if _is_plain(text) else {"arguments_text": text.decode()}
 
 
-def response_members(response: RecordedResponse) -> dict[str, Any]:
+def build_response_members(response: RecordedResponse) -> dict[str, Any]:
     """Return a response in the form of a document; members without a value are left out."""
-    made: dict[str, Any] = {"status": response.status}
+    members: dict[str, Any] = {"status": response.status}
     if response.media_type and _SENDABLE.fullmatch(response.media_type):
-        made["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
+        members["media_type"] = response.media_type[:_MAX_MEDIA_TYPE]
     if response.headers:
-        made["headers"] = _header_members(response.headers)
+        members["headers"] = _build_header_members(response.headers)
     if response.events is not None:
-        made["events"] = [_event_members(event) for event in response.events]
+        members["events"] = [_build_event_members(event) for event in response.events]
     elif response.error is None:
-        made |= _body_members(response.body or b"")
+        members |= _build_body_members(response.body or b"")
     if response.error is not None:
-        made["error"] = _error_members(response.error)
+        members["error"] = _build_error_members(response.error)
     for name in ("is_cut", "text_pieces", "content_blocks"):
         if getattr(response, name):
-            made[name] = True
-    return made
+            members[name] = True
+    return members
 
 
 def response_of(members: Mapping[str, Any]) -> RecordedResponse:
@@ -223,28 +225,28 @@ def response_of(members: Mapping[str, Any]) -> RecordedResponse:
         status=members.get("status", 0),
         # What was stored before this was checked.
         media_type=media_type if _SENDABLE.fullmatch(media_type) else "",
-        headers=_headers_of(members),
-        body=None if events is not None or error is not None else _body_of(members),
-        events=None if events is None else tuple(_event_of(one) for one in events),
-        error=None if error is None else _error_of(error),
+        headers=_read_headers(members),
+        body=None if events is not None or error is not None else _read_body(members),
+        events=None if events is None else tuple(_read_event(one) for one in events),
+        error=None if error is None else _read_error(error),
         is_cut=members.get("is_cut", False),
         text_pieces=members.get("text_pieces", False),
         content_blocks=members.get("content_blocks", False),
     )
 
 
-def _header_members(headers: tuple[tuple[str, str], ...]) -> list[list[str]]:
+def _build_header_members(headers: tuple[tuple[str, str], ...]) -> list[list[str]]:
     """Return headers as a document may have them: the first ones, without those that are too long."""
     fitting = [list(pair) for pair in headers if max(map(len, pair)) <= _MAX_HEADER]
     return fitting[:_MAX_HEADERS]
 
 
-def _headers_of(members: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _read_headers(members: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     given = ((name, value) for name, value in members.get("headers") or ())
     return tuple(select_passed_headers(given, besides=_GATEWAY_HEADERS))
 
 
-def _body_members(body: bytes) -> dict[str, Any]:
+def _build_body_members(body: bytes) -> dict[str, Any]:
     if _is_plain(body):
         try:
             value = orjson.loads(body)
@@ -252,11 +254,11 @@ def _body_members(body: bytes) -> dict[str, Any]:
                 return {"json": value}
         except (orjson.JSONDecodeError, orjson.JSONEncodeError):
             pass
-    text = _utf8(body)
+    text = _decode_utf8(body)
     return {"base64": base64.b64encode(body).decode()} if text is None else {"text": text}
 
 
-def _body_of(members: Mapping[str, Any]) -> bytes:
+def _read_body(members: Mapping[str, Any]) -> bytes:
     if members.get("text") is not None:
         return str(members["text"]).encode()
     if members.get("base64") is not None:
@@ -269,7 +271,7 @@ def _is_plain(text: bytes) -> bool:
     return not exact_json.may_be_inexact(text) and not exact_json.has_long_integer(text)
 
 
-def _utf8(body: bytes) -> str | None:
+def _decode_utf8(body: bytes) -> str | None:
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -277,20 +279,20 @@ def _utf8(body: bytes) -> str | None:
     return None if _NUL in text else text
 
 
-def _event_members(event: StreamEvent) -> dict[str, Any]:
-    text = _utf8(event.data)
-    made: dict[str, Any] = {"kind": event.kind}
-    made |= {"base64": base64.b64encode(event.data).decode()} if text is None else {"data": text}
+def _build_event_members(event: StreamEvent) -> dict[str, Any]:
+    text = _decode_utf8(event.data)
+    members: dict[str, Any] = {"kind": event.kind}
+    members |= {"base64": base64.b64encode(event.data).decode()} if text is None else {"data": text}
     if event.name:
-        made["name"] = event.name
+        members["name"] = event.name
     if event.id is not None:
-        made["id"] = event.id
+        members["id"] = event.id
     if event.retry is not None:
-        made["retry"] = event.retry
-    return made
+        members["retry"] = event.retry
+    return members
 
 
-def _event_of(members: Mapping[str, Any]) -> StreamEvent:
+def _read_event(members: Mapping[str, Any]) -> StreamEvent:
     coded = members.get("base64")
     data = str(members["data"]).encode() if coded is None else base64.b64decode(coded)
     return StreamEvent(
@@ -302,21 +304,21 @@ def _event_of(members: Mapping[str, Any]) -> StreamEvent:
     )
 
 
-def _error_members(error: RecordedError) -> dict[str, Any]:
+def _build_error_members(error: RecordedError) -> dict[str, Any]:
     detail = storable_text(error.detail)[:_MAX_DETAIL]
-    made: dict[str, Any] = {"slug": error.slug, "detail": detail}
+    members: dict[str, Any] = {"slug": error.slug, "detail": detail}
     if not error.request_sent:
-        made["request_sent"] = False
+        members["request_sent"] = False
     if error.status is not None:
-        made["upstream_status"] = error.status
+        members["upstream_status"] = error.status
     if error.body is not None:
-        made["upstream_body"] = _storable(error.body)
+        members["upstream_body"] = _make_storable(error.body)
     if error.headers:
-        made["headers"] = _header_members(error.headers)
-    return made
+        members["headers"] = _build_header_members(error.headers)
+    return members
 
 
-def _storable(value: Any) -> Any:
+def _make_storable(value: Any) -> Any:
     """Return the body of an error as JSON can have it: with numbers as a double has them."""
     try:
         return orjson.loads(exact_json.dumps(exact_json.without_decimals(value)))
@@ -324,18 +326,18 @@ def _storable(value: Any) -> Any:
         return str(value)
 
 
-def _error_of(members: Mapping[str, Any]) -> RecordedError:
+def _read_error(members: Mapping[str, Any]) -> RecordedError:
     return RecordedError(
         members.get("slug", UpstreamError.slug),
         members.get("detail", ""),
         members.get("request_sent", True),
         members.get("upstream_status"),
         members.get("upstream_body"),
-        _headers_of(members),
+        _read_headers(members),
     )
 
 
-def _decoded(coded: str | None) -> None:
+def _check_base64(coded: str | None) -> None:
     if coded is None:
         return
     try:
@@ -344,13 +346,13 @@ def _decoded(coded: str | None) -> None:
         raise ValueError("must be base64") from None
 
 
-def interaction_members(
+def build_interaction_members(
     *, tool: str, arguments: Mapping[str, Any], definition: str, recorded_at: datetime, response: Any
 ) -> dict[str, Any]:
     """Return an interaction in the form of a document."""
     return {
         "tool": tool,
-        **arguments_members(arguments),
+        **build_arguments_members(arguments),
         "definition": definition,
         "recorded_at": recorded_at.isoformat(),
         "response": response,

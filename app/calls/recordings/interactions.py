@@ -121,22 +121,22 @@ class NoCallRecordings:
 
     async def require(self, name: str) -> None:
         """See `CallRecordings`."""
-        raise _unavailable(name)
+        raise _create_not_found_error(name)
 
     async def record(self, request: RecordableRequest, response: RecordedResponse) -> str:  # noqa: ARG002
         """See `CallRecordings`."""
-        raise _unavailable(request.recording)
+        raise _create_not_found_error(request.recording)
 
     async def omit(self, request: RecordableRequest) -> None:
         """See `CallRecordings`."""
 
     async def replay(self, request: RecordableRequest) -> Replay:
         """See `CallRecordings`."""
-        raise _unavailable(request.recording)
+        raise _create_not_found_error(request.recording)
 
     def finish(self, request: RecordableRequest, response: RecordedResponse) -> None:
         """See `CallRecordings`."""
 
 
-def _unavailable(name: str) -> GatewayError:
+def _create_not_found_error(name: str) -> GatewayError:
     return NotFound(f"There is no recording {name}.")

@@ -30,128 +30,130 @@ _NAMED: Final = re.compile(
 )
 
 
-def masked_response(response: RecordedResponse, masker: Masker) -> RecordedResponse:
+def mask_response(response: RecordedResponse, masker: Masker) -> RecordedResponse:
     """Return what is stored of a response."""
     body = response.body
     if body:
-        body = _masked_body(body, response.media_type, masker)
+        body = _mask_body(body, response.media_type, masker)
     events = response.events
     if events is not None:
-        events = tuple(_masked_event(event, masker) for event in events)
-    error = None if response.error is None else _masked_error(response.error, masker)
+        events = tuple(_mask_event(event, masker) for event in events)
+    error = None if response.error is None else _mask_error(response.error, masker)
     headers = response.headers
     if body is not response.body:
         headers = tuple(pair for pair in headers if pair[0].lower() not in BODY_METADATA_HEADERS)
     return replace(
         response,
-        media_type=_text(response.media_type, masker),
-        headers=_headers(headers, masker),
+        media_type=_mask_text(response.media_type, masker),
+        headers=_mask_headers(headers, masker),
         body=body,
         events=events,
         error=error,
     )
 
 
-def masked_value(value: Any, masker: Masker) -> Any:
+def mask_value(value: Any, masker: Masker) -> Any:
     """Return a copy of a JSON value with secrets masked."""
-    return _value(value, masker)
+    return _mask_value(value, masker)
 
 
-def _masked_error(error: RecordedError, masker: Masker) -> RecordedError:
+def _mask_error(error: RecordedError, masker: Masker) -> RecordedError:
     return replace(
         error,
-        detail=_text(error.detail, masker),
-        body=_value(error.body, masker),
-        headers=_headers(error.headers, masker),
+        detail=_mask_text(error.detail, masker),
+        body=_mask_value(error.body, masker),
+        headers=_mask_headers(error.headers, masker),
     )
 
 
-def _masked_event(event: StreamEvent, masker: Masker) -> StreamEvent:
+def _mask_event(event: StreamEvent, masker: Masker) -> StreamEvent:
     data = event.data
     if event.kind != "bytes":
-        data = _masked_json(data, masker) or _masked_text(data, "utf-8", masker)
+        data = _mask_json(data, masker) or _mask_text_body(data, "utf-8", masker)
     return StreamEvent(
         data,
         event.kind,
-        _text(event.name, masker),
-        None if event.id is None else _text(event.id, masker),
+        _mask_text(event.name, masker),
+        None if event.id is None else _mask_text(event.id, masker),
         event.retry,
     )
 
 
-def _headers(headers: tuple[tuple[str, str], ...], masker: Masker) -> tuple[tuple[str, str], ...]:
-    return tuple((name, MASK if is_secret_name(name) else _text(value, masker)) for name, value in headers)
+def _mask_headers(headers: tuple[tuple[str, str], ...], masker: Masker) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name, MASK if is_secret_name(name) else _mask_text(value, masker)) for name, value in headers
+    )
 
 
-def _masked_body(body: bytes, media_type: str, masker: Masker) -> bytes:
+def _mask_body(body: bytes, media_type: str, masker: Masker) -> bytes:
     media = media_type.partition(";")[0].strip().lower()
     charset = charset_of(media_type) or "utf-8"
     if is_json(media) and charset in ("utf-8", "utf8"):
-        masked = _masked_json(body, masker)
+        masked = _mask_json(body, masker)
         if masked is not None:
             return masked
     if is_textual(media) or b"\x00" not in body[:1024]:
-        return _masked_text(body, charset, masker)
+        return _mask_text_body(body, charset, masker)
     return body
 
 
-def _masked_json(body: bytes, masker: Masker) -> bytes | None:
+def _mask_json(body: bytes, masker: Masker) -> bytes | None:
     """Return JSON masked, the same bytes where it has no secret; None for what is not JSON."""
     try:
         value = exact_json.loads_exactly(body)
-        masked = _value(value, masker)
+        masked = _mask_value(value, masker)
         return body if masked == value else exact_json.dumps(masked)
     except (ValueError, RecursionError, TypeError):
         return None
 
 
-def _masked_text(body: bytes, charset: str, masker: Masker) -> bytes:
+def _mask_text_body(body: bytes, charset: str, masker: Masker) -> bytes:
     with contextlib.suppress(UnicodeError, LookupError):
         text = body.decode(charset)
-        lines = _JSON_LINE.sub(lambda found: _line(found, masker), text)
-        masked = _text(_NAMED.sub(_named, lines), masker)
+        lines = _JSON_LINE.sub(lambda match: _mask_line(match, masker), text)
+        masked = _mask_text(_NAMED.sub(_mask_named, lines), masker)
         return body if masked == text else masked.encode(charset)
     return body
 
 
-def _value(value: Any, masker: Masker, depth: int = 0) -> Any:
+def _mask_value(value: Any, masker: Masker, depth: int = 0) -> Any:
     if isinstance(value, str):
-        return _text(value, masker)
+        return _mask_text(value, masker)
     if depth > _MAX_DEPTH:
         return MASK if isinstance(value, dict | list) else value
     if isinstance(value, dict):
         return {
-            _text(name, masker): (
-                _hidden(member) if is_secret_name(name) else _value(member, masker, depth + 1)
+            _mask_text(name, masker): (
+                _mask_member(member) if is_secret_name(name) else _mask_value(member, masker, depth + 1)
             )
             for name, member in value.items()
         }
     if isinstance(value, list):
-        return [_value(item, masker, depth + 1) for item in value]
+        return [_mask_value(item, masker, depth + 1) for item in value]
     return value
 
 
-def _hidden(value: Any) -> Any:
+def _mask_member(value: Any) -> Any:
     """Return the member of a secret name with its texts masked. Numbers stay: `max_tokens` is one."""
     if isinstance(value, str):
         return MASK
     if isinstance(value, dict):
-        return {name: _hidden(member) for name, member in value.items()}
-    return [_hidden(item) for item in value] if isinstance(value, list) else value
+        return {name: _mask_member(member) for name, member in value.items()}
+    return [_mask_member(item) for item in value] if isinstance(value, list) else value
 
 
-def _line(found: re.Match[str], masker: Masker) -> str:
+def _mask_line(match: re.Match[str], masker: Masker) -> str:
     """Return a line of JSON, or of an event with JSON, masked."""
-    masked = _masked_json(found[2].encode(), masker)
-    return found[0] if masked is None else f"{found[1]}{masked.decode()}{found[3]}"
+    masked = _mask_json(match[2].encode(), masker)
+    return match[0] if masked is None else f"{match[1]}{masked.decode()}{match[3]}"
 
 
-def _named(found: re.Match[str]) -> str:
+def _mask_named(match: re.Match[str]) -> str:
     """Return an element of XML, or a field of a form, masked where its name is that of a secret."""
-    name = found["element"] or found["field"]
-    before = found["before"] or found["before_"]
-    return f"{before}{MASK}" if is_secret_name(name) else found[0]
+    name = match["element"] or match["field"]
+    before = match["before"] or match["before_"]
+    return f"{before}{MASK}" if is_secret_name(name) else match[0]
 
 
-def _text(text: str, masker: Masker) -> str:
+def _mask_text(text: str, masker: Masker) -> str:
     return mask_shapes(masker.mask(text)) if text else text

@@ -26,25 +26,27 @@ _ANY: Final = "*"
 _ABSENT: Final = object()
 
 
-def storable_arguments(plan: Plan, arguments: Any, presets: Iterable[str], masker: Masker) -> dict[str, Any]:
+def mask_for_storage(plan: Plan, arguments: Any, presets: Iterable[str], masker: Masker) -> dict[str, Any]:
     """Return the arguments of a call as they are stored: secrets, and what a toolset sets, are `***`."""
     given: dict[str, Any] = arguments if isinstance(arguments, dict) else {}
     masked = masked_arguments(given, plan.inputs, masker, complete=True)
-    for one in presets:
-        _replace(masked, pointer_parts(one))
-    canonical: dict[str, Any] = _canonical(masked)
+    for preset in presets:
+        _replace(masked, pointer_parts(preset))
+    canonical: dict[str, Any] = _normalize_numbers(masked)
     return canonical
 
 
 def request_digest(vault: Vault, tool: str, arguments: Any, ignored: Iterable[str]) -> bytes:
-    """Return a keyed digest of what identifies a request; `arguments` are `storable_arguments`."""
-    for one in ignored:
-        arguments = _without(arguments, pointer_parts(one))
-    text = exact_json.dumps(_canonical(arguments), orjson.OPT_SORT_KEYS)
+    """Return a keyed digest of what identifies a request; `arguments` are those that
+    `mask_for_storage` returns.
+    """
+    for ignored_pointer in ignored:
+        arguments = _without(arguments, pointer_parts(ignored_pointer))
+    text = exact_json.dumps(_normalize_numbers(arguments), orjson.OPT_SORT_KEYS)
     return vault.digest("recorded-request", tool.encode(), text)
 
 
-def definition_digest(plan: Plan) -> str:
+def digest_definition(plan: Plan) -> str:
     """Return the SHA-256 of the tool's definition as far as its callers know it: method, inputs and outputs.
 
     It has no secret, no address and no id, and is the same in each gateway.
@@ -54,29 +56,29 @@ def definition_digest(plan: Plan) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def nearest(
+def find_nearest(
     arguments: Any, recorded: Sequence[tuple[str, Any]], ignored: Iterable[str]
 ) -> dict[str, Any] | None:
     """Return the recorded arguments that differ least, as a member of a problem: `recorded` are ids of
     interactions and their arguments; None without any.
     """
-    for one in ignored:
-        arguments = _without(arguments, pointer_parts(one))
+    for ignored_pointer in ignored:
+        arguments = _without(arguments, pointer_parts(ignored_pointer))
     best: tuple[int, str, Any, list[dict[str, Any]]] | None = None
     for number, known in recorded:
         compared = known
-        for one in ignored:
-            compared = _without(compared, pointer_parts(one))
-        found = list(_differences(compared, arguments, ""))
-        if best is None or len(found) < best[0]:
-            best = (len(found), number, known, found)
+        for ignored_pointer in ignored:
+            compared = _without(compared, pointer_parts(ignored_pointer))
+        differences = list(_find_differences(compared, arguments, ""))
+        if best is None or len(differences) < best[0]:
+            best = (len(differences), number, known, differences)
     if best is None:
         return None
-    count, number, known, found = best
+    count, number, known, differences = best
     return {
         "interaction": number,
-        "arguments": _shown(known, 10 * _MAX_SHOWN),
-        "differences": found[:_MAX_DIFFERENCES],
+        "arguments": _shorten_value(known, 10 * _MAX_SHOWN),
+        "differences": differences[:_MAX_DIFFERENCES],
         "difference_count": count,
     }
 
@@ -85,8 +87,11 @@ def is_masked_form(recorded: Any, given: Any, ignored: Iterable[str]) -> bool:
     """Return whether recorded arguments are the given ones with more of them masked: a gateway masks all
     secrets that it knows, and another one may know fewer.
     """
-    for one in ignored:
-        recorded, given = _without(recorded, pointer_parts(one)), _without(given, pointer_parts(one))
+    for ignored_pointer in ignored:
+        recorded, given = (
+            _without(recorded, pointer_parts(ignored_pointer)),
+            _without(given, pointer_parts(ignored_pointer)),
+        )
     return _is_masked_form(recorded, given)
 
 
@@ -102,42 +107,42 @@ def _is_masked_form(recorded: Any, given: Any) -> bool:
         first, *between, last = recorded.split(MASK)
         if not (given.startswith(first) and given.endswith(last) and len(given) >= len(first) + len(last)):
             return False
-        at, end = len(first), len(given) - len(last)
+        start, end = len(first), len(given) - len(last)
         for part in between:
-            found = given.find(part, at, end)
-            if found < 0:
+            index = given.find(part, start, end)
+            if index < 0:
                 return False
-            at = found + len(part)
+            start = index + len(part)
         return True
     return not _differs(recorded, given)
 
 
-def _differences(recorded: Any, given: Any, at: str) -> Iterator[dict[str, Any]]:
+def _find_differences(recorded: Any, given: Any, path: str) -> Iterator[dict[str, Any]]:
     if isinstance(recorded, dict) and isinstance(given, dict):
         for name in sorted(recorded.keys() | given.keys()):
             there, here = recorded.get(name, _ABSENT), given.get(name, _ABSENT)
-            yield from _differences(there, here, pointer(at, name))
+            yield from _find_differences(there, here, pointer(path, name))
     elif isinstance(recorded, list) and isinstance(given, list):
         for index in range(max(len(recorded), len(given))):
             there = recorded[index] if index < len(recorded) else _ABSENT
             here = given[index] if index < len(given) else _ABSENT
-            yield from _differences(there, here, pointer(at, index))
+            yield from _find_differences(there, here, pointer(path, index))
     elif _differs(recorded, given):
-        difference: dict[str, Any] = {"pointer": at}
+        difference: dict[str, Any] = {"pointer": path}
         if recorded is not _ABSENT:
-            difference["recorded"] = _shown(recorded, _MAX_SHOWN)
+            difference["recorded"] = _shorten_value(recorded, _MAX_SHOWN)
         if given is not _ABSENT:
-            difference["given"] = _shown(given, _MAX_SHOWN)
+            difference["given"] = _shorten_value(given, _MAX_SHOWN)
         yield difference
 
 
-def _differs(one: Any, other: Any) -> bool:
-    if one is _ABSENT or other is _ABSENT:
+def _differs(recorded: Any, given: Any) -> bool:
+    if recorded is _ABSENT or given is _ABSENT:
         return True
-    return type(one) is not type(other) or bool(one != other)
+    return type(recorded) is not type(given) or bool(recorded != given)
 
 
-def _shown(value: Any, limit: int) -> Any:
+def _shorten_value(value: Any, limit: int) -> Any:
     """Return a value that problems can have: its text where that is long, or has digits beyond a double."""
     text = exact_json.dumps(value).decode()
     if len(text) > limit:
@@ -145,11 +150,11 @@ def _shown(value: Any, limit: int) -> Any:
     return exact_json.without_decimals(value)
 
 
-def _canonical(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _canonical(member) for name, member in value.items()}
+        return {name: _normalize_numbers(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_canonical(item) for item in value]
+        return [_normalize_numbers(item) for item in value]
     if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_INTEGRAL:
         return int(value)
     return value

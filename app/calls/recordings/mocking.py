@@ -26,7 +26,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
-def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str, bytes]:
+def generate_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str, bytes]:
     """Return status, media type and body of a response of a tool to these arguments.
 
     Without a schema it is an empty JSON object. The arguments have no influence but on which of the possible
@@ -39,21 +39,21 @@ def mocked_response(plan: Plan, arguments: Any, *, seed: int) -> tuple[int, str,
     stated = "" if spec is None or spec.status is None else spec.status
     status = int(stated) if stated.isdecimal() else 200
     if plan.outputs:
-        value = _value(plan.outputs, number)
+        value = _choose_value(plan.outputs, number)
         return status, _JSON, exact_json.dumps(value, orjson.OPT_NON_STR_KEYS)
     if spec is None or spec.json_schema is None:
         return status, _JSON, b"{}"
-    value = _value(spec.json_schema, number)
+    value = _choose_value(spec.json_schema, number)
     media = (spec.content_type or "").partition(";")[0].strip().lower()
     if media.endswith(("/xml", "+xml")):
-        return status, media, _xml(value, spec.xml or XmlShape())
+        return status, media, _render_xml(value, spec.xml or XmlShape())
     if media == _FORM and isinstance(value, dict):
-        pairs = [(name, _text(one)) for name, item in value.items() for one in _listed(item)]
+        pairs = [(name, _render_text(one)) for name, item in value.items() for one in _wrap_in_list(item)]
         return status, _FORM, urlencode(pairs).encode()
-    return status, _TEXT, _text(value).encode()
+    return status, _TEXT, _render_text(value).encode()
 
 
-def _value(schema: Mapping[str, Any], number: int) -> Any:
+def _choose_value(schema: Mapping[str, Any], number: int) -> Any:
     examples = stated_examples(schema)
     if examples:
         return examples[number % len(examples)]
@@ -67,23 +67,23 @@ def _value(schema: Mapping[str, Any], number: int) -> Any:
         ) from None
 
 
-def _xml(value: Any, shape: XmlShape) -> bytes:
+def _render_xml(value: Any, shape: XmlShape) -> bytes:
     node = shape.compiled()
     name = shape.root
     if name is None and not (isinstance(value, dict) and len(value) == 1):
         name = "response"
     try:
-        return xml_document(value, node, name=name, charset="utf-8", text_of=_text, at="")
+        return xml_document(value, node, name=name, charset="utf-8", text_of=_render_text, at="")
     except GatewayError:
         # A value that no document can hold, e.g. a member whose name is no name in XML.
         return b'<?xml version="1.0" encoding="UTF-8"?>\n<response/>'
 
 
-def _listed(value: Any) -> list[Any]:
+def _wrap_in_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _text(value: Any) -> str:
+def _render_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     return exact_json.dumps(value).decode()

@@ -23,7 +23,7 @@ from app.calls.recordings.interactions import (
     RecordedError,
     RecordedResponse,
 )
-from app.calls.recordings.mocking import mocked_response
+from app.calls.recordings.mocking import generate_response
 from app.calls.response.checks import VIOLATIONS_HEADER
 from app.core.errors import (
     GatewayError,
@@ -70,10 +70,10 @@ async def call_in_mode(
     Raise what `send` raises in this mode, recorded errors, and the errors of `CallRecordings`.
     """
     if mode.mode == "record":
-        return await _recorded(mode, context, recordings, send)
+        return await _record_call(mode, context, recordings, send)
     if mode.mode == "mock":
         status, media_type, body = await asyncio.to_thread(
-            mocked_response, context.plan, context.request.arguments, seed=mode.seed
+            generate_response, context.plan, context.request.arguments, seed=mode.seed
         )
         result = _with_events(
             Result(status=status, headers=[], media_type=media_type, body=body), context, media_type
@@ -109,7 +109,7 @@ def _request(mode: UpstreamMode, context: CallContext) -> RecordableRequest:
     )
 
 
-async def _recorded(
+async def _record_call(
     mode: UpstreamMode, context: CallContext, recordings: CallRecordings, send: Send
 ) -> Result:
     """Return the result of a live call, and store it."""
@@ -121,7 +121,7 @@ async def _recorded(
     except UpstreamError as error:
         if _is_of_upstream(error, context):
             error.headers[RECORDED_HEADER] = await recording.store(
-                RecordedResponse(error=_recorded_error(error))
+                RecordedResponse(error=_convert_error(error))
             )
         raise
     if result.is_content_coded:
@@ -137,9 +137,9 @@ async def _recorded(
     )
     if result.stream is not None:
         # The events of such a result, if any, are read from its stream.
-        result.stream = recording.body(result.stream, head)
+        result.stream = recording.record_body(result.stream, head)
     elif result.body is None and result.events is not None:
-        result.events = recording.events(result.events, head)
+        result.events = recording.record_events(result.events, head)
     elif len(result.body or b"") > recordings.limits.body_bytes:
         result.headers.append((RECORDED_HEADER, await recording.omit("too-large")))
     else:
@@ -175,7 +175,9 @@ class _Recording:
         await self._recordings.omit(self._request)
         return reason
 
-    async def body(self, pieces: AsyncIterator[bytes], head: RecordedResponse) -> AsyncGenerator[bytes, None]:
+    async def record_body(
+        self, pieces: AsyncIterator[bytes], head: RecordedResponse
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of a body, and store it at its end."""
         limit = self._recordings.limits.body_bytes
         is_stream = head.media_type.partition(";")[0].strip().lower() in EVENT_MEDIA_TYPES
@@ -192,23 +194,23 @@ class _Recording:
             if size <= limit:
                 await self.store(replace(head, body=bytes(held)))
             elif is_stream:
-                await self.store(replace(head, body=_whole_lines(held[:limit]), is_cut=True))
+                await self.store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
             else:
                 await self.omit("too-large")
         except UpstreamError as error:
             stored = True
             if is_stream and held:
-                await self.store(replace(head, body=_whole_lines(held[:limit]), is_cut=True))
+                await self.store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
             else:
-                await self.store(RecordedResponse(error=_recorded_error(error)))
+                await self.store(RecordedResponse(error=_convert_error(error)))
             raise
         finally:
             if not stored and is_stream and held:
-                cut = replace(head, body=_whole_lines(held[:limit]), is_cut=True)
+                cut = replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True)
                 self._recordings.finish(self._request, cut)
             await _close(pieces)
 
-    async def events(
+    async def record_events(
         self, events: AsyncGenerator[StreamEvent, None], head: RecordedResponse
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield events, and store the first of them at their end."""
@@ -227,7 +229,7 @@ class _Recording:
             await self.store(replace(head, events=tuple(held), is_cut=is_cut))
         except UpstreamError as error:
             stored = True
-            failed = None if is_cut else _recorded_error(error)
+            failed = None if is_cut else _convert_error(error)
             await self.store(replace(head, events=tuple(held), error=failed, is_cut=is_cut))
             raise
         finally:
@@ -241,12 +243,12 @@ async def _close(pieces: AsyncIterator[bytes]) -> None:
         await pieces.aclose()
 
 
-def _whole_lines(text: bytearray) -> bytes:
+def _cut_to_whole_lines(text: bytearray) -> bytes:
     """Return the beginning of a body of events up to its last complete line."""
     return bytes(text[: text.rfind(b"\n") + 1])
 
 
-def _recorded_error(error: UpstreamError) -> RecordedError:
+def _convert_error(error: UpstreamError) -> RecordedError:
     response = error.response
     if response is None:
         return RecordedError(error.slug, error.detail, error.request_sent)
@@ -254,7 +256,7 @@ def _recorded_error(error: UpstreamError) -> RecordedError:
     return RecordedError(error.slug, error.detail, True, response.status, response.body, headers)
 
 
-def _error(recorded: RecordedError) -> UpstreamError:
+def _restore_error(recorded: RecordedError) -> UpstreamError:
     """Return a recorded error as it was raised."""
     response = None
     if recorded.status is not None:
@@ -268,7 +270,7 @@ def _error(recorded: RecordedError) -> UpstreamError:
 def _result(recorded: RecordedResponse, context: CallContext) -> Result:
     """Return a recorded response in the form that the client takes; raise a recorded error."""
     if recorded.events is None and recorded.error is not None:
-        raise _error(recorded.error)
+        raise _restore_error(recorded.error)
     result = Result(
         status=recorded.status,
         headers=[(name, value) for name, value in recorded.headers],
@@ -281,11 +283,11 @@ def _result(recorded: RecordedResponse, context: CallContext) -> Result:
     if recorded.events is None:
         return _with_events(result, context, recorded.media_type)
     if context.events_deadline is not None:
-        result.events = _events(recorded)
+        result.events = _replay_events(recorded)
         return result
     if recorded.error is not None:
-        raise _error(recorded.error)
-    result.body, result.media_type = _collected(recorded)
+        raise _restore_error(recorded.error)
+    result.body, result.media_type = _join_events(recorded)
     return result
 
 
@@ -297,15 +299,15 @@ def _with_events(result: Result, context: CallContext, media_type: str) -> Resul
     return result
 
 
-async def _events(recorded: RecordedResponse) -> AsyncGenerator[StreamEvent, None]:
+async def _replay_events(recorded: RecordedResponse) -> AsyncGenerator[StreamEvent, None]:
     for event in recorded.events or ():
         # Whoever masks events changes them.
         yield replace(event)
     if recorded.error is not None:
-        raise _error(recorded.error)
+        raise _restore_error(recorded.error)
 
 
-def _collected(recorded: RecordedResponse) -> tuple[bytes, str]:
+def _join_events(recorded: RecordedResponse) -> tuple[bytes, str]:
     """Return events as one body with its media type, as adapters collect them."""
     events = recorded.events or ()
     if recorded.content_blocks:

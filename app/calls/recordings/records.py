@@ -84,7 +84,7 @@ async def require_recording_of(session: AsyncSession, mode: UpstreamMode | None)
     )
 
 
-async def page_of_recordings(
+async def read_page_of_recordings(
     session: AsyncSession, page: PageRequest, *, q: str | None
 ) -> Page[RecordingRow]:
     """Return a page of the recordings; raise InvalidInput for another list's cursor."""
@@ -94,7 +94,7 @@ async def page_of_recordings(
     return await read_page(session, statement, ordering=_ORDER, page=page)
 
 
-async def page_of_interactions(
+async def read_page_of_interactions(
     session: AsyncSession, page: PageRequest, *, recording_id: UUID, tool: str | None, q: str | None
 ) -> Page[RecordedInteractionRow]:
     """Return a page of the interactions of a recording; raise InvalidInput for another list's cursor."""
@@ -164,7 +164,9 @@ async def count_omitted(session: AsyncSession, recording_id: UUID) -> bool:
     return (await session.execute(statement)).scalar_one_or_none() is not None
 
 
-async def interactions_of_request(session: AsyncSession, recording_id: UUID, digest: bytes) -> list[UUID]:
+async def find_interactions_of_request(
+    session: AsyncSession, recording_id: UUID, digest: bytes
+) -> list[UUID]:
     """Return the ids of the interactions of a request, in the order of recording."""
     query = (
         select(col(RecordedInteractionRow.id))
@@ -177,7 +179,7 @@ async def interactions_of_request(session: AsyncSession, recording_id: UUID, dig
     return list((await session.scalars(query)).all())
 
 
-async def next_of_run(session: AsyncSession, recording_id: UUID, run: str, digest: bytes) -> int:
+async def count_replay(session: AsyncSession, recording_id: UUID, run: str, digest: bytes) -> int:
     """Count a replay of a request in a run, and return how many it has had, this one included."""
     values = {"recording": recording_id, "run": run, "digest": digest, "tenant": TENANT}
     return int((await session.execute(_NEXT_OF_RUN, values)).scalar_one())
@@ -200,7 +202,9 @@ async def delete_interactions(session: AsyncSession, recording_id: UUID) -> None
     await session.execute(delete(ReplayRunRow).where(col(ReplayRunRow.recording_id) == recording_id))
 
 
-async def all_interactions(session: AsyncSession, recording_id: UUID) -> Sequence[RecordedInteractionRow]:
+async def read_all_interactions(
+    session: AsyncSession, recording_id: UUID
+) -> Sequence[RecordedInteractionRow]:
     """Return all interactions of a recording in their order."""
     query = (
         select(RecordedInteractionRow)

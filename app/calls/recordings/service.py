@@ -14,19 +14,19 @@ from sqlmodel import col
 from app.calls.recordings.document import (
     InteractionDocument,
     RecordingDocument,
-    interaction_members,
+    build_interaction_members,
     response_of,
 )
-from app.calls.recordings.masking import masked_value
+from app.calls.recordings.masking import mask_value
 from app.calls.recordings.matching import request_digest
 from app.calls.recordings.options import RecordingOptions
 from app.calls.recordings.records import (
-    all_interactions,
     delete_interactions,
     find_recording,
     insert_recording,
-    page_of_interactions,
-    page_of_recordings,
+    read_all_interactions,
+    read_page_of_interactions,
+    read_page_of_recordings,
     record_recording_change,
     require_recording,
     require_unrestricted,
@@ -60,7 +60,7 @@ class RecordingService:
         """Return a page of the recordings."""
         require_unrestricted(principal)
         async with self.database.read_session() as session:
-            return await page_of_recordings(session, page, q=q)
+            return await read_page_of_recordings(session, page, q=q)
 
     async def get(self, name: str, *, principal: Principal) -> RecordingRow:
         """Return a recording."""
@@ -141,8 +141,8 @@ class RecordingService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
-            found = await page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
-        return found, [self.store.open_arguments(one) for one in found.rows]
+            interactions = await read_page_of_interactions(session, page, recording_id=row.id, tool=tool, q=q)
+        return interactions, [self.store.open_arguments(interaction) for interaction in interactions.rows]
 
     async def interaction(
         self, name: str, interaction_id: UUID, *, principal: Principal
@@ -176,8 +176,8 @@ class RecordingService:
         require_unrestricted(principal)
         async with self.database.read_session() as session:
             row = await require_recording(session, name)
-            rows = await all_interactions(session, row.id)
-        return await asyncio.to_thread(self._document, row, rows)
+            rows = await read_all_interactions(session, row.id)
+        return await asyncio.to_thread(self._build_document, row, rows)
 
     async def put(
         self, name: str, document: RecordingDocument, *, if_match: str | None, principal: Principal
@@ -201,7 +201,7 @@ class RecordingService:
                 _check_version(row, if_match)
                 row.version += 1
                 await delete_interactions(session, row.id)
-            rows = await asyncio.to_thread(self._rows, row.id, document)
+            rows = await asyncio.to_thread(self._build_rows, row.id, document)
             self._check_bounds(rows)
             row.description = document.description
             row.options = document.options.model_dump(mode="json")
@@ -218,17 +218,17 @@ class RecordingService:
 
     async def _match_anew(self, session: AsyncSession, recording_id: UUID, ignored: Sequence[str]) -> None:
         """Set the digests of all interactions for other ignored arguments."""
-        for row in await all_interactions(session, recording_id):
+        for row in await read_all_interactions(session, recording_id):
             row.digest = request_digest(self.store.vault, row.tool, self.store.open_arguments(row), ignored)
             session.add(row)
 
-    def _document(self, row: RecordingRow, rows: Sequence[RecordedInteractionRow]) -> dict[str, Any]:
+    def _build_document(self, row: RecordingRow, rows: Sequence[RecordedInteractionRow]) -> dict[str, Any]:
         return {
             "format": "utcp-gateway-recording/1",
             "description": row.description,
             "options": row.options,
             "interactions": [
-                interaction_members(
+                build_interaction_members(
                     tool=one.tool,
                     arguments=self.store.open_arguments(one),
                     definition=one.definition,
@@ -239,18 +239,18 @@ class RecordingService:
             ],
         }
 
-    def _rows(self, recording_id: UUID, document: RecordingDocument) -> list[RecordedInteractionRow]:
+    def _build_rows(self, recording_id: UUID, document: RecordingDocument) -> list[RecordedInteractionRow]:
         return [
-            self._imported(recording_id, position, one, document.options)
+            self._import_interaction(recording_id, position, one, document.options)
             for position, one in enumerate(document.interactions, start=1)
         ]
 
-    def _imported(
+    def _import_interaction(
         self, recording_id: UUID, position: int, given: InteractionDocument, options: RecordingOptions
     ) -> RecordedInteractionRow:
         """Return the row of an interaction of a document: what it has of secrets is masked here, too."""
         store = self.store
-        arguments = masked_value(given.given_arguments(), store.masker)
+        arguments = mask_value(given.read_arguments(), store.masker)
         row = RecordedInteractionRow(
             id=uuid7(),
             tenant_id=TENANT,

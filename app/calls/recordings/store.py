@@ -18,22 +18,22 @@ from sqlalchemy import select
 from sqlalchemy import text as sql
 from sqlmodel import col
 
-from app.calls.recordings.document import response_members, response_of
+from app.calls.recordings.document import build_response_members, response_of
 from app.calls.recordings.interactions import RecordableRequest, RecordedResponse, RecordingLimits, Replay
-from app.calls.recordings.masking import masked_response
+from app.calls.recordings.masking import mask_response
 from app.calls.recordings.matching import (
-    definition_digest,
+    digest_definition,
+    find_nearest,
     is_masked_form,
-    nearest,
+    mask_for_storage,
     request_digest,
-    storable_arguments,
 )
 from app.calls.recordings.options import RecordingOptions
 from app.calls.recordings.records import (
     count_omitted,
+    count_replay,
+    find_interactions_of_request,
     find_recording,
-    interactions_of_request,
-    next_of_run,
     record_recording_change,
     take_position,
 )
@@ -124,15 +124,15 @@ class RecordingStore:
 
     async def require(self, name: str) -> None:
         """See `CallRecordings`."""
-        await self._head(name)
+        await self._find_head(name)
 
     async def record(self, request: RecordableRequest, response: RecordedResponse) -> str:
         """See `CallRecordings`."""
-        head = await self._head(request.recording)
+        head = await self._find_head(request.recording)
         if response.size > _LARGE_BYTES:
-            row, arguments = await asyncio.to_thread(self._row, request, response, head.id)
+            row, arguments = await asyncio.to_thread(self._build_row, request, response, head.id)
         else:
-            row, arguments = self._row(request, response, head.id)
+            row, arguments = self._build_row(request, response, head.id)
         size = len(row.sealed_arguments) + len(row.sealed_response)
         async with self.database.transaction() as session:
             taken = await take_position(
@@ -145,7 +145,7 @@ class RecordingStore:
             if taken is None:
                 if not await count_omitted(session, head.id):
                     self._known.pop(request.recording, None)
-                    raise recording_not_found(request.recording)
+                    raise create_not_found_error(request.recording)
                 return "full"
             row.position, options = taken
             ignored = RecordingOptions.model_validate(options).ignored
@@ -156,7 +156,7 @@ class RecordingStore:
     async def omit(self, request: RecordableRequest) -> None:
         """See `CallRecordings`."""
         try:
-            head = await self._head(request.recording)
+            head = await self._find_head(request.recording)
             async with self.database.transaction() as session:
                 await count_omitted(session, head.id)
         except GatewayError as error:
@@ -174,22 +174,22 @@ class RecordingStore:
 
     async def replay(self, request: RecordableRequest) -> Replay:
         """See `CallRecordings`."""
-        head = await self._head(request.recording)
+        head = await self._find_head(request.recording)
         plan, options = request.plan, head.options
-        arguments = storable_arguments(plan, request.arguments, request.presets, self.masker)
+        arguments = mask_for_storage(plan, request.arguments, request.presets, self.masker)
         digest = request_digest(self.vault, plan.name, arguments, options.ignored)
         async with self.database.read_session() as session:
-            ids = await interactions_of_request(session, head.id, digest)
+            ids = await find_interactions_of_request(session, head.id, digest)
         if not ids:
-            digest = await self._masked_form(request, head, arguments)
+            digest = await self._find_masked_form(request, head, arguments)
             async with self.database.read_session() as session:
-                ids = await interactions_of_request(session, head.id, digest)
+                ids = await find_interactions_of_request(session, head.id, digest)
         if not ids:
             raise NotRecorded("The recorded response was deleted a moment ago.")
-        row = await self._read(await self._next(request, head, ids, digest))
+        row = await self._read(await self._choose_next(request, head, ids, digest))
         await self._set_used(head)
         warning = ""
-        if row.definition != definition_digest(plan):
+        if row.definition != digest_definition(plan):
             if options.strict:
                 raise RecordingOutdated(
                     f"The tool {plan.name} has another definition than when interaction {row.id} of the "
@@ -205,28 +205,28 @@ class RecordingStore:
 
     def open_response_members(self, row: RecordedInteractionRow) -> dict[str, Any]:
         """Return the response of an interaction in the form of a document."""
-        opened = self.vault.open(row.sealed_response, context=sealing_context(row, "response"))
-        found: dict[str, Any] = orjson.loads(opened)
-        return found
+        opened = self.vault.open(row.sealed_response, context=build_sealing_context(row, "response"))
+        members: dict[str, Any] = orjson.loads(opened)
+        return members
 
     def open_arguments(self, row: RecordedInteractionRow) -> dict[str, Any]:
         """Return the arguments of an interaction, with secrets masked."""
-        opened = self.vault.open(row.sealed_arguments, context=sealing_context(row, "arguments"))
-        found: dict[str, Any] = exact_json.loads_exactly(opened)
-        return found
+        opened = self.vault.open(row.sealed_arguments, context=build_sealing_context(row, "arguments"))
+        arguments: dict[str, Any] = exact_json.loads_exactly(opened)
+        return arguments
 
     def seal(
         self, row: RecordedInteractionRow, arguments: dict[str, Any], response: RecordedResponse
     ) -> None:
         """Set what a row has of masked arguments and a response, sealed with the ids of the row."""
-        stored = masked_response(response, self.masker)
+        stored = mask_response(response, self.masker)
         row.kind, row.size = stored.kind, stored.size
         row.status = stored.status if stored.error is None else stored.error.status or 0
         row.sealed_arguments = self.vault.seal(
-            exact_json.dumps(arguments), context=sealing_context(row, "arguments")
+            exact_json.dumps(arguments), context=build_sealing_context(row, "arguments")
         )
         row.sealed_response = self.vault.seal(
-            exact_json.dumps(response_members(stored)), context=sealing_context(row, "response")
+            exact_json.dumps(build_response_members(stored)), context=build_sealing_context(row, "response")
         )
 
     async def sweep(self) -> None:
@@ -240,12 +240,12 @@ class RecordingStore:
             for name in deleted:
                 await record_recording_change(session, name, "expired", actor=_GATEWAY)
 
-    def _row(
+    def _build_row(
         self, request: RecordableRequest, response: RecordedResponse, recording_id: UUID
     ) -> tuple[RecordedInteractionRow, dict[str, Any]]:
         """Return the row of an interaction, without its position and digest, and its masked arguments."""
         plan = request.plan
-        arguments = storable_arguments(plan, request.arguments, request.presets, self.masker)
+        arguments = mask_for_storage(plan, request.arguments, request.presets, self.masker)
         row = RecordedInteractionRow(
             id=uuid7(),
             tenant_id=TENANT,
@@ -253,7 +253,7 @@ class RecordingStore:
             position=0,
             tool=plan.name,
             digest=b"",
-            definition=definition_digest(plan),
+            definition=digest_definition(plan),
             kind="",
             status=0,
             size=0,
@@ -264,7 +264,7 @@ class RecordingStore:
         self.seal(row, arguments, response)
         return row, arguments
 
-    async def _head(self, name: str) -> _Head:
+    async def _find_head(self, name: str) -> _Head:
         """Return what is known of a recording; raise RecordingNotFound."""
         known = self._known.get(name)
         if known is not None:
@@ -274,15 +274,15 @@ class RecordingStore:
         async with self.database.read_session() as session:
             row = await find_recording(session, name)
         if row is None:
-            raise recording_not_found(name)
-        head = _head_of(row)
+            raise create_not_found_error(name)
+        head = _build_head(row)
         if generation == self._generation:
             self._known[name] = head
             while len(self._known) > _MAX_KNOWN:
                 self._known.popitem(last=False)
         return head
 
-    async def _next(
+    async def _choose_next(
         self, request: RecordableRequest, head: _Head, ids: Sequence[UUID], digest: bytes
     ) -> UUID:
         """Return the interaction that comes next in the run of a request."""
@@ -290,7 +290,7 @@ class RecordingStore:
         if repeats and len(ids) == 1:
             return ids[0]
         async with self.database.transaction() as session:
-            number = await next_of_run(session, head.id, request.run, digest)
+            number = await count_replay(session, head.id, request.run, digest)
         if number <= len(ids):
             return ids[number - 1]
         if repeats:
@@ -317,7 +317,9 @@ class RecordingStore:
             await session.execute(_SET_USED, {"id": head.id})
         head.used_at = datetime.now(UTC)
 
-    async def _masked_form(self, request: RecordableRequest, head: _Head, arguments: dict[str, Any]) -> bytes:
+    async def _find_masked_form(
+        self, request: RecordableRequest, head: _Head, arguments: dict[str, Any]
+    ) -> bytes:
         """Return the digest of the first recorded request that is the given one with more of it masked; raise
         NotRecorded, with the nearest request that was recorded.
         """
@@ -336,23 +338,23 @@ class RecordingStore:
         for row, (_, known) in zip(reversed(rows), reversed(recorded), strict=True):
             if is_masked_form(known, arguments, head.options.ignored):
                 return row.digest
-        found = await asyncio.to_thread(nearest, arguments, recorded, head.options.ignored)
+        nearest_request = await asyncio.to_thread(find_nearest, arguments, recorded, head.options.ignored)
         what = "with these arguments" if rows else "at all"
         raise NotRecorded(
             f"The recording {request.recording} has no call of {tool} {what}. Nothing was sent.",
-            extra={"tool": tool, "recording": request.recording, "nearest": found},
+            extra={"tool": tool, "recording": request.recording, "nearest": nearest_request},
         )
 
 
-def recording_not_found(name: str) -> RecordingNotFound:
+def create_not_found_error(name: str) -> RecordingNotFound:
     """Return the error for a call whose key or toolset names a recording that does not exist."""
     return RecordingNotFound(f"There is no recording {name}.", extra={"recording": name})
 
 
-def sealing_context(row: RecordedInteractionRow, part: str) -> tuple[str, ...]:
+def build_sealing_context(row: RecordedInteractionRow, part: str) -> tuple[str, ...]:
     """Return what the sealed columns of a row are bound to."""
     return ("recording", str(row.recording_id), str(row.id), part)
 
 
-def _head_of(row: RecordingRow) -> _Head:
+def _build_head(row: RecordingRow) -> _Head:
     return _Head(row.id, RecordingOptions.model_validate(row.options), row.used_at)

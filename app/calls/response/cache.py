@@ -19,10 +19,10 @@ from typing import Final, Literal
 
 from app.calls.response.freshness import (
     Freshness,
-    freshness_of,
-    max_age,
+    assess_freshness,
     parse_cache_control,
-    relevant_headers,
+    read_max_age,
+    select_relevant_headers,
 )
 from app.catalog.cache_rule import CacheRule
 from app.catalog.plan import Plan
@@ -55,7 +55,7 @@ class CacheKey:
     """The key of a call's response in the cache, and the rules for storing and reusing it.
 
     `request_identity` is the adapter's: the request without its credentials. `credentials` identifies these
-    (`credential_identity`), `client` is the id of the API key. `rule` is that of the provider,
+    (`identify_credentials`), `client` is the id of the API key. `rule` is that of the provider,
     `cache_control` has the client's directives; `deadline` is a `loop.time()`.
     """
 
@@ -93,15 +93,15 @@ class _Entry:
     at: float
     """When it arrived or was last revalidated (`time.monotonic()`)."""
 
-    def age(self) -> float:
+    def measure_age(self) -> float:
         return self.freshness.age + time.monotonic() - self.at
 
-    def size(self) -> int:
+    def measure_size(self) -> int:
         held = (*self.headers, *self.freshness.headers.items())
         return len(self.body) + sum(len(name) + len(value) for name, value in held) + _OVERHEAD
 
     def result(self, cache_status: CacheStatus) -> Result:
-        headers = [*self.headers, ("Age", str(int(self.age()))), ("X-Cache", cache_status)]
+        headers = [*self.headers, ("Age", str(int(self.measure_age()))), ("X-Cache", cache_status)]
         return Result(status=self.status, headers=headers, media_type=self.media_type, body=self.body)
 
 
@@ -134,24 +134,26 @@ class ResponseCache:
         """
         directives = parse_cache_control(key.cache_control) if key.cache_control else {}
         if "no-store" in directives or not self._capacity:
-            return self._count("bypass", await self._bypass(fetch))
-        limit = max_age(directives)
+            return self._count("bypass", await self._fetch_uncached(fetch))
+        limit = read_max_age(directives)
         if limit <= 0:
             return await self._fetch(key, fetch, "bypass")
         while True:
             entry = self._find(key)
-            if entry is not None and entry.age() < min(entry.freshness.lifetime, key.rule.seconds, limit):
+            if entry is not None and entry.measure_age() < min(
+                entry.freshness.lifetime, key.rule.seconds, limit
+            ):
                 return self._count("hit", entry.result("hit"))
             flight = self._flights.get(key.shared)
             if flight is None:
-                return await self._lead(key, fetch)
+                return await self._fetch_for_all(key, fetch)
             if self._unshared.get(key.shared, 0.0) > time.monotonic():
                 return await self._fetch(key, fetch, "miss")
             error = await self._wait_for_leader(flight, key.deadline)
             if error is not None:
-                return self._stale_or_raise(key, clone_error(error))
+                return self._get_stale_or_raise(key, clone_error(error))
 
-    async def _lead(self, key: CacheKey, fetch: Fetch) -> Result:
+    async def _fetch_for_all(self, key: CacheKey, fetch: Fetch) -> Result:
         """Fetch the response for all calls that wait for the same one."""
         flight = self._flights[key.shared] = self._clock.loop.create_future()
         outcome: GatewayError | None = None
@@ -187,7 +189,7 @@ class ResponseCache:
         except GatewayError as error:
             if cache_status == "bypass":
                 raise
-            return self._stale_or_raise(key, error)
+            return self._get_stale_or_raise(key, error)
         if result.status == 304 and entry is not None and conditions:
             await result.aclose()
             if entry.freshness.confirms(result.upstream_headers) and self._renew(key, entry, result):
@@ -197,15 +199,15 @@ class ResponseCache:
         await self._store(key, result)
         return self._count(cache_status, _with_cache_status(result, cache_status))
 
-    async def _bypass(self, fetch: Fetch) -> Result:
+    async def _fetch_uncached(self, fetch: Fetch) -> Result:
         return _with_cache_status(await fetch(()), "bypass")
 
-    def _stale_or_raise(self, key: CacheKey, error: GatewayError) -> Result:
+    def _get_stale_or_raise(self, key: CacheKey, error: GatewayError) -> Result:
         """Return a stale response where the error means that the upstream fails; else raise the error
         (stale-if-error, RFC 5861 section 4).
         """
         entry = self._find(key) if _is_failing(error) else None
-        if entry is None or entry.age() >= entry.freshness.lifetime + entry.freshness.stale_if_error:
+        if entry is None or entry.measure_age() >= entry.freshness.lifetime + entry.freshness.stale_if_error:
             raise error
         return self._count("stale", entry.result("stale"))
 
@@ -221,7 +223,7 @@ class ResponseCache:
         """Cache the response if allowed; otherwise, let the next calls not wait for one another."""
         freshness = None
         if result.status in _CACHEABLE_STATUSES:
-            freshness = freshness_of(relevant_headers(result.upstream_headers), key.rule)
+            freshness = assess_freshness(select_relevant_headers(result.upstream_headers), key.rule)
         max_bytes = self._capacity // _MAX_ENTRY_SHARE
         self._drop(key)
         if freshness is None or not await result.read_up_to(max_bytes - _OVERHEAD):
@@ -238,14 +240,14 @@ class ResponseCache:
         if freshness.private:
             self._set_unshared(key.shared)
         self._entries[key.private if freshness.private else key.shared] = entry
-        self.bytes += entry.size()
+        self.bytes += entry.measure_size()
         while self.bytes > self._capacity:
             self._remove(next(iter(self._entries)))
 
     def _renew(self, key: CacheKey, entry: _Entry, result: Result) -> bool:
         """Apply the headers of a 304 (RFC 9111 section 4.3.4); return False if it may no longer be cached."""
         old = {name: value for name, value in entry.freshness.headers.items() if name not in ("age", "date")}
-        freshness = freshness_of(old | relevant_headers(result.upstream_headers), key.rule)
+        freshness = assess_freshness(old | select_relevant_headers(result.upstream_headers), key.rule)
         if freshness is None or freshness.private != entry.freshness.private:
             return False
         # The headers of a 304 describe the upstream's own bytes, not those of a masked body.
@@ -257,12 +259,12 @@ class ResponseCache:
             if name != MASKED_HEADER and name.lower() not in dropped
         ]
         newer = {name.lower() for name, _ in added}
-        before = entry.size()
+        before = entry.measure_size()
         entry.headers = [*(pair for pair in entry.headers if pair[0].lower() not in newer), *added]
         entry.freshness = freshness
         entry.at = time.monotonic()
         if any(entry is self._entries.get(name) for name in (key.shared, key.private)):
-            self.bytes += entry.size() - before
+            self.bytes += entry.measure_size() - before
         return True
 
     def _set_unshared(self, name: bytes) -> None:
@@ -277,14 +279,14 @@ class ResponseCache:
     def _remove(self, name: bytes) -> None:
         entry = self._entries.pop(name, None)
         if entry is not None:
-            self.bytes -= entry.size()
+            self.bytes -= entry.measure_size()
 
     def _count(self, cache_status: CacheStatus, result: Result) -> Result:
         self.lookups[cache_status] += 1
         return result
 
 
-def credential_identity(plan: Plan) -> bytes:
+def identify_credentials(plan: Plan) -> bytes:
     """Return bytes that identify the tool and the credentials of its calls, as a part of a cache key.
 
     They consist of the tool, its egress route, the slots that it needs, each credential and variable with its

@@ -28,7 +28,7 @@ FRAGMENT_SAFE: Final = "/*~!$&'()+,;=:@-._"
 """Characters of a JSON pointer that stand for themselves in a URI fragment."""
 
 
-async def checked_response(sending: Awaitable[Result], context: CallContext) -> Result:
+async def check_response(sending: Awaitable[Result], context: CallContext) -> Result:
     """Return the awaited result decoded and validated, as far as the call asks for it.
 
     Raise what `sending` and the stream of its result raise. Bodies of more than 8 MiB or in a content coding,
@@ -63,7 +63,7 @@ async def checked_response(sending: Awaitable[Result], context: CallContext) -> 
         result.headers = [one for one in result.headers if one[0].lower() not in BODY_METADATA_HEADERS]
         applied += [DECODE] if preferences.decode else []
     if violations is not None:
-        result.headers.append((VIOLATIONS_HEADER, violations_header(violations)))
+        result.headers.append((VIOLATIONS_HEADER, render_violations(violations)))
         context.has_violations = violations.count > 0
         applied += [VALIDATE] if preferences.validate else []
     if applied:
@@ -88,7 +88,7 @@ def _check(
     return decoded, reader.violations(value) if validate else None
 
 
-def violations_header(violations: Violations) -> str:
+def render_violations(violations: Violations) -> str:
     """Return the violations as a dictionary of RFC 9651: `count=2, at=("#/items/0/price" "#/id")`.
 
     The pointers are URI fragments (RFC 6901 section 6); `more` says that there may be further ones.

@@ -40,7 +40,7 @@ Send = Callable[[Call[Any], str | None], Awaitable[Result]]
 """Sends a call, or a GET of a URL in place of it, and returns the result with its secrets masked."""
 
 
-async def followed(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
+async def follow_result(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
     """Return the result after polling, and with all pages, as the options of the tool say.
 
     Raise what an adapter raises; an error of a page after the first ends the list there.
@@ -50,22 +50,22 @@ async def followed(result: Result, call: Call[Any], context: CallContext, send: 
         return result
     if options.poll and result.status == 202:
         try:
-            result = await _polled(result, call, context, send)
+            result = await _poll(result, call, context, send)
         except UpstreamError as error:
             context.report_failure(error)
             raise
     if options.all_pages is not None and _is_json(result):
-        result = await _Pages(call, context, send, options.all_pages).all_of(result)
+        result = await _Pages(call, context, send, options.all_pages).read_all(result)
     return result
 
 
-async def _polled(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
+async def _poll(result: Result, call: Call[Any], context: CallContext, send: Send) -> Result:
     """Return the first response that is not 202, or the last one before the deadline."""
     loop = asyncio.get_running_loop()
     pause, last = _FIRST_PAUSE, None
     while result.status == 202:
         link = result.upstream_headers.get("Location") or result.upstream_headers.get("Operation-Location")
-        url = _target(link, call, context, result.url or last) or last
+        url = _resolve_target(link, call, context, result.url or last) or last
         if url is None:
             return result
         stated = str(result.upstream_headers.get("Retry-After", ""))
@@ -73,7 +73,7 @@ async def _polled(result: Result, call: Call[Any], context: CallContext, send: S
         if loop.time() + seconds > call.deadline - _MARGIN:
             return result
         pause = min(pause * 1.5, _MAX_PAUSE)
-        await _whole(result)
+        await _read_whole(result)
         await asyncio.sleep(seconds)
         result, last = await send(call, url), url
     return result
@@ -91,7 +91,7 @@ class _Pages:
         self._base: str | None = None
         """The URL of the last page, where it is not that of the call."""
 
-    async def all_of(self, first: Result) -> Result:
+    async def read_all(self, first: Result) -> Result:
         """Return one result with the items of all pages; the first page where it is not as described."""
         option = self._option
         limit = min(_MAX_BYTES, self._call.limits.response_bytes)
@@ -100,8 +100,8 @@ class _Pages:
             first.headers.append((PAGES_HEADER, "1;more"))
             return first
         body = first.body or b""
-        page = value = await _parsed(body)
-        items = _at(value, option.items)
+        page = value = await _parse_body(body)
+        items = _get_member(value, option.items)
         if not isinstance(items, list):
             return first
         merged, bodies, size, count = list(items), {body}, len(body), 1
@@ -112,12 +112,12 @@ class _Pages:
         ):
             try:
                 response = await self._send(self._call, self._url)
-                body = await _whole(response)
+                body = await _read_whole(response)
             except GatewayError:
                 break
-            page, headers = await _parsed(body), response.upstream_headers
+            page, headers = await _parse_body(body), response.upstream_headers
             self._base = response.url or self._url
-            items = _at(page, option.items)
+            items = _get_member(page, option.items)
             if not isinstance(items, list) or body in bodies:
                 has_more = not isinstance(items, list)
                 break
@@ -125,7 +125,7 @@ class _Pages:
             merged += items
             size += len(body)
             count += 1 if items else 0
-        whole = _with(value, option.items, merged)
+        whole = _replace_list(value, option.items, merged)
         try:
             first.body = (
                 exact_json.dumps(whole)
@@ -144,12 +144,16 @@ class _Pages:
         """Go to the next page; return False where this one is the last."""
         option, call = self._option, self._call
         if option.by in ("link", "next"):
-            link = _next_link(headers.get("Link", "")) if option.by == "link" else _at(page, option.pointer)
-            self._url = _target(link, call, self._context, self._base)
+            link = (
+                _find_next_link(headers.get("Link", ""))
+                if option.by == "link"
+                else _get_member(page, option.pointer)
+            )
+            self._url = _resolve_target(link, call, self._context, self._base)
             return self._url is not None
         value: Any
         if option.by == "cursor":
-            value = _at(page, option.pointer)
+            value = _get_member(page, option.pointer)
             if value in (None, "", False) or isinstance(value, dict | list):
                 return False
         else:
@@ -161,7 +165,7 @@ class _Pages:
         return True
 
 
-def _target(link: Any, call: Call[Any], context: CallContext, base: str | None) -> str | None:
+def _resolve_target(link: Any, call: Call[Any], context: CallContext, base: str | None) -> str | None:
     """Return the URL that a response points to, None where it is not at the origin of the tool."""
     adapter = context.plan.adapter
     if not isinstance(link, str) or not link or not isinstance(adapter, FollowsLinks):
@@ -169,13 +173,13 @@ def _target(link: Any, call: Call[Any], context: CallContext, base: str | None) 
     return adapter.resolve_link(call, link, base)
 
 
-def _next_link(header: str) -> str | None:
+def _find_next_link(header: str) -> str | None:
     """Return the target of rel=next in a header Link (RFC 8288)."""
-    found = (match[1] for match in _LINK.finditer(header[:_MAX_HEADER]) if _REL_NEXT.search(match[2]))
-    return next(found, None)
+    targets = (match[1] for match in _LINK.finditer(header[:_MAX_HEADER]) if _REL_NEXT.search(match[2]))
+    return next(targets, None)
 
 
-async def _whole(result: Result) -> bytes:
+async def _read_whole(result: Result) -> bytes:
     try:
         return await result.read()
     except BaseException:
@@ -188,7 +192,7 @@ def _is_json(result: Result) -> bool:
     return is_json(media) and not result.is_content_coded and result.status != 304
 
 
-async def _parsed(body: bytes) -> Any:
+async def _parse_body(body: bytes) -> Any:
     """Return the value of JSON with all digits of its numbers, None for what is not JSON."""
     try:
         if len(body) > _INLINE_BYTES:
@@ -198,18 +202,18 @@ async def _parsed(body: bytes) -> Any:
         return None
 
 
-def _at(value: Any, at: str) -> Any:
+def _get_member(value: Any, pointer: str) -> Any:
     """Return the member at a JSON pointer, None where there is none."""
-    for token in at.split("/")[1:]:
+    for token in pointer.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _with(value: Any, at: str, items: list[Any]) -> Any:
+def _replace_list(value: Any, pointer: str, items: list[Any]) -> Any:
     """Return a value with another list at a JSON pointer."""
-    if not at:
+    if not pointer:
         return items
-    token, slash, rest = at[1:].partition("/")
+    token, slash, rest = pointer[1:].partition("/")
     key = token.replace("~1", "/").replace("~0", "~")
-    return {**value, key: _with(value[key], slash + rest, items)}
+    return {**value, key: _replace_list(value[key], slash + rest, items)}

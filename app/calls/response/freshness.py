@@ -37,64 +37,67 @@ class Freshness:
     etag: str
     last_modified: str
     headers: Mapping[str, str] = field(repr=False)
-    """The `relevant_headers` that this was determined from."""
+    """The headers, of `select_relevant_headers`, that this was determined from."""
 
     def conditions(self) -> tuple[tuple[str, str], ...]:
         """Return the headers of a conditional request (RFC 9110 section 13.1); () without a validator."""
-        found = []
+        headers = []
         if self.etag:
-            found.append(("If-None-Match", self.etag))
+            headers.append(("If-None-Match", self.etag))
         if self.last_modified:
-            found.append(("If-Modified-Since", self.last_modified))
-        return tuple(found)
+            headers.append(("If-Modified-Since", self.last_modified))
+        return tuple(headers)
 
     def confirms(self, headers: Mapping[str, str]) -> bool:
         """Return whether a 304 with these headers is about this response: the same ETag, or none."""
-        etag = relevant_headers(headers).get("etag", "")
-        return not etag or not self.etag or _opaque_tag(etag) == _opaque_tag(self.etag)
+        etag = select_relevant_headers(headers).get("etag", "")
+        return not etag or not self.etag or _read_opaque_tag(etag) == _read_opaque_tag(self.etag)
 
 
-def relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def select_relevant_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers that determine freshness, by lower-case name; repeated ones are joined by commas
     (RFC 9110 section 5.3).
     """
-    found: dict[str, str] = {}
+    relevant: dict[str, str] = {}
     for name, value in headers.items():
         lowered = name.lower()
         if lowered in _RELEVANT:
-            found[lowered] = f"{found[lowered]}, {value}" if lowered in found else value
-    return found
+            relevant[lowered] = f"{relevant[lowered]}, {value}" if lowered in relevant else value
+    return relevant
 
 
-def freshness_of(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
-    """Return the freshness of a response with these `relevant_headers`; None where it must not be cached."""
+def assess_freshness(headers: Mapping[str, str], rule: CacheRule) -> Freshness | None:
+    """Return the freshness of a response with these headers, which `select_relevant_headers` has returned;
+    None where it must not be cached.
+    """
     directives = parse_cache_control(headers.get("cache-control", ""))
     if "no-store" in directives or "*" in headers.get("vary", ""):
         return None
     private = "private" in directives
     lifetime = min(
-        _lifetime(headers, directives, shared=not private, default_seconds=rule.default_seconds), rule.seconds
+        _read_lifetime(headers, directives, shared=not private, default_seconds=rule.default_seconds),
+        rule.seconds,
     )
     stale_if_error = min(
-        rule.stale_if_error, _seconds(directives.get("stale-if-error"), default=rule.stale_if_error)
+        rule.stale_if_error, _parse_seconds(directives.get("stale-if-error"), default=rule.stale_if_error)
     )
     strict = (
         {"must-revalidate", "no-cache"} if private else {"must-revalidate", "no-cache", "proxy-revalidate"}
     )
     if not strict.isdisjoint(directives):
         stale_if_error = 0.0
-    found = Freshness(
+    freshness = Freshness(
         lifetime=lifetime,
-        age=_age(headers),
+        age=_measure_age(headers),
         private=private,
         stale_if_error=stale_if_error,
-        etag=_repeatable(headers.get("etag", "")),
-        last_modified=_repeatable(headers.get("last-modified", "")),
+        etag=_keep_if_sendable(headers.get("etag", "")),
+        last_modified=_keep_if_sendable(headers.get("last-modified", "")),
         headers=headers,
     )
-    if found.lifetime + found.stale_if_error <= found.age and not found.conditions():
+    if freshness.lifetime + freshness.stale_if_error <= freshness.age and not freshness.conditions():
         return None
-    return found
+    return freshness
 
 
 def parse_cache_control(text: str) -> dict[str, str | None]:
@@ -102,24 +105,26 @@ def parse_cache_control(text: str) -> dict[str, str | None]:
 
     Of a directive that occurs twice, the smaller number is used (RFC 9111 section 4.2.1 leaves this open).
     """
-    found: dict[str, str | None] = {}
+    directives: dict[str, str | None] = {}
     for match in _DIRECTIVE.finditer(text):
         name = match[1].lower()
         value = match[3] if match[2] is None else match[2]
-        if name in found and _seconds(found[name], default=0) <= _seconds(value, default=0):
+        if name in directives and _parse_seconds(directives[name], default=0) <= _parse_seconds(
+            value, default=0
+        ):
             continue
-        found[name] = value
-    return found
+        directives[name] = value
+    return directives
 
 
-def max_age(directives: Mapping[str, str | None]) -> float:
+def read_max_age(directives: Mapping[str, str | None]) -> float:
     """Return the maximum age, in seconds, of a cached response for a request with these directives."""
     if "no-cache" in directives:
         return 0.0
-    return _seconds(directives["max-age"], default=0) if "max-age" in directives else _MAX_SECONDS
+    return _parse_seconds(directives["max-age"], default=0) if "max-age" in directives else _MAX_SECONDS
 
 
-def _lifetime(
+def _read_lifetime(
     headers: Mapping[str, str], directives: Mapping[str, str | None], *, shared: bool, default_seconds: float
 ) -> float:
     """Return the freshness lifetime (RFC 9111 section 4.2.1); `default_seconds` in place of heuristics."""
@@ -127,7 +132,7 @@ def _lifetime(
         return 0.0
     for name in ("s-maxage", "max-age") if shared else ("max-age",):
         if name in directives:
-            return _seconds(directives[name], default=0)
+            return _parse_seconds(directives[name], default=0)
     if "expires" in headers:
         expires = _parse_date(headers["expires"])
         return (
@@ -138,16 +143,16 @@ def _lifetime(
     return default_seconds
 
 
-def _age(headers: Mapping[str, str]) -> float:
+def _measure_age(headers: Mapping[str, str]) -> float:
     """Return the age on arrival (RFC 9111 section 4.2.3), without the response delay."""
     date = _parse_date(headers.get("date"))
     apparent = 0.0 if date is None else max(time.time() - date, 0.0)
     # A date has whole seconds: a response that was just generated would seem up to one second old.
     apparent = max(apparent - 1.0, 0.0)
-    return max(apparent, _seconds(headers.get("age", "").partition(",")[0].strip() or None, default=0))
+    return max(apparent, _parse_seconds(headers.get("age", "").partition(",")[0].strip() or None, default=0))
 
 
-def _seconds(value: str | None, *, default: float) -> float:
+def _parse_seconds(value: str | None, *, default: float) -> float:
     """Return a number of seconds (RFC 9111 section 1.2.2); `default` for None and other texts."""
     if value is None or not (value.isascii() and value.isdigit()):
         return default
@@ -163,11 +168,11 @@ def _parse_date(value: str | None) -> float | None:
         return None
 
 
-def _repeatable(value: str) -> str:
+def _keep_if_sendable(value: str) -> str:
     """Return a validator, or "" for one with characters that a request of ours cannot send."""
     return value if value.isascii() and value.isprintable() else ""
 
 
-def _opaque_tag(etag: str) -> str:
+def _read_opaque_tag(etag: str) -> str:
     """Return the opaque tag of an ETag, for the weak comparison of RFC 9110 section 8.8.3.2."""
     return etag.strip().removeprefix("W/")

@@ -80,13 +80,13 @@ def mask_result(result: Result, masker: ResponseMasker) -> None:
         # The operator has chosen to pass content codings on, so the body cannot be read here.
         return
     if result.body:
-        body_masker = _masker_for(masker, result.media_type, result.body)
+        body_masker = _choose_masker(masker, result.media_type, result.body)
         if body_masker is not None:
-            of_json = is_json(_essence(result.media_type))
+            of_json = is_json(_strip_parameters(result.media_type))
             body = body_masker.mask_json(result.body) if of_json else body_masker.mask(result.body)
             if body is not result.body:
                 _replace_body(result, body)
-    elif result.stream is not None and not _is_binary(_essence(result.media_type)):
+    elif result.stream is not None and not _is_binary(_strip_parameters(result.media_type)):
         result.stream = _mask_stream(result.stream, result, masker)
     if result.events is not None:
         result.events = _mask_events(result.events, result, masker)
@@ -125,7 +125,7 @@ async def _mask_large(result: Result, masker: ResponseMasker) -> None:
     """Mask a result with a large body as `mask_result` does, without blocking the event loop."""
     body, result.body = result.body or b"", None
     _mask_headers(result, masker)
-    body_masker = None if result.is_content_coded else _masker_for(masker, result.media_type, body)
+    body_masker = None if result.is_content_coded else _choose_masker(masker, result.media_type, body)
     if body_masker is not None:
         stream = body_masker.stream_masker()
         pieces = []
@@ -172,7 +172,7 @@ async def _mask_stream(
     stream = None
     is_binary = False
     held_back = b""
-    async with _closing(pieces):
+    async with _ensure_closed(pieces):
         try:
             async for arrived in pieces:
                 piece = held_back + arrived if held_back else arrived
@@ -181,7 +181,7 @@ async def _mask_stream(
                         held_back = piece
                         continue
                     held_back = b""
-                    body_masker = _masker_for(masker, result.media_type, piece)
+                    body_masker = _choose_masker(masker, result.media_type, piece)
                     is_binary = body_masker is None
                     stream = None if body_masker is None else body_masker.stream_masker()
                 if stream is None:
@@ -239,11 +239,11 @@ def _mask_event(event: StreamEvent, result: Result, masker: ResponseMasker) -> N
         result.is_masked = True
 
 
-def _masker_for(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
+def _choose_masker(masker: ResponseMasker, media_type: str, beginning: bytes) -> ResponseMasker | None:
     """Return the masker for a body of this type that begins with these bytes; None for a binary body."""
     if media_type in UTF8_JSON_TYPES and b"\x00" not in beginning[:4]:
         return masker
-    media = _essence(media_type)
+    media = _strip_parameters(media_type)
     if _is_binary(media):
         return None
     charset = charset_of(media_type) or "utf-8"
@@ -263,12 +263,12 @@ def _is_binary(media: str) -> bool:
     return media in _BINARY_NAMES or media.startswith(_BINARY) or media.endswith(_BINARY_SUFFIXES)
 
 
-def _essence(media_type: str) -> str:
+def _strip_parameters(media_type: str) -> str:
     """Return `type/subtype` in lower case, without parameters."""
     return media_type.partition(";")[0].strip().lower()
 
 
-def _closing(pieces: AsyncIterator[bytes]) -> contextlib.AbstractAsyncContextManager[Any]:
+def _ensure_closed(pieces: AsyncIterator[bytes]) -> contextlib.AbstractAsyncContextManager[Any]:
     if isinstance(pieces, AsyncGenerator):
         return contextlib.aclosing(pieces)
     return contextlib.nullcontext()

@@ -27,7 +27,7 @@ _INLINE_BYTES: Final = 64 << 10
 _NOT_READABLE: Final = "The upstream's response is not what the tool expects."
 
 
-async def shaped_response(
+async def shape_response(
     sending: Awaitable[Result], context: CallContext, spec: OutputSpec, *, events: bool
 ) -> Result:
     """Return the awaited result in the shape of a spec: as one event, too, where `events` are requested.
@@ -39,7 +39,7 @@ async def shaped_response(
         result = await sending
     except UpstreamError as error:
         if spec.error is not None and error.response is not None:
-            error.detail = error_text(spec.error, error.response.status)
+            error.detail = fill_error_text(spec.error, error.response.status)
         raise
     try:
         body = await result.read()
@@ -62,7 +62,7 @@ async def shaped_response(
     return result
 
 
-def error_text(text: str, status: int) -> str:
+def fill_error_text(text: str, status: int) -> str:
     """Return the text of an error, with the phrase and the number of the upstream's status in it."""
     try:
         reason = HTTPStatus(status).phrase
@@ -72,7 +72,7 @@ def error_text(text: str, status: int) -> str:
 
 
 def _shape(body: bytes, media_type: str, context: CallContext, spec: OutputSpec) -> bytes:
-    value = _value(body, media_type, context)
+    value = _read_value(body, media_type, context)
     unmet = unmet_requirement(spec, value)
     if unmet is not None:
         if unmet.argument is None:
@@ -84,7 +84,7 @@ def _shape(body: bytes, media_type: str, context: CallContext, spec: OutputSpec)
         raise UpstreamMalformed(_NOT_READABLE) from None
 
 
-def _value(body: bytes, media_type: str, context: CallContext) -> Any:
+def _read_value(body: bytes, media_type: str, context: CallContext) -> Any:
     if not body:
         return None
     try:

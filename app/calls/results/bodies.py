@@ -40,7 +40,7 @@ def read_body(body: bytes, media_type: str, *, status: int, content_coding: str 
     media = media_type.partition(";")[0].strip().lower()
     text = None if content_coding else body_text(body, media_type)
     if text is None:
-        return _binary(body, media, content_coding)
+        return _describe_binary(body, media, content_coding)
     text = text.removeprefix("\ufeff")
     if is_json(media) or not media:
         encoded = body if text.isascii() and len(text) == len(body) else text.encode()
@@ -57,8 +57,8 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def _binary(body: bytes, media: str, content_coding: str) -> ModelResult:
-    kind = (media or _UNKNOWN) if content_coding else media_type_of(body, media)
+def _describe_binary(body: bytes, media: str, content_coding: str) -> ModelResult:
+    kind = (media or _UNKNOWN) if content_coding else detect_media_type(body, media)
     coded = f", in the content coding {content_coding}" if content_coding else ""
     digest = hashlib.sha256(body).hexdigest()
     text = f"({kind}{coded}, {len(body):,} bytes, SHA-256 {digest})"
@@ -76,9 +76,9 @@ def describe_media(media: Media) -> str:
     return f"({media.media_type}, {len(media.data):,} bytes, SHA-256 {digest})"
 
 
-def media_type_of(body: bytes, stated: str) -> str:
+def detect_media_type(body: bytes, stated: str) -> str:
     """Return the type of binary content by its first bytes, else as stated."""
     if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
         return "image/webp"
-    found = next((kind for signature, kind in _SIGNATURES if body.startswith(signature)), None)
-    return found or _OTHER_NAMES.get(stated, stated) or _UNKNOWN
+    sniffed_type = next((kind for signature, kind in _SIGNATURES if body.startswith(signature)), None)
+    return sniffed_type or _OTHER_NAMES.get(stated, stated) or _UNKNOWN

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from app.calls.results.model import ModelResult, ResultBudget, ResultFormat
 from app.calls.results.projection import project
-from app.calls.results.tables import render, table_of
+from app.calls.results.tables import recognise_table, render
 from app.core.exact_json import dumps as write
 from app.core.exact_json import loads_exactly as parse
 
@@ -90,18 +90,20 @@ def apply_budget(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Re
 
 def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: list[str]) -> _Cut:
     """Return a JSON value in a form, cut to `room` bytes."""
-    write_value = _writer(value, form, notes)
+    write_value = _choose_writer(value, form, notes)
     whole = write_value(value)
     if room is None or len(whole.encode()) <= room:
-        return _written(whole, value, form)
-    found = _longest_list(value)
-    if found is not None:
-        path, items = found
-        count = _fitting(items, lambda number: write_value(_replaced(value, path, items[:number])), room)
+        return _build_cut(whole, value, form)
+    longest = _find_longest_list(value)
+    if longest is not None:
+        path, items = longest
+        count = _count_fitting(
+            items, lambda number: write_value(_replace_list(value, path, items[:number])), room
+        )
         if count:
-            kept = _replaced(value, path, items[:count])
-            where = f" of the list at {path_text}" if (path_text := _pointer(path)) else ""
-            cut = _written(write_value(kept), kept, form)
+            kept = _replace_list(value, path, items[:count])
+            where = f" of the list at {path_text}" if (path_text := _format_pointer(path)) else ""
+            cut = _build_cut(write_value(kept), kept, form)
             cut.rest = Rest("items", write(items[count:]))
             cut.note = f"The result was cut: it has the first {count} of {len(items)} items{where}."
             return cut
@@ -109,22 +111,22 @@ def _cut_value(value: Any, form: ResultFormat | None, room: int | None, notes: l
     return _cut_text(write(value).decode(), room)
 
 
-def _written(text: str, value: Any, form: ResultFormat | None) -> _Cut:
-    if form in _TABLES and table_of(value) is not None:
+def _build_cut(text: str, value: Any, form: ResultFormat | None) -> _Cut:
+    if form in _TABLES and recognise_table(value) is not None:
         return _Cut(text, None, table_format=form)
     return _Cut(text, text.encode())
 
 
-def _writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
+def _choose_writer(value: Any, form: ResultFormat | None, notes: list[str]) -> Callable[[Any], str]:
     if form in _TABLES:
-        if table_of(value) is not None:
-            return lambda one: _rendered(one, form)
+        if recognise_table(value) is not None:
+            return lambda part: _render_value(part, form)
         notes.append(f"The response is no table, so it is JSON in place of {form}.")
-    return lambda one: write(one).decode()
+    return lambda part: write(part).decode()
 
 
-def _rendered(value: Any, form: ResultFormat | None) -> str:
-    table = table_of(value)
+def _render_value(value: Any, form: ResultFormat | None) -> str:
+    table = recognise_table(value)
     return write(value).decode() if table is None or form is None else render(table, form)
 
 
@@ -135,9 +137,9 @@ def _cut_text(text: str, room: int) -> _Cut:
         return _Cut(text, None)
     kept = encoded[:room]
     for separator in (b"\n", b" "):
-        at = kept.rfind(separator)
-        if at >= room * 3 // 4:
-            kept = kept[: at + 1]
+        end = kept.rfind(separator)
+        if end >= room * 3 // 4:
+            kept = kept[: end + 1]
             break
     beginning = kept.decode("utf-8", "ignore")
     rest = encoded[len(beginning.encode()) :]
@@ -145,30 +147,30 @@ def _cut_text(text: str, room: int) -> _Cut:
     return _Cut(beginning, None, Rest("text", rest), note)
 
 
-def _longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
+def _find_longest_list(value: Any) -> tuple[tuple[str, ...], list[Any]] | None:
     """Return the list with the largest items in a value, and the names of the members that lead to it."""
-    found: list[tuple[int, tuple[str, ...], list[Any]]] = []
+    lists: list[tuple[int, tuple[str, ...], list[Any]]] = []
     pending: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while pending:
         path, node = pending.pop()
         if isinstance(node, list):
             if node:
-                found.append((len(write(node)), path, node))
+                lists.append((len(write(node)), path, node))
         elif isinstance(node, dict) and len(path) < _MAX_DEPTH:
             pending += [((*path, name), member) for name, member in node.items()]
-    if not found:
+    if not lists:
         return None
-    _, path, items = max(found, key=lambda one: one[0])
+    _, path, items = max(lists, key=lambda sized_list: sized_list[0])
     return path, items
 
 
-def _replaced(value: Any, path: tuple[str, ...], items: list[Any]) -> Any:
+def _replace_list(value: Any, path: tuple[str, ...], items: list[Any]) -> Any:
     if not path:
         return items
-    return {**value, path[0]: _replaced(value[path[0]], path[1:], items)}
+    return {**value, path[0]: _replace_list(value[path[0]], path[1:], items)}
 
 
-def _fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
+def _count_fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
     """Return how many of the items fit into `room` bytes, by a binary search."""
     low, high, size = 0, 0, 0
     while high < len(items) and size <= room * _MAX_COMPRESSION:
@@ -183,5 +185,5 @@ def _fitting(items: list[Any], written: Callable[[int], str], room: int) -> int:
     return low
 
 
-def _pointer(path: tuple[str, ...]) -> str:
+def _format_pointer(path: tuple[str, ...]) -> str:
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in path)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from app.calls.results.bodies import MAX_MEDIA_BYTES, describe_media, media_type_of
+from app.calls.results.bodies import MAX_MEDIA_BYTES, describe_media, detect_media_type
 from app.calls.results.model import Media, ModelResult, TextResource
 from app.core import exact_json
 
@@ -22,34 +22,34 @@ def read_blocks(body: bytes) -> ModelResult:
     `MAX_MEDIA_BYTES`, is text.
     """
     value = orjson.loads(body)
-    parts = tuple(_part(item) for item in (value if isinstance(value, list) else [value]))
-    text = "\n\n".join(_text(part) for part in parts)
+    parts = tuple(_read_part(item) for item in (value if isinstance(value, list) else [value]))
+    text = "\n\n".join(_describe_part(part) for part in parts)
     media = tuple(part for part in parts if isinstance(part, Media))
     return ModelResult(text if text.strip() else "(blank text)", media=media, parts=parts)
 
 
-def _part(item: Any) -> Part:
+def _read_part(item: Any) -> Part:
     if isinstance(item, str):
         return item
     if isinstance(item, dict):
         if item.get("type") in _MEDIA:
-            return _media(item, "data", uri="") or _json(item)
+            return _read_media(item, "data", uri="") or _dump_json(item)
         resource = item.get("resource")
         if item.get("type") == "resource" and isinstance(resource, dict):
-            return _resource(resource) or _json(item)
-    return _json(item)
+            return _read_resource(resource) or _dump_json(item)
+    return _dump_json(item)
 
 
-def _resource(resource: Mapping[str, Any]) -> Part | None:
+def _read_resource(resource: Mapping[str, Any]) -> Part | None:
     uri, text, kind = resource.get("uri"), resource.get("text"), resource.get("mimeType")
     if not isinstance(uri, str) or not uri:
         return None
     if isinstance(text, str):
         return TextResource(uri, kind if isinstance(kind, str) else "", text)
-    return _media(resource, "blob", uri=uri)
+    return _read_media(resource, "blob", uri=uri)
 
 
-def _media(item: Mapping[str, Any], name: str, *, uri: str) -> Part | None:
+def _read_media(item: Mapping[str, Any], name: str, *, uri: str) -> Part | None:
     """Return binary content, a sentence about content that is too large, and None for what is not valid."""
     encoded, kind = item.get(name), item.get("mimeType")
     if not isinstance(encoded, str):
@@ -59,17 +59,17 @@ def _media(item: Mapping[str, Any], name: str, *, uri: str) -> Part | None:
     except (binascii.Error, ValueError):
         return None
     stated = kind.partition(";")[0].strip().lower() if isinstance(kind, str) else ""
-    media = Media(media_type_of(data, stated), data, uri)
+    media = Media(detect_media_type(data, stated), data, uri)
     if len(data) > MAX_MEDIA_BYTES:
         return f"{describe_media(media)} It is not included: it has more than {MAX_MEDIA_BYTES:,} bytes."
     return media
 
 
-def _text(part: Part) -> str:
+def _describe_part(part: Part) -> str:
     if isinstance(part, Media):
         return describe_media(part)
     return part.text if isinstance(part, TextResource) else part
 
 
-def _json(item: Any) -> str:
+def _dump_json(item: Any) -> str:
     return exact_json.dumps(item).decode()

@@ -93,9 +93,9 @@ class ContinuationStore:
             return None
         head = {"kind": rest.kind, "tool": tool}
         content = exact_json.dumps(head) + b"\n" + rest.content
-        pieces = [content[at : at + _PIECE] for at in range(0, len(content), _PIECE)]
+        pieces = [content[start : start + _PIECE] for start in range(0, len(content), _PIECE)]
         handle = f"c_{secrets.token_urlsafe(16)}"
-        owner, context = self._owner(principal), _context(principal)
+        owner, context = self._derive_prefix(principal), _build_context(principal)
         client = self._redis_client.available_client()
         if client is None:
             return None
@@ -107,11 +107,11 @@ class ContinuationStore:
                 SECONDS,
             )  # fmt: skip
             for member in removed:
-                one, _, count = _text(member).split(":")
-                await client.delete(*(f"{owner}{one}:{number}" for number in range(int(count))))
+                removed_handle, _, count = _decode_member(member).split(":")
+                await client.delete(*(f"{owner}{removed_handle}:{number}" for number in range(int(count))))
             member = f"{handle}:{counted}:{len(pieces)}"
             for number, piece in enumerate(pieces):
-                sealed = self._vault.seal(_labelled(handle, number, len(pieces), piece), context=context)
+                sealed = self._vault.seal(_add_label(handle, number, len(pieces), piece), context=context)
                 added = await cast("Any", client.eval)(
                     _ADD_PIECE, 2, f"{owner}index", f"{owner}{handle}:{number}", member, sealed, SECONDS
                 )
@@ -124,66 +124,68 @@ class ContinuationStore:
         """Return a rest by its handle; raise NotFound where there is none for this key, or it no longer sees
         the tool, and Unavailable without Redis or PostgreSQL.
         """
-        found = _HANDLE.fullmatch(handle)
-        if found is None:
-            raise _not_found()
-        content = await self._content(found[1], principal)
+        match = _HANDLE.fullmatch(handle)
+        if match is None:
+            raise _create_not_found_error()
+        content = await self._read_content(match[1], principal)
         line, _, rest = content.partition(b"\n")
         head = orjson.loads(line)
         if not await self._visibility.may_see(head.get("tool", ""), principal=principal):
-            raise _not_found()
-        if found[2] == "i" and head["kind"] != "items":
-            raise _not_found()
-        unit: Literal["item", "byte"] = "byte" if (found[2] or head["kind"][0]) in ("b", "t") else "item"
-        return StoredRest(found[1], Rest(head["kind"], rest), unit, int(found[3] or 0))
+            raise _create_not_found_error()
+        if match[2] == "i" and head["kind"] != "items":
+            raise _create_not_found_error()
+        unit: Literal["item", "byte"] = "byte" if (match[2] or head["kind"][0]) in ("b", "t") else "item"
+        return StoredRest(match[1], Rest(head["kind"], rest), unit, int(match[3] or 0))
 
-    async def _content(self, handle: str, principal: Principal) -> bytes:
-        owner, context = self._owner(principal), _context(principal)
+    async def _read_content(self, handle: str, principal: Principal) -> bytes:
+        owner, context = self._derive_prefix(principal), _build_context(principal)
         client = self._redis_client.available_client()
         if client is None:
-            raise _unavailable()
+            raise _create_unavailable_error()
         pieces: list[bytes] = []
         with self._redis_client:
             count = 1
             while len(pieces) < count:
                 sealed = await client.get(f"{owner}{handle}:{len(pieces)}")
                 if sealed is None:
-                    raise _not_found()
-                count, piece = self._opened(cast("bytes", sealed), handle, len(pieces), context)
+                    raise _create_not_found_error()
+                count, piece = self._open_piece(cast("bytes", sealed), handle, len(pieces), context)
                 pieces.append(piece)
             return b"".join(pieces)
-        raise _unavailable()
+        raise _create_unavailable_error()
 
-    def _opened(self, sealed: bytes, handle: str, number: int, context: tuple[str, ...]) -> tuple[int, bytes]:
+    def _open_piece(
+        self, sealed: bytes, handle: str, number: int, context: tuple[str, ...]
+    ) -> tuple[int, bytes]:
         """Return how many pieces there are, and the content of one."""
         try:
             label, _, piece = self._vault.open(sealed, context=context).partition(b"\n")
         except SealBroken:
-            raise _not_found() from None
-        one, at, count = label.decode().split(":")
-        if (one, at) != (handle, str(number)):
-            raise _not_found()
+            raise _create_not_found_error() from None
+        labelled_handle, labelled_number, count = label.decode().split(":")
+        if (labelled_handle, labelled_number) != (handle, str(number)):
+            raise _create_not_found_error()
         return int(count), piece
 
-    def _owner(self, principal: Principal) -> str:
+    def _derive_prefix(self, principal: Principal) -> str:
         """Return the beginning of the names of a key's entries, which are in one slot of a Redis cluster."""
         digest = self._vault.digest(_CONTEXT, principal.tenant_id.bytes, principal.key_id.encode())
         return f"continuation:{{{digest[:16].hex()}}}:"
 
 
-def _context(principal: Principal) -> tuple[str, ...]:
+def _build_context(principal: Principal) -> tuple[str, ...]:
     return (_CONTEXT, principal.tenant_id.hex, principal.key_id)
 
 
-def _labelled(handle: str, number: int, count: int, piece: bytes) -> bytes:
+def _add_label(handle: str, number: int, count: int, piece: bytes) -> bytes:
     return f"{handle}:{number}:{count}\n".encode() + piece
 
 
-def _text(member: str | bytes) -> str:
+def _decode_member(member: str | bytes) -> str:
     return member.decode() if isinstance(member, bytes) else member
 
 
-def _not_found() -> NotFound:
+def _create_not_found_error() -> NotFound:
     return NotFound(
         "There is no such continuation.",
         hint="A continuation can be read for ten minutes, by the API key whose call it belongs to; call the "
@@ -191,5 +193,5 @@ def _not_found() -> NotFound:
     )
 
 
-def _unavailable() -> Unavailable:
+def _create_unavailable_error() -> Unavailable:
     return Unavailable("The rest of the result cannot be read at present.")

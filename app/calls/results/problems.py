@@ -26,9 +26,9 @@ def error_result(
     known = error if isinstance(error, GatewayError) else log_unexpected_error(error)
     retry_after = _retry_after(known)
     return ModelResult(
-        _text(known, provider, retry_after, base_url),
+        _describe_error(known, provider, retry_after, base_url),
         is_error=True,
-        error=_problem(known, call_id, base_url),
+        error=_build_problem(known, call_id, base_url),
         retry_after=retry_after,
         call_id=call_id,
     )
@@ -62,16 +62,16 @@ def approval_result(
     return ModelResult(text, is_error=True, error=error, call_id=call_id)
 
 
-def _text(error: GatewayError, provider: str, retry_after: float | None, base_url: str) -> str:
+def _describe_error(error: GatewayError, provider: str, retry_after: float | None, base_url: str) -> str:
     if isinstance(error, InvalidArguments):
-        return _invalid_arguments(error)
+        return _describe_invalid_arguments(error)
     if isinstance(error, UpstreamError) and error.response is not None:
-        return _upstream_response(error, provider, retry_after)
+        return _describe_upstream_response(error, provider, retry_after)
     sentences = [error.problem_detail]
     if retry_after is not None:
         sentences.append(f"Retry in {math.ceil(retry_after)} s.")
-    elif _hint(error):
-        sentences.append(_hint(error))
+    elif _choose_hint(error):
+        sentences.append(_choose_hint(error))
     if isinstance(error, UpstreamError) and error.request_sent and not error.retryable:
         sentences.append("The call may have had its effect: find that out before you repeat it.")
     if base_url and error.hint and "PUT /" in error.hint:
@@ -79,14 +79,14 @@ def _text(error: GatewayError, provider: str, retry_after: float | None, base_ur
     return " ".join(one if one.endswith((".", "!", "?")) else f"{one}." for one in sentences if one)
 
 
-def _upstream_response(error: UpstreamError, provider: str, retry_after: float | None) -> str:
+def _describe_upstream_response(error: UpstreamError, provider: str, retry_after: float | None) -> str:
     """Return `HTTP 404 from <provider>: ` and the beginning of the body, which is bounded and masked."""
     response = error.response
     if response is None:
         return error.problem_detail
     source = f"HTTP {response.status} from {provider or 'the upstream'}"
     lines = [
-        f"{source}: {_excerpt(response.body, _MAX_EXCERPT, cut=' [truncated]')}"
+        f"{source}: {_cut_excerpt(response.body, _MAX_EXCERPT, cut=' [truncated]')}"
         if response.body
         else f"{source} (no content)"
     ]
@@ -97,7 +97,7 @@ def _upstream_response(error: UpstreamError, provider: str, retry_after: float |
     return "\n".join(lines)
 
 
-def _excerpt(value: Any, limit: int, *, cut: str) -> str:
+def _cut_excerpt(value: Any, limit: int, *, cut: str) -> str:
     """Return a text, or a value as JSON, of at most `limit` characters; `cut` follows what is longer."""
     if isinstance(value, str):
         text = value
@@ -109,24 +109,24 @@ def _excerpt(value: Any, limit: int, *, cut: str) -> str:
     return text if len(text) <= limit else f"{text[:limit]}{cut}"
 
 
-def _invalid_arguments(error: InvalidArguments) -> str:
+def _describe_invalid_arguments(error: InvalidArguments) -> str:
     if not error.errors:
         return f"{error.detail} The tool was not called."
     lines = ["The arguments do not fit the tool's input schema; it was not called. Correct these:"]
-    lines += [f"- {_field_error(one)}" for one in error.errors[:_MAX_FIELD_ERRORS]]
+    lines += [f"- {_describe_field_error(one)}" for one in error.errors[:_MAX_FIELD_ERRORS]]
     more = len(error.errors) - _MAX_FIELD_ERRORS
     if more > 0:
         lines.append(f"- and {more} more")
     return "\n".join(lines)
 
 
-def _field_error(error: FieldError) -> str:
+def _describe_field_error(error: FieldError) -> str:
     described = error.as_json()
     text = f"{error.pointer or '(the arguments)'}: {error.detail}"
     for name in ("expected", "received", "nearest", "example"):
         value = described.get(name)
         if value is not None:
-            text += f" {name.capitalize()}: {_excerpt(value, _MAX_VALUE, cut='...')}."
+            text += f" {name.capitalize()}: {_cut_excerpt(value, _MAX_VALUE, cut='...')}."
     return text
 
 
@@ -137,15 +137,15 @@ def _retry_after(error: GatewayError) -> float | None:
     return None
 
 
-def _hint(error: GatewayError) -> str:
+def _choose_hint(error: GatewayError) -> str:
     """Return what a model or its user can do about an error: neither sets headers."""
     return error.agent_hint if error.agent_hint and error.hint == type(error).hint else error.hint
 
 
-def _problem(error: GatewayError, call_id: str, base_url: str) -> dict[str, Any]:
+def _build_problem(error: GatewayError, call_id: str, base_url: str) -> dict[str, Any]:
     problem = error.as_problem(call_id=call_id or None, base_url=base_url)
     if "hint" in problem:
-        problem["hint"] = _hint(error)
+        problem["hint"] = _choose_hint(error)
     try:
         exact_json.dumps(problem)
     except TypeError:

@@ -24,8 +24,8 @@ def check_fields(fields: Sequence[str], *, at: str) -> None:
     if len(fields) > MAX_FIELDS:
         detail = f"Give at most {MAX_FIELDS} fields."
         raise InvalidInput("There are too many fields.", errors=[FieldError(at, detail)])
-    for one in fields:
-        problem = _problem(one)
+    for field in fields:
+        problem = _find_problem(field)
         if problem:
             raise InvalidInput(f"A field cannot be used: {problem}", errors=[FieldError(at, problem)])
 
@@ -41,20 +41,20 @@ def project(value: Any, fields: Sequence[str]) -> tuple[Any, list[str]]:
     tree: Tree = {}
     is_whole = False
     missing = []
-    for one in fields:
-        found = False
-        for parts in _locations(value, one, end):
-            found = True
+    for field in fields:
+        has_parts = False
+        for parts in _find_locations(value, field, end):
+            has_parts = True
             if parts:
                 _add(tree, parts)
             else:
                 is_whole = True
-        if not found:
-            missing.append(one)
-    return value if is_whole else _picked(value, tree), missing
+        if not has_parts:
+            missing.append(field)
+    return value if is_whole else _select_parts(value, tree), missing
 
 
-def _problem(text: str) -> str:
+def _find_problem(text: str) -> str:
     if len(text) > _MAX_LENGTH:
         return f"A field has at most {_MAX_LENGTH} characters."
     if text.startswith("/"):
@@ -80,9 +80,9 @@ def _problem(text: str) -> str:
     return ""
 
 
-def _locations(value: Any, text: str, end: float) -> Iterator[Parts]:
+def _find_locations(value: Any, text: str, end: float) -> Iterator[Parts]:
     if text.startswith("/"):
-        yield from _at_pointer(value, text)
+        yield from _find_at_pointer(value, text)
         return
     if not isinstance(value, dict | list):
         # The library would read a text as JSON.
@@ -99,7 +99,7 @@ def _locations(value: Any, text: str, end: float) -> Iterator[Parts]:
     matches: Iterable[Any] = (root,)
     for segment in path.segments:
         # A segment may select a node several times: those that lead to no match count, too.
-        matches = _bounded(segment.resolve(matches), end)
+        matches = _limit_nodes(segment.resolve(matches), end)
     try:
         for match in islice(matches, _MAX_NODES):
             yield match.parts
@@ -107,7 +107,7 @@ def _locations(value: Any, text: str, end: float) -> Iterator[Parts]:
         return
 
 
-def _bounded(nodes: Iterable[Any], end: float) -> Iterator[Any]:
+def _limit_nodes(nodes: Iterable[Any], end: float) -> Iterator[Any]:
     """Yield the nodes up to the limit of those visited, and until `end` (`time.thread_time()`)."""
     for node in islice(nodes, _MAX_VISITED):
         if time.thread_time() > end:
@@ -115,7 +115,7 @@ def _bounded(nodes: Iterable[Any], end: float) -> Iterator[Any]:
         yield node
 
 
-def _at_pointer(value: Any, text: str) -> Iterator[Parts]:
+def _find_at_pointer(value: Any, text: str) -> Iterator[Parts]:
     parts: list[str | int] = []
     for token in text.split("/")[1:]:
         key = token.replace("~1", "/").replace("~0", "~")
@@ -141,16 +141,16 @@ def _add(tree: Tree, parts: Parts) -> None:
     node[parts[-1]] = None
 
 
-def _picked(value: Any, tree: Tree) -> Any:
+def _select_parts(value: Any, tree: Tree) -> Any:
     if isinstance(value, list):
         return [
-            value[index] if tree[index] is None else _picked(value[index], tree[index])
+            value[index] if tree[index] is None else _select_parts(value[index], tree[index])
             for index in sorted(int(key) for key in tree)
         ]
     if not isinstance(value, dict):
         return value
     return {
-        key: member if tree[key] is None else _picked(member, tree[key])
+        key: member if tree[key] is None else _select_parts(member, tree[key])
         for key, member in value.items()
         if key in tree
     }

@@ -40,22 +40,22 @@ async def read_result(
     consists of events, e.g. to report progress. Raise ClientDisconnected where the client has left.
     """
     if outcome.approval is not None:
-        handle = "" if continuations is None else approval_handle(outcome.approval["id"])
+        handle = "" if continuations is None else format_approval_handle(outcome.approval["id"])
         return approval_result(outcome.approval, call_id=outcome.call_id, base_url=base_url, handle=handle)
     if outcome.result is None:
-        return _failed(outcome, outcome.error or GatewayError(), base_url)
+        return _report_failure(outcome, outcome.error or GatewayError(), base_url)
     try:
         read = await read_response(
             outcome, outcome.result, budget=budget, continuations=continuations, on_event=on_event
         )
     except Exception as error:  # noqa: BLE001 - it is recorded, and the model reads it.
-        return _failed(outcome, error, base_url)
+        return _report_failure(outcome, error, base_url)
     if outcome.repairs:
         _add_repairs(read, outcome)
     return read
 
 
-def approval_handle(approval_id: str) -> str:
+def format_approval_handle(approval_id: str) -> str:
     """Return the handle by which `read_more` reads the call of an approval."""
     return f"{_APPROVAL_PREFIX}{approval_id}"
 
@@ -81,7 +81,7 @@ async def read_requested_call(
     """
     ended = requested.ended
     if ended is None:
-        handle = approval_handle(requested.approval["id"])
+        handle = format_approval_handle(requested.approval["id"])
         return approval_result(requested.approval, base_url=base_url, handle=handle)
     call_id = ended.call_id or ""
     if ended.result is None:
@@ -119,7 +119,7 @@ async def read_response(
     return read
 
 
-def _failed(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResult:
+def _report_failure(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResult:
     if isinstance(error, ClientDisconnected):
         raise error
     failed = error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
@@ -158,7 +158,7 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
             return read
     else:
         if streamed and not await result.read_up_to(MAX_COLLECTED):
-            raise _too_large()
+            raise _create_too_large_error()
         body = result.body or b""
         read = await _read_whole(result)
     if streamed:
@@ -174,11 +174,11 @@ async def _read_whole(result: Result) -> ModelResult:
     if len(body) <= _INLINE_BYTES:
         return _read_body(body, result)
     if len(body) > MAX_COLLECTED:
-        raise _too_large()
+        raise _create_too_large_error()
     return await asyncio.to_thread(_read_body, body, result)
 
 
-def _too_large() -> ResponseTooLarge:
+def _create_too_large_error() -> ResponseTooLarge:
     return ResponseTooLarge(f"The response has more than {MAX_COLLECTED} bytes.")
 
 

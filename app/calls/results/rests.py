@@ -25,14 +25,14 @@ async def fit(
     """Bring a result of a tool (its canonical name) into the budget, in place; what is cut can be read by the
     handle in `continuation`.
     """
-    notes, rest = await _applied(read, budget)
+    notes, rest = await _apply_in_thread_if_large(read, budget)
     if rest is not None:
         read.is_cut = True
         handle = None
         if continuations is not None:
             handle = await continuations.store(rest, tool=tool, principal=principal)
         read.continuation = handle
-        notes.append(_how_to_read(handle, rest))
+        notes.append(_explain_how_to_read(handle, rest))
     read.add_notes(notes)
 
 
@@ -50,27 +50,29 @@ async def read_continuation(
     """
     stored = await continuations.load(handle, principal=principal)
     if len(stored.rest.content) > _INLINE_BYTES:
-        read = await asyncio.to_thread(_beginning, stored)
+        read = await asyncio.to_thread(_read_from_position, stored)
     else:
-        read = _beginning(stored)
+        read = _read_from_position(stored)
     wanted = budget or ResultBudget()
     # The fields were projected when the result was read first.
-    notes, rest = await _applied(read, ResultBudget(wanted.max_bytes, wanted.max_tokens, (), wanted.format))
+    notes, rest = await _apply_in_thread_if_large(
+        read, ResultBudget(wanted.max_bytes, wanted.max_tokens, (), wanted.format)
+    )
     if rest is not None:
         read.is_cut = True
-        read.continuation = f"{stored.id}.{_position(stored, rest)}"
-        notes.append(_how_to_read(read.continuation, rest))
+        read.continuation = f"{stored.id}.{_find_position(stored, rest)}"
+        notes.append(_explain_how_to_read(read.continuation, rest))
     read.add_notes(notes)
     return read
 
 
-async def _applied(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Rest | None]:
+async def _apply_in_thread_if_large(read: ModelResult, budget: ResultBudget) -> tuple[list[str], Rest | None]:
     if len(read.text) > _INLINE_BYTES or any(one.startswith("$") for one in budget.fields):
         return await asyncio.to_thread(apply_budget, read, budget)
     return apply_budget(read, budget)
 
 
-def _beginning(stored: StoredRest) -> ModelResult:
+def _read_from_position(stored: StoredRest) -> ModelResult:
     """Return the rest from its position on."""
     content, position = stored.rest.content, stored.position
     if stored.unit == "byte":
@@ -80,7 +82,7 @@ def _beginning(stored: StoredRest) -> ModelResult:
     return ModelResult(body.decode(), body=body)
 
 
-def _position(stored: StoredRest, rest: Rest) -> str:
+def _find_position(stored: StoredRest, rest: Rest) -> str:
     """Return where the part begins that is still left out: an item, or a byte of the whole text."""
     whole = stored.rest.content
     if rest.kind == "text":
@@ -88,7 +90,7 @@ def _position(stored: StoredRest, rest: Rest) -> str:
     return f"i{len(parse(whole)) - len(parse(rest.content))}"
 
 
-def _how_to_read(handle: str | None, rest: Rest) -> str:
+def _explain_how_to_read(handle: str | None, rest: Rest) -> str:
     if handle is not None:
         return (
             f"Read the rest within ten minutes with the continuation {handle} (the tool read_more, or GET "

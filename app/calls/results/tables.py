@@ -31,20 +31,20 @@ class Table:
     columns: Sequence[str]
 
 
-def table_of(value: Any) -> Table | None:
+def recognise_table(value: Any) -> Table | None:
     """Return the table that a JSON value is; None where it is none."""
     if isinstance(value, list):
-        return _table("", value, {})
+        return _build_table("", value, {})
     if not isinstance(value, dict):
         return None
     lists = [name for name, member in value.items() if isinstance(member, list)]
     if len(lists) != 1:
         return None
     others = {name: member for name, member in value.items() if name != lists[0]}
-    return _table(lists[0], value[lists[0]], others)
+    return _build_table(lists[0], value[lists[0]], others)
 
 
-def _table(name: str, rows: list[Any], others: Mapping[str, Any]) -> Table | None:
+def _build_table(name: str, rows: list[Any], others: Mapping[str, Any]) -> Table | None:
     if not rows or not all(isinstance(row, dict) for row in rows):
         return None
     columns = list(dict.fromkeys(key for row in rows for key in row))
@@ -61,45 +61,45 @@ def render(table: Table, form: ResultFormat) -> str:
     """Return a table as text; its other members are a line of JSON before it."""
     before = f"{write(table.others).decode()}\n\n" if table.others else ""
     if form == "csv":
-        return before + _csv(table)
+        return before + _render_csv(table)
     if form == "markdown":
-        return before + _markdown(table)
-    return before + _toon(table)
+        return before + _render_markdown(table)
+    return before + _render_toon(table)
 
 
-def _csv(table: Table) -> str:
+def _render_csv(table: Table) -> str:
     """Return CSV (RFC 4180) with line feeds; a value that is no text is JSON, and null is empty."""
     output = io.StringIO()
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(table.columns)
     for row in table.rows:
-        writer.writerow([_cell(row.get(column)) for column in table.columns])
+        writer.writerow([_render_cell(row.get(column)) for column in table.columns])
     return output.getvalue()
 
 
-def _markdown(table: Table) -> str:
+def _render_markdown(table: Table) -> str:
     lines = [table.columns, ["---"] * len(table.columns)]
-    lines += [[_cell(row.get(column)) for column in table.columns] for row in table.rows]
-    return "".join(f"| {' | '.join(_escaped(cell) for cell in line)} |\n" for line in lines)
+    lines += [[_render_cell(row.get(column)) for column in table.columns] for row in table.rows]
+    return "".join(f"| {' | '.join(_escape_cell(cell) for cell in line)} |\n" for line in lines)
 
 
-def _escaped(cell: str) -> str:
+def _escape_cell(cell: str) -> str:
     return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\r", "").replace("\n", "<br>")
 
 
-def _toon(table: Table) -> str:
+def _render_toon(table: Table) -> str:
     """Return the tabular array of TOON: `name[2]{id,title}:` and a line for each row."""
-    names = ",".join(_toon_key(column) for column in table.columns)
-    head = f"{_toon_key(table.name) if table.name else ''}[{len(table.rows)}]{{{names}}}:\n"
-    rows = (",".join(_toon_cell(row.get(column)) for column in table.columns) for row in table.rows)
+    names = ",".join(_render_toon_key(column) for column in table.columns)
+    head = f"{_render_toon_key(table.name) if table.name else ''}[{len(table.rows)}]{{{names}}}:\n"
+    rows = (",".join(_render_toon_cell(row.get(column)) for column in table.columns) for row in table.rows)
     return head + "".join(f"  {row}\n" for row in rows)
 
 
-def _toon_key(name: str) -> str:
+def _render_toon_key(name: str) -> str:
     return name if _TOON_KEY.fullmatch(name) else write(name).decode()
 
 
-def _toon_cell(value: Any) -> str:
+def _render_toon_cell(value: Any) -> str:
     if isinstance(value, str):
         return write(value).decode() if _TOON_QUOTED.search(value) else value
     if isinstance(value, dict | list):
@@ -107,7 +107,7 @@ def _toon_cell(value: Any) -> str:
     return write(value).decode()
 
 
-def _cell(value: Any) -> str:
+def _render_cell(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else write(value).decode()

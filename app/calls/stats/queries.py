@@ -114,8 +114,8 @@ class CallStatistics:
 
 def bucket_range(since: datetime, until: datetime, interval: StatInterval) -> tuple[datetime, datetime]:
     """Return the range of whole buckets, in UTC, that includes `since` (aware) up to, but not, `until`."""
-    begin = _bucket_of(since.astimezone(UTC), interval)
-    end = _bucket_of(until.astimezone(UTC), interval)
+    begin = _truncate_to_bucket(since.astimezone(UTC), interval)
+    end = _truncate_to_bucket(until.astimezone(UTC), interval)
     return begin, end if end == until else end + INTERVALS[interval]
 
 
@@ -135,14 +135,14 @@ async def call_statistics(
     Both are a result of `bucket_range`. Calls in progress are not counted. At most `limit` values are listed;
     with 0, all calls are those of other values.
     """
-    source = _counted(group, interval, (since, until), filters, tenant)
-    statement = _levels(source, limit)
+    source = _select_counts(group, interval, (since, until), filters, tenant)
+    statement = _select_levels(source, limit)
     totals = CallCounts()
     listed: dict[str, StatSeries] = {}
     other = StatSeries()
     others = 0
     for row in (await session.execute(statement)).all():
-        counts = _counts(row)
+        counts = _read_counts(row)
         if row.is_total:
             totals = counts
             others = row.values
@@ -156,14 +156,14 @@ async def call_statistics(
     return CallStatistics(totals, dict(ranked), other, max(others - len(listed), 0))
 
 
-def _bucket_of(moment: datetime, interval: StatInterval) -> datetime:
+def _truncate_to_bucket(moment: datetime, interval: StatInterval) -> datetime:
     changes = {"hour": 0} if interval == "day" else {}
     if interval != "minute":
         changes["minute"] = 0
     return moment.replace(second=0, microsecond=0, **changes)  # type: ignore[arg-type]
 
 
-def _counted(
+def _select_counts(
     group: StatGroup | CallOrigin,
     interval: StatInterval,
     between: tuple[datetime, datetime],
@@ -173,7 +173,7 @@ def _counted(
     """Return the rows of the statistics, and those of calls whose end is overdue and not yet counted."""
     resolution = "minute" if interval == "minute" else "hour"
     name = _COLUMNS[group]
-    stored = _filtered(
+    stored = _apply_filters(
         select(
             getattr(CallStat, name).label("value"),
             func.date_trunc(interval, CallStat.at, "UTC").label("bucket"),
@@ -200,7 +200,7 @@ def _counted(
         return stored.cte("counted")
     tool = case((col(CallRecord.provider) == "", ""), else_=col(CallRecord.tool))
     value = {"tool": tool, "outcome": literal("unknown")}.get(name, getattr(CallRecord, name))
-    overdue = _filtered(
+    overdue = _apply_filters(
         select(
             value,
             func.date_trunc(interval, CallRecord.at, "UTC"),
@@ -211,7 +211,7 @@ def _counted(
     return union_all(stored, overdue).cte("counted")
 
 
-def _filtered(
+def _apply_filters(
     query: Select[Any],
     table: type[CallStat] | type[CallRecord],
     between: tuple[datetime, datetime],
@@ -230,7 +230,7 @@ def _filtered(
     return query
 
 
-def _levels(source: CTE, limit: int) -> Select[Any]:
+def _select_levels(source: CTE, limit: int) -> Select[Any]:
     """Return the statement for all counts at three levels: points, totals of series, totals of everything."""
     values = (
         select(source.c.value, func.sum(source.c.calls).label("calls"))
@@ -274,16 +274,16 @@ def _levels(source: CTE, limit: int) -> Select[Any]:
 
 def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[Any]:
     of = binned.c
-    one = [of.level, of.is_other, of.series, of.bucket]
+    bucket_columns = [of.level, of.is_other, of.series, of.bucket]
     timed = case((of.bin > UNTIMED, of.calls), else_=0)
     ranks = select(
         *of,
-        func.sum(timed).over(partition_by=one).label("timed"),
-        func.sum(timed).over(partition_by=one, order_by=of.bin).label("reached"),
+        func.sum(timed).over(partition_by=bucket_columns).label("timed"),
+        func.sum(timed).over(partition_by=bucket_columns, order_by=of.bin).label("reached"),
     ).cte("ranks")
     rank = ranks.c
 
-    def percentile(share: float) -> ColumnElement[Any]:
+    def select_percentile(share: float) -> ColumnElement[Any]:
         """Return the duration of the call whose rank is this share of all calls, rounded up."""
         return literal_column(PERCENTILE_SQL.format(share=share), Float)
 
@@ -296,7 +296,7 @@ def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[
             *(func.sum(rank[name]).label(name) for name in added),
             func.max(rank.longest).label("max_duration_ms"),
             func.max(rank.timed).label("timed"),
-            *(percentile(share).label(name) for name, share in _PERCENTILES),
+            *(select_percentile(share).label(name) for name, share in _PERCENTILES),
             case(
                 (rank.level == 3, select(func.count()).select_from(values).scalar_subquery()),
                 else_=null(),
@@ -308,7 +308,7 @@ def _with_percentiles(binned: CTE, added: Sequence[str], values: CTE) -> Select[
     )
 
 
-def _counts(row: Any) -> CallCounts:
+def _read_counts(row: Any) -> CallCounts:
     counts = CallCounts(
         calls=int(row.calls or 0),
         errors=int(row.errors or 0),

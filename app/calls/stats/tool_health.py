@@ -93,7 +93,7 @@ class ToolHealth:
         }
 
 
-async def recent_health(
+async def read_recent_health(
     session: AsyncSession, *, tenant: UUID = TENANT, moment: datetime | None = None
 ) -> dict[str, ToolHealth]:
     """Return the health of the tools that were called at least five times in the hour before `moment` (now),
@@ -109,10 +109,10 @@ async def recent_health(
         "max_tools": MAX_TOOLS,
     }
     rows = (await session.execute(_STATEMENT, parameters)).all()
-    return {row.tool: _health(row) for row in rows}
+    return {row.tool: _read_health(row) for row in rows}
 
 
-def _health(row: Any) -> ToolHealth:
+def _read_health(row: Any) -> ToolHealth:
     calls = int(row.calls)
     return ToolHealth(
         error_rate=round(int(row.errors) / calls, 2),

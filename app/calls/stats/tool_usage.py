@@ -57,7 +57,7 @@ class ToolUsage:
     last_called_at: datetime | None = None
 
 
-def usage_since(moment: datetime | None = None) -> datetime:
+def find_usage_start(moment: datetime | None = None) -> datetime:
     """Return the hour (UTC) in which the days of usage begin."""
     since = (moment or datetime.now(UTC)) - timedelta(days=USAGE_DAYS)
     return since.replace(minute=0, second=0, microsecond=0)
@@ -71,7 +71,7 @@ async def tool_usage(
         return {}
     parameters = {
         "not_errors": list(NOT_ERRORS),
-        "since": usage_since(),
+        "since": find_usage_start(),
         "tenant": tenant,
         "providers": sorted({name.partition(".")[0] for name in names}),
         "names": sorted(names),
@@ -94,7 +94,7 @@ def is_used(*, tenant: UUID = TENANT) -> ColumnElement[bool]:
         select(col(CallStat.tool))
         .where(
             col(CallStat.resolution) == "hour",
-            col(CallStat.at) >= usage_since(),
+            col(CallStat.at) >= find_usage_start(),
             col(CallStat.tenant_id) == tenant,
             col(CallStat.provider) != "",
         )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from app.calls.stats.tool_health import ToolHealth, recent_health
+from app.calls.stats.tool_health import ToolHealth, read_recent_health
 from app.catalog.feed import ChangeNotice
 from app.core.background import cancel_tasks
 from app.core.errors import Unavailable
@@ -109,7 +109,7 @@ class ToolConditions:
             self._refreshed_at = now
         async with self._database.read_session() as session:
             stored = await self.read_stored(session)
-            health = await recent_health(session) if everything else self._health
+            health = await read_recent_health(session) if everything else self._health
         self._stored, self._health = stored, health
         self._read_changes = changes
         if changes == self._changes:

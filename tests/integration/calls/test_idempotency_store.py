@@ -121,8 +121,8 @@ async def died(database, lease: IdempotencyLease) -> None:
 
 def lease_request_of(store, call: IdempotentRequest) -> LeaseRequest:
     return LeaseRequest(
-        store._row_key(call),
-        store._fingerprint(call),
+        store._derive_row_key(call),
+        store._digest_content(call),
         call.call_id,
         lease_seconds=75,
         ttl_seconds=100,
@@ -367,7 +367,7 @@ class TestManyAtOnce:
             began = asyncio.gather(store.begin(good), store.begin(bad), return_exceptions=True)
             # The batch was rejected; the first key is being taken alone.
             await waiting_for_lock(database, "advisory")
-            reading = asyncio.create_task(store.table.read(store._row_key(new_request()), seconds=60))
+            reading = asyncio.create_task(store.table.read(store._derive_row_key(new_request()), seconds=60))
             locking = await asyncpg.connect(asyncpg_dsn(database.dsn))
             locked = asyncio.create_task(
                 locking.execute("BEGIN; LOCK TABLE idempotency_keys IN ACCESS EXCLUSIVE MODE")

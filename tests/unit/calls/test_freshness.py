@@ -5,7 +5,12 @@ from email.utils import formatdate
 
 import pytest
 
-from app.calls.response.freshness import freshness_of, max_age, parse_cache_control, relevant_headers
+from app.calls.response.freshness import (
+    assess_freshness,
+    parse_cache_control,
+    read_max_age,
+    select_relevant_headers,
+)
 from app.catalog.cache_rule import CacheRule
 from tests.harness.cases import for_each
 
@@ -34,14 +39,14 @@ def date(seconds: float) -> str:
     ],
 )
 def test_how_long_it_is_fresh(headers, fresh) -> None:
-    freshness = freshness_of(headers, RULE)
+    freshness = assess_freshness(headers, RULE)
     assert freshness is not None
     assert freshness.lifetime == pytest.approx(fresh, abs=1)
 
 
 @pytest.mark.parametrize("offset", [0, 100])
 def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
-    freshness = freshness_of({"expires": date(100 + offset), "date": date(offset)}, RULE)
+    freshness = assess_freshness({"expires": date(100 + offset), "date": date(offset)}, RULE)
     assert freshness is not None
     assert freshness.lifetime == pytest.approx(100, abs=1)
 
@@ -66,7 +71,7 @@ def test_a_date_of_expiry_counts_from_the_upstreams_own_clock(offset) -> None:
     ],
 )
 def test_what_is_not_cached(headers) -> None:
-    assert freshness_of(headers, RULE) is None
+    assert assess_freshness(headers, RULE) is None
 
 
 @for_each(
@@ -81,30 +86,32 @@ def test_what_is_not_cached(headers) -> None:
     ],
 )
 def test_what_is_kept_to_be_asked_about(headers) -> None:
-    freshness = freshness_of(headers, RULE)
+    freshness = assess_freshness(headers, RULE)
     assert freshness is not None
     assert freshness.lifetime == 0
     assert freshness.conditions()
 
 
 def test_an_upstream_that_says_nothing() -> None:
-    freshness = freshness_of({}, CacheRule(seconds=1000, default_seconds=20))
+    freshness = assess_freshness({}, CacheRule(seconds=1000, default_seconds=20))
     assert freshness is not None
     assert freshness.lifetime == 20
-    assert freshness_of({"cache-control": "no-cache"}, CacheRule(seconds=1000, default_seconds=20)) is None
+    assert (
+        assess_freshness({"cache-control": "no-cache"}, CacheRule(seconds=1000, default_seconds=20)) is None
+    )
 
 
 def test_age_counts_what_went_by_elsewhere() -> None:
-    freshness = freshness_of({"cache-control": "max-age=60", "age": "20"}, RULE)
+    freshness = assess_freshness({"cache-control": "max-age=60", "age": "20"}, RULE)
     assert freshness is not None
     assert freshness.age == 20
-    older = freshness_of({"cache-control": "max-age=60", "age": "20", "date": date(-40)}, RULE)
+    older = assess_freshness({"cache-control": "max-age=60", "age": "20", "date": date(-40)}, RULE)
     assert older is not None
     assert 38 <= older.age <= 41
 
 
 def test_a_clock_that_goes_ahead_is_no_age() -> None:
-    freshness = freshness_of({"cache-control": "max-age=60", "date": date(3600)}, RULE)
+    freshness = assess_freshness({"cache-control": "max-age=60", "date": date(3600)}, RULE)
     assert freshness is not None
     assert freshness.age == 0
 
@@ -120,20 +127,20 @@ def test_a_clock_that_goes_ahead_is_no_age() -> None:
     ],
 )
 def test_how_long_it_stands_in_for_an_error(said, grace) -> None:
-    freshness = freshness_of({"cache-control": said}, CacheRule(seconds=1000, stale_if_error=300))
+    freshness = assess_freshness({"cache-control": said}, CacheRule(seconds=1000, stale_if_error=300))
     assert freshness is not None
     assert freshness.stale_if_error == grace
 
 
 def test_private_is_private_in_any_spelling() -> None:
     for said in ("private, max-age=9", 'max-age=9, Private="x-user"'):
-        freshness = freshness_of({"cache-control": said}, RULE)
+        freshness = assess_freshness({"cache-control": said}, RULE)
         assert freshness is not None
         assert freshness.private
 
 
 def test_the_conditions() -> None:
-    freshness = freshness_of({"etag": 'W/"a"', "last-modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, RULE)
+    freshness = assess_freshness({"etag": 'W/"a"', "last-modified": "Sat, 21 Nov 2026 10:00:00 GMT"}, RULE)
     assert freshness is not None
     assert freshness.conditions() == (
         ("If-None-Match", 'W/"a"'),
@@ -146,8 +153,8 @@ def test_the_conditions() -> None:
 
 @pytest.mark.parametrize("value", ['"caf\udce9"', '"a\x01"', '"é"'])
 def test_nothing_is_requested_in_words_that_cannot_be_sent(value: str) -> None:
-    assert freshness_of({"etag": value, "last-modified": value}, RULE) is None
-    freshness = freshness_of({"etag": value, "cache-control": "max-age=9"}, RULE)
+    assert assess_freshness({"etag": value, "last-modified": value}, RULE) is None
+    freshness = assess_freshness({"etag": value, "cache-control": "max-age=9"}, RULE)
     assert freshness is not None
     assert freshness.conditions() == ()
 
@@ -157,17 +164,17 @@ def test_repeated_headers_are_one() -> None:
         def items(self):
             return [("Cache-Control", "max-age=5"), ("cache-control", "private"), ("X-Other", "1")]
 
-    assert relevant_headers(Repeated()) == {"cache-control": "max-age=5, private"}
+    assert select_relevant_headers(Repeated()) == {"cache-control": "max-age=5, private"}
 
 
 def test_what_clients_may_say() -> None:
-    assert max_age(parse_cache_control("no-cache")) == 0
-    assert max_age(parse_cache_control("max-age=0")) == 0
-    assert max_age(parse_cache_control("max-age=7, foo")) == 7
-    assert max_age(parse_cache_control("foo")) > 1e6
+    assert read_max_age(parse_cache_control("no-cache")) == 0
+    assert read_max_age(parse_cache_control("max-age=0")) == 0
+    assert read_max_age(parse_cache_control("max-age=7, foo")) == 7
+    assert read_max_age(parse_cache_control("foo")) > 1e6
 
 
 @for_each("rubbish", ["=", ",,,", '"', 'max-age="', "max-age=" + "9" * 10_000, "\x00", "é=1"])
 def test_rubbish_raises_nothing(rubbish) -> None:
     parse_cache_control(rubbish)
-    freshness_of({"cache-control": rubbish, "expires": rubbish, "age": rubbish, "date": rubbish}, RULE)
+    assess_freshness({"cache-control": rubbish, "expires": rubbish, "age": rubbish, "date": rubbish}, RULE)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import orjson
 import pytest
 
-from app.calls.recordings.mocking import mocked_response
+from app.calls.recordings.mocking import generate_response
 from app.core.errors import Conflict
 from tests.harness.cases import for_each
 
@@ -34,22 +34,22 @@ def xml_plan(schema):
 )
 def test_numbers_and_texts_that_are_hard_to_write_are_written(outputs):
     for plan in (plan_of(outputs), xml_plan({"properties": {"n": outputs}})):
-        status, _, body = mocked_response(plan, {}, seed=1)
+        status, _, body = generate_response(plan, {}, seed=1)
         assert (status, bool(body)) == (200, True)
-    assert orjson.loads(mocked_response(plan_of(outputs), {}, seed=1)[2]) is not None
+    assert orjson.loads(generate_response(plan_of(outputs), {}, seed=1)[2]) is not None
 
 
 @for_each("arguments", [{"n": 10**30}, {"n": Decimal("1E+400")}, {"n": "\ud800"}])
 def test_arguments_that_are_hard_to_write_choose_a_response(arguments):
     outputs = {"type": "integer"}
-    responses = {mocked_response(plan_of(outputs), arguments, seed=1) for _ in range(2)}
+    responses = {generate_response(plan_of(outputs), arguments, seed=1) for _ in range(2)}
     assert len(responses) == 1
 
 
 def test_a_schema_that_requires_too_much_is_an_error_that_says_so_and_what_to_do():
     level = {"type": "object", "properties": {"l": {"$ref": "#"}, "r": {"$ref": "#"}}, "required": ["l", "r"]}
     with pytest.raises(Conflict, match="requires more than a mocked response may have") as caught:
-        mocked_response(plan_of(level), {}, seed=1)
+        generate_response(plan_of(level), {}, seed=1)
     assert "example" in caught.value.hint
     stated = {**level, "examples": [{"l": 1}]}
-    assert mocked_response(plan_of(stated), {}, seed=1)[2] == b'{"l":1}'
+    assert generate_response(plan_of(stated), {}, seed=1)[2] == b'{"l":1}'

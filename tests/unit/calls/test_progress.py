@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.calls.progress import MaskedProgress
-from app.calls.retries import _copied
+from app.calls.retries import _copy_call
 from app.outbound.limits import Limits
 from app.protocols.base import Call
 from app.security.response_masking import ResponseMasker
@@ -32,7 +32,7 @@ def test_texts_are_masked_whole_and_escaped():
 
 def test_a_copy_of_a_call_masks_its_own_secrets():
     call, reports = call_of(OLD)
-    copy = _copied(call, masker=ResponseMasker([OLD, NEW]))
+    copy = _copy_call(call, masker=ResponseMasker([OLD, NEW]))
     copy.on_progress(1, None, f"{OLD} {NEW}")
     assert reports == [(1, None, "*** ***")]
 
@@ -61,4 +61,4 @@ def test_a_text_that_is_too_long_is_left_out():
 
 def test_a_call_without_a_listener_has_none_in_its_copies():
     call, _ = call_of()
-    assert _copied(replace(call, on_progress=None), call_id="x").on_progress is None
+    assert _copy_call(replace(call, on_progress=None), call_id="x").on_progress is None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.calls.log.batch_writer import BatchCallLog
-from app.calls.stats.tool_health import FAILURES, recent_health
+from app.calls.stats.tool_health import FAILURES, read_recent_health
 from tests.harness.cases import for_each
 from tests.integration.calls.log.test_calls import entry
 
@@ -25,7 +25,7 @@ async def store(log, count, **fields):
 
 async def health(database, **options):
     async with database.read_session() as session:
-        return await recent_health(session, **options)
+        return await read_recent_health(session, **options)
 
 
 async def test_rate_and_percentile_of_the_calls_of_the_last_hour(database, log):

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.agents.mcp.header_values import MirroredArgument, check_mirrored, decode_value, mirrored_arguments
+from app.agents.mcp.header_values import (
+    MirroredArgument,
+    check_mirrored,
+    decode_value,
+    find_mirrored_arguments,
+)
 from app.agents.mcp.jsonrpc import HEADER_MISMATCH, RpcError
 from tests.harness.cases import for_each
 
@@ -59,8 +64,8 @@ MIRRORED = (
 
 
 def test_marks_are_read_where_they_are_valid() -> None:
-    assert mirrored_arguments(SCHEMA) == MIRRORED
-    assert mirrored_arguments({"type": "object"}) == ()
+    assert find_mirrored_arguments(SCHEMA) == MIRRORED
+    assert find_mirrored_arguments({"type": "object"}) == ()
 
 
 @for_each(

@@ -34,11 +34,11 @@ def test_a_total_that_is_no_number_is_left_out():
 
 def test_values_rise_across_reports_that_the_call_is_still_running():
     queue = ProgressQueue()
-    values = [queue.still_running()["progress"], queue.still_running()["progress"]]
+    values = [queue.describe_still_running()["progress"], queue.describe_still_running()["progress"]]
     for value in (0, 1e-9, 0.25, 1e15):
         queue.add(value, 1, None, now=100.0)
         values.append(queue.take()["progress"])
-        values.append(queue.still_running()["progress"])
+        values.append(queue.describe_still_running()["progress"])
     assert all(a < b for a, b in itertools.pairwise(values))
     assert 0.25 in values
     assert 1e15 in values
