@@ -1,16 +1,10 @@
-"""Records which project functions run, in the order of their first calls, in this process or in a child."""
+"""Records which project functions run, in the order of their first calls."""
 
-import atexit
-import socket
-import sys
-import threading
 from contextvars import ContextVar
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
-
-import orjson
 
 ROOT = str(Path(__file__).parent.parent / "app") + "/"
 
@@ -43,20 +37,3 @@ class Recorder:
         if code.co_flags & CO_OPTIMIZED:
             self.functions.setdefault((code.co_filename.removeprefix(ROOT), code.co_qualname))
             self._ended = code is self._last
-
-
-def report_to(path: str) -> None:
-    """Record everything in this process, and send it to the Unix socket at `path` when the process ends."""
-    # The child may write no file later on; a socket that is open already is none.
-    connection = socket.socket(socket.AF_UNIX)
-    connection.connect(path)
-    recorder = Recorder(everything=True)
-    threading.setprofile(recorder.profile)
-    sys.setprofile(recorder.profile)
-
-    def report() -> None:
-        sys.setprofile(None)
-        connection.sendall(orjson.dumps([*recorder.functions]))
-        connection.close()
-
-    atexit.register(report)

@@ -10,7 +10,7 @@ def test_names_that_say_too_little_become_fewer():
     )
 
 
-def test_functions_without_a_verb_and_vague_values_are_found(tmp_path):
+def test_functions_without_a_verb_vague_values_and_shared_class_names_are_found(tmp_path):
     folder = tmp_path / "app"
     folder.mkdir()
     (folder / "planted.py").write_text(
@@ -18,7 +18,9 @@ def test_functions_without_a_verb_and_vague_values_are_found(tmp_path):
         "class Tool:\n    @property\n    def name(self):\n        return ''\n\n    def rows(self):\n        return []\n\n"
         "    def is_stored(self):\n        return True\n\n    @classmethod\n    def of(cls, text):\n        return cls()\n"
     )
+    (folder / "second.py").write_text("class Tool: ...\n")
     assert count_names(folder) == {
         "functions": ["app/planted.py:1 _converted", "app/planted.py:11 rows"],
         "values": ["app/planted.py:1 one", "app/planted.py:2 found"],
+        "classes": ["app/second.py:1 Tool, and app/planted.py:6 Tool"],
     }
