@@ -2,7 +2,7 @@
 
 Two requests are served by the whole application in this process, and the profiler counts the functions of
 `app` that run for them: in the tasks and threads of the request.
-The other metrics are counted in the source text. Each aim is that of the packages on four floors (decision 127).
+The other metrics are counted in the source text. Each aim is that of decision 127.
 """
 
 import ast
