@@ -118,7 +118,7 @@ async def fill(app: ConsoleApp, *, calls: int = 600) -> None:
                 tool,
                 id=uuid7_at(at),
                 at=at,
-                key_id=app.api.keys[chance.choices(("support agent", "nightly report"), (3, 1))[0]][1],
+                key_id=app.keys[chance.choices(("support agent", "nightly report"), (3, 1))[0]][1],
                 outcome=outcome,
                 status=502 if is_error else 200,
                 upstream_status=None if is_error else 200,
