@@ -34,7 +34,12 @@ _SLACK_SECONDS = 15.0
 _IDLE_SECONDS = 1.0
 _LEAD_SECONDS = 5.0
 _EXIT_SECONDS = 60.0
-_CLASSES = {"unit": UNIT_SECONDS, "api": APPLICATION_SECONDS, "protocols": APPLICATION_SECONDS}
+_CLASSES = {
+    "unit": UNIT_SECONDS,
+    "integration": UNIT_SECONDS,
+    "api": APPLICATION_SECONDS,
+    "protocols": APPLICATION_SECONDS,
+}
 
 _Result = TypeVar("_Result")
 
