@@ -1,16 +1,12 @@
 """Fixtures of more than one package. A folder may have its own of the same name."""
 
 import pytest
-import structlog
 
 from app.storage.database import Database
 from tests.stored import clear
+from tests.unit.conftest import _all_is_logged
 
-
-@pytest.fixture(autouse=True)
-def _all_is_logged() -> None:
-    """Reset the level of logs, which an application of another file may have left, so that a test sees warnings."""
-    structlog.reset_defaults()
+__all__ = ["_all_is_logged", "database", "registry"]
 
 
 @pytest.fixture(scope="module")

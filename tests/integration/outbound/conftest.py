@@ -7,9 +7,8 @@ from tests.unit.outbound.conftest import (
     raw,
     redis,
     serve,
-    strict_engine,
     token_request,
     vault,
 )
 
-__all__ = ["engine", "provider", "quick", "raw", "redis", "serve", "strict_engine", "token_request", "vault"]
+__all__ = ["engine", "provider", "quick", "raw", "redis", "serve", "token_request", "vault"]
