@@ -15,8 +15,7 @@ with pause_collection():
     from app import console
     from app.agents import call as agent_calls
     from app.agents import mcp, tool_calls, ubp, utcp
-    from app.agents.tests import routes as agent_tests
-    from app.agents.tests.runs import open_runs
+    from app.agents import tests as agent_tests
     from app.api import (
         approvals,
         calls,
@@ -174,7 +173,7 @@ def lifespan(
             executors = await stack.enter_async_context(ubp.open_server(services))
             with _start_failure(app):
                 await stack.enter_async_context(ubp.serve_grpc(executors))
-            running_tests = await stack.enter_async_context(open_runs(services))
+            running_tests = await stack.enter_async_context(agent_tests.open_runs(services))
             services.readiness.open = True
             services.converter.spawn(_keep_requirements(services))
             if settings.providers_file is not None:

@@ -54,7 +54,7 @@ from app.core.suggestions import did_you_mean
 
 PROBLEM_TYPE: Final = "urn:utcp-gateway:problem:"
 PROBLEMS_PATH: Final = "/problems"
-"""Below this path, each problem type has a page (`app.server.problem_pages`)."""
+"""Below this path, each problem type has a page (`app.server.reference_pages`)."""
 SCOPES_PATH: Final = "/scopes"
 """Below this path, each scope of API keys has a page."""
 _REASON_MEMBERS: Final = ("error", "message", "detail", "error_description", "errors", "title")

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from app.access import requires
 from app.agents.tests.definition import AgentTestRequest
@@ -20,11 +20,6 @@ from app.core.schemas import location_header, problem_responses
 from app.security.principal import Principal
 
 router = APIRouter(tags=["agent tests"])
-
-
-def install(app: FastAPI) -> None:
-    """Add its routes, which find the running tests in `request.state.agent_tests`."""
-    app.include_router(router)
 
 
 RunsTests = Annotated[Principal, Depends(requires("agent-tests:run"))]
