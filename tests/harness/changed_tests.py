@@ -41,7 +41,7 @@ _SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The packages of `app/`: those that import each directly, and the rooms that are ground."""
+    """The packages of `app/`: those that import each directly, and those of the top level that are ground."""
 
     importers: Mapping[str, frozenset[str]]
     ground: frozenset[str]
