@@ -53,6 +53,7 @@ from app.security.vault import KeyRing, Vault
 from app.storage.database import Database
 from app.storage.models import Credential
 from benchmarks.journey_probe import ROOT, Recorder, recording
+from tests.harness.names import find_shared_class_names
 from tests.harness.servers import pair
 from tests.harness.upstream import upstream
 
@@ -247,13 +248,6 @@ def sources(folder: Path) -> dict[str, ast.Module]:
     return {str(path.relative_to(folder)): ast.parse(path.read_text()) for path in paths}
 
 
-def ambiguous_names(files: dict[str, ast.Module]) -> list[str]:
-    """Class names that more than one class has."""
-    classes = (node for tree in files.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
-    counts = Counter(node.name for node in classes)
-    return sorted(name for name, count in counts.items() if count > 1)
-
-
 def single_importers() -> list[str]:
     """Modules (not packages) of `app` that exactly one other module imports."""
     graph = grimp.build_graph("app")
@@ -319,7 +313,7 @@ def metrics() -> list[Metric]:
         ("shapes of a credential", 3, [shape.__qualname__ for shape in CREDENTIAL_SHAPES]),
         ("files that decide by the name of a protocol", 1, deciding_files(project)),
         ("wirings of the application", 1, wirings(everywhere)),
-        ("class names of more than one class", 5, ambiguous_names(project)),
+        ("class names of more than one class", 5, [*find_shared_class_names(project)]),
         ("files that exactly one other imports", 150, single_importers()),
     ]
     return [

@@ -5,7 +5,8 @@ import sys
 
 from app.core.text import pointer
 from benchmarks.journey_probe import Recorder, recording
-from benchmarks.journeys import Journey, ambiguous_names, deciding_files, wirings
+from benchmarks.journeys import Journey, deciding_files, wirings
+from tests.harness.names import find_shared_class_names
 
 
 def trees(**files: str) -> dict[str, ast.Module]:
@@ -48,7 +49,7 @@ def test_recorder_ends_with_the_function_that_ends_the_journey():
 
 def test_class_names_count_across_files():
     found = trees(a="class Body: ...\nclass Other: ...", b="def f():\n    class Body: ...")
-    assert ambiguous_names(found) == ["Body"]
+    assert [*find_shared_class_names(found)] == ["Body"]
 
 
 def test_files_that_list_or_compare_protocols_decide_by_name():
