@@ -23,9 +23,12 @@ MAX_SHIFT = 0.02
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 OBSERVE_SHIFTS = """
-globalThis.layoutShift = 0;
+globalThis.layoutShifts = [];
 new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.layoutShift += entry.value;
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) globalThis.layoutShifts.push({
+    value: entry.value,
+    nodes: entry.sources.map(({ node }) => (node?.outerHTML ?? node?.textContent ?? "").slice(0, 120)),
+  });
 }).observe({ type: "layout-shift", buffered: true });
 """
 _OPEN_DETAILS = "() => document.querySelectorAll('main details').forEach((one) => { one.open = true; })"
@@ -124,8 +127,8 @@ async def test_page_is_accessible_fits_and_is_quiet(template, width, site, popul
     )
     page, findings = opened.page, Findings(opened)
     await settle(page)
-    shift = await page.evaluate("globalThis.layoutShift")
-    findings.add("layout shift", shift if shift > MAX_SHIFT else None)
+    shifts = await page.evaluate("globalThis.layoutShifts")
+    findings.add("layout shifts", shifts if sum(shift["value"] for shift in shifts) > MAX_SHIFT else None)
     if template in LIST_PATHS:
         nodes = await page.evaluate("document.querySelectorAll('*').length")
         findings.add("nodes", nodes if nodes > MAX_NODES else None)
