@@ -17,12 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from starlette.responses import Response
 
 from app.api.dependencies import services_of
-from app.calls.idempotency.store import (
-    IdempotencyLease,
-    IdempotencyStore,
-    IdempotentRequest,
-    read_idempotency_key,
-)
+from app.calls.idempotency.store import IdempotencyLease, IdempotencyStore, IdempotentRequest
+from app.calls.options import read_idempotency_key
 from app.core import exact_json
 from app.core.errors import GatewayError, IdempotencyNotStored, Overloaded, Unavailable
 from app.core.uuid7 import uuid7

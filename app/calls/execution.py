@@ -118,7 +118,7 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
 
     The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, DeadlineExceeded,
     CallLogUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
-    (`protocols.base`), or what `request.read` raised.
+    (`protocols.base`), or `request.error`.
     """
     recorder = CallRecorder(
         request,
@@ -132,18 +132,18 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
     try:
         with DisconnectWatch(request.disconnected, services.clock) as watch:
             check_name(request.tool)
-            if request.read is not None:
-                await request.read(request)
+            if request.error is not None:
+                raise request.error  # noqa: TRY301 - recorded like any other error of the call.
             body = request.body
             recorder.add_arguments(_as_json(request.arguments) if body is None else body)
-            if request.cdn_loop:
-                context.headers = cdn_loop_headers(request.cdn_loop, services.identity)
+            if request.options.cdn_loop:
+                context.headers = cdn_loop_headers(request.options.cdn_loop, services.identity)
             watch.begin()
             await _admit(context, services)
             if context.plan.requires_approval and request.approved is None:
                 await _request_approval(outcome, context, services)
-            elif request.idempotency_key is not None:
-                outcome.result = await _perform_once(context, services, request.idempotency_key)
+            elif request.options.idempotency_key is not None:
+                outcome.result = await _perform_once(context, services, request.options.idempotency_key)
             else:
                 events = request.accepts_events and context.plan.contract is None
                 result = outcome.result = await _perform(context, services, events=events)
@@ -175,12 +175,12 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     ApprovalOutdated where the tool was changed since.
 
     No token is requested, and nothing is counted or recorded. Raises NotFound (unknown, invisible or
-    disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and what `request.read`
-    raises.
+    disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and
+    `request.error`.
     """
     check_name(request.tool)
-    if request.read is not None:
-        await request.read(request)
+    if request.error is not None:
+        raise request.error
     plan = await _find_plan(request.tool, request.principal, services)
     if request.approved is not None:
         request.approved.check(plan)
@@ -274,12 +274,12 @@ def _build_waiting_call(context: CallContext) -> WaitingCall:
         request.principal,
         context.plan,
         request.arguments,
-        request.idempotency_key,
-        request.cdn_loop,
+        request.options.idempotency_key,
+        request.options.cdn_loop,
         request.toolset or None,
         request.presets,
         context.upstream,
-        request.recording_run,
+        request.options.recording_run,
     )
 
 
@@ -315,7 +315,7 @@ def _explain(error: Exception, context: CallContext) -> None:
     """Set what depends on the call: whether the client may repeat it, and where a credential is stored."""
     if isinstance(error, UpstreamError):
         error.retryable = is_retryable_by_client(
-            error, context.plan, has_idempotency_key=context.request.idempotency_key is not None
+            error, context.plan, has_idempotency_key=context.request.options.idempotency_key is not None
         )
         if isinstance(error, UpstreamUnauthorized):
             path = f"/providers/{context.plan.provider}/credentials/{{slot}}"
@@ -423,7 +423,7 @@ def _perform(context: CallContext, services: CallServices, *, events: bool = Fal
     if plan.contract is not None:
         # Its results have been compared with the schema of its own manifest.
         return sending
-    if context.request.preferences is None and not plan.response_rule.is_active:
+    if context.request.options.preferences is None and not plan.response_rule.is_active:
         return sending
     return check_response(sending, context)
 
@@ -478,7 +478,7 @@ async def _perform_cached(context: CallContext, services: CallServices) -> Resul
         credentials=identify_credentials(plan),
         client=request.principal.key_id,
         rule=rule,
-        cache_control=request.cache_control,
+        cache_control=request.options.cache_control,
         deadline=context.deadline,
     )
     headers = context.headers

@@ -99,7 +99,9 @@ class CallRecorder:
         CALL_ID.set(self.call_id)
         self.trace: CallTrace | None = None
         if tracer is not None:
-            self.trace = tracer.start_trace(request.trace_headers, route=request.route, call_id=self.call_id)
+            self.trace = tracer.start_trace(
+                request.options.trace_headers, route=request.route, call_id=self.call_id
+            )
 
     def seconds(self) -> float:
         """Return the seconds since the call began."""

@@ -7,10 +7,10 @@ from typing import Any
 from app.calls.approvals.approved_call import ApprovedCall
 from app.calls.arguments.texts import TextArguments
 from app.calls.log.entries import Interface
+from app.calls.options import CallOptions
 from app.core.upstream_mode import UpstreamMode
 from app.formats.ubp.model import Command, Event
 from app.protocols.base import ProgressListener
-from app.protocols.responses.rule import ResponsePreferences
 from app.security.principal import Principal, RepairMode
 
 
@@ -22,9 +22,7 @@ class ClientDisconnected(ConnectionError):
 class CallRequest:  # made at each call; a frozen one costs twice as much
     """One call of a tool, from any interface.
 
-    An interface that already has the arguments sets the fields. One that has yet to receive them sets `read`,
-    which sets `arguments`, `body`, `deadline` and `idempotency_key`. Errors that it raises are recorded as
-    errors of the call; it raises ClientDisconnected where the client disconnects meanwhile.
+    An interface that could not read the request sets `error`: the call fails with it, and is recorded.
     """
 
     principal: Principal
@@ -48,26 +46,16 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     """The `loop.time()` until which the client waits; where it is None, only the tool's limits apply."""
     accepts_events: bool = False
     """Whether the client accepts the response as events; False with an idempotency key."""
-    idempotency_key: str | None = None
-    cache_control: str = ""
-    """The client's directives for the response cache (RFC 9111 section 5.2.1)."""
-    cdn_loop: bytes = b""
-    """The value of the header CDN-Loop (RFC 8586): the gateways that the call has passed through."""
-    trace_headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    """`traceparent` and `tracestate` (W3C Trace Context), where the client's trace is to be continued."""
-    read: Callable[["CallRequest"], Awaitable[None]] | None = None
+    options: CallOptions = field(default_factory=CallOptions)
+    """What the client says of the call beside the arguments."""
+    error: Exception | None = None
+    """Why the request cannot be read; ClientDisconnected where its client has disconnected."""
     approved: ApprovedCall | None = None
     """The approval that the call is made with: its rate limits were counted when it was requested."""
-    preferences: ResponsePreferences | None = None
-    """What the client prefers for the response; None where the provider's options decide."""
     upstream: UpstreamMode | None = None
     """The upstream mode of the toolset of the call; None: that of the key alone."""
-    recording_run: str = ""
-    """The run of replays that the call belongs to; "": the one of its key."""
     argument_repair: RepairMode | None = None
     """The repair of arguments that the toolset of the call allows; None: the default of the interface."""
-    repair_preference: RepairMode | None = None
-    """The repair that the client asks for with this call, which precedes all other settings."""
     command: Command | None = None
     """The command of UBP that the call is made by: an executor gets it as it is, unless its arguments were
     changed.
@@ -79,4 +67,4 @@ class CallRequest:  # made at each call; a frozen one costs twice as much
     wants_envelope: bool = False
     """Whether the client takes nothing but the evidence envelope, which only ToolClad tools have."""
     disconnected: Callable[[], Awaitable[None]] | None = None
-    """Returns once the client has disconnected; it is first awaited 0.1 s after `read`."""
+    """Returns once the client has disconnected; it is first awaited after 0.1 s."""

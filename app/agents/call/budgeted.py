@@ -6,7 +6,7 @@ from typing import Final
 
 from app.agents.call.responses import result_headers
 from app.agents.call.result_preferences import TABLE_MEDIA_TYPES
-from app.api.streams.http_messages import BytesResponse
+from app.agents.http_messages import BytesResponse
 from app.calls import CallOutcome
 from app.calls.results import ModelResult, ResultBudget, read_response
 from app.outbound.framing import is_json, is_textual

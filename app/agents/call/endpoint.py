@@ -17,28 +17,25 @@ from starlette.routing import Route
 from app.access import authorise
 from app.access.authorise import SESSION_PRINCIPAL
 from app.agents.call.budgeted import can_be_budgeted, respond_within
-from app.agents.call.content_negotiation import parse_accept
+from app.agents.call.content_negotiation import AcceptedTypes, parse_accept
 from app.agents.call.envelope import envelope_response
 from app.agents.call.event_stream import EventStreamResponse
 from app.agents.call.query import read_query
 from app.agents.call.responses import StreamedResponse, respond
 from app.agents.call.result_preferences import parse_result_preferences
+from app.agents.http_messages import BytesResponse, read_body, read_head
 from app.api.streams.connection import Headers, until_disconnected
-from app.api.streams.http_messages import BytesResponse, read_body, read_head, read_timeout
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
 from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES, parse_arguments
-from app.calls.arguments.repairs import parse_repair_preference
 from app.calls.disconnect import DisconnectWatch
-from app.calls.idempotency.store import read_idempotency_key
+from app.calls.options import CallOptions
 from app.calls.rate_limiter import RateLimitState
-from app.calls.recordings.runs import RUN_HEADER, parse_run
 from app.calls.response.streams import StreamRegistry
 from app.calls.results import ResultBudget
 from app.core import exact_json
 from app.core.errors import Forbidden, GatewayError
 from app.formats.utcp.render import INTERFACE_HEADER
 from app.protocols.base import Result
-from app.protocols.responses.rule import parse_preferences
 from app.security.lasting_rights import RightCheck, when_changed
 from app.security.principal import Principal
 from app.services import Services
@@ -99,22 +96,38 @@ async def _call(
         tool,
         route.path,
         accepts_events=bool(accept.events),
-        cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
-        cdn_loop=head.get(b"cdn-loop", b""),
-        trace_headers=head,
-        read=partial(_read, request, head, services),
+        wants_envelope=accept.only_envelope,
         disconnected=partial(until_disconnected, request.receive),
     )
-    call.wants_envelope = accept.only_envelope
-    wanted = _set_options(call, head, target, is_console=SESSION_PRINCIPAL in scope["state"])
-    if scope["query_string"]:
-        query = read_query(scope["query_string"])
-        call.text_arguments = query.arguments
-        if query.dry_run:
-            _check_preview(call)
-            return await _describe(call, services)
-        call.wants_envelope = call.wants_envelope or query.envelope
+    if target is not None:
+        _set_target(call, target)
+    if head.get(_INTERFACE) == b"utcp":
+        call.interface = "utcp"
+    elif SESSION_PRINCIPAL in scope["state"]:
+        call.interface = "console"
+    budget = parse_result_preferences(head[b"prefer"].decode("latin-1")) if b"prefer" in head else None
+    is_preview = bool(scope["query_string"]) and _set_query(call, scope["query_string"])
+    try:
+        call.options = CallOptions.from_headers(head)
+        await _read_arguments(call, request, head, services)
+    except Exception as error:  # noqa: BLE001 - the call fails with it, and is recorded.
+        call.error = error
+    if is_preview:
+        return await _describe(call, services)
     outcome = await execute(call, services.calls)
+    return await _respond(request, accept, call, outcome, budget)
+
+
+async def _respond(
+    request: Request,
+    accept: AcceptedTypes,
+    call: CallRequest,
+    outcome: CallOutcome,
+    budget: tuple[ResultBudget, str] | None,
+) -> Response:
+    """Return the response to a call; raise the error that it ended with."""
+    scope = request.scope
+    services: Services = scope["state"]["services"]
     if outcome.approval is not None:
         return _accepted(outcome, outcome.approval, root_path=scope.get("root_path", ""))
     if outcome.evidence is not None and (accept.envelope or call.wants_envelope):
@@ -124,9 +137,9 @@ async def _call(
     result = outcome.result
     try:
         making: Awaitable[Response]
-        if wanted is not None and can_be_budgeted(result):
+        if budget is not None and can_be_budgeted(result):
             making = respond_within(
-                *wanted,
+                *budget,
                 result=result,
                 outcome=outcome,
                 services=services,
@@ -138,7 +151,7 @@ async def _call(
                 accept=accept,
                 outcome=outcome,
                 streams=services.streams,
-                check=_right_check(request, call.toolset or None, tool),
+                check=_right_check(request, call.toolset or None, call.tool),
             )
         if result.stream is not None or result.events is not None:
             making = _watched(request, outcome, result, services.streams, making)
@@ -177,26 +190,21 @@ TOOLSET_CALL_ROUTE = Route(
 )
 
 
-def _set_options(
-    call: CallRequest, head: Mapping[bytes, bytes], target: CallTarget | None, *, is_console: bool
-) -> tuple[ResultBudget, str] | None:
-    """Set what toolset and headers say of a call, and return what its client prefers for the result."""
-    if target is not None:
-        through, call.presets = target.through, target.presets
-        call.toolset = through.toolset or ""
-        call.argument_repair, call.upstream = through.options.argument_repair, through.options.upstream
-    if RUN_HEADER in head:
-        call.recording_run = parse_run(head[RUN_HEADER])
-    if head.get(_INTERFACE) == b"utcp":
-        call.interface = "utcp"
-    elif is_console:
-        call.interface = "console"
-    if b"prefer" not in head:
-        return None
-    prefer = head[b"prefer"].decode("latin-1")
-    call.preferences = parse_preferences(prefer)
-    call.repair_preference = parse_repair_preference(prefer)
-    return parse_result_preferences(prefer)
+def _set_target(call: CallRequest, target: CallTarget) -> None:
+    """Set what the address of the call says of it: a toolset, its presets and options."""
+    through = target.through
+    call.presets, call.toolset = target.presets, through.toolset or ""
+    call.argument_repair, call.upstream = through.options.argument_repair, through.options.upstream
+
+
+def _set_query(call: CallRequest, query_string: bytes) -> bool:
+    """Set what the query string says of the call; return whether it asks for a preview (`dry_run`)."""
+    query = read_query(query_string)
+    call.text_arguments = query.arguments
+    call.wants_envelope = call.wants_envelope or query.envelope
+    if query.dry_run:
+        _check_preview(call)
+    return query.dry_run
 
 
 def _check_preview(call: CallRequest) -> None:
@@ -285,10 +293,11 @@ def _add_rate_limits(headers: Headers, state: RateLimitState) -> None:
     headers += [(name.lower().encode(), value.encode()) for name, value in state.headers().items()]
 
 
-async def _read(request: Request, head: Mapping[bytes, bytes], services: Services, call: CallRequest) -> None:
-    """Set the arguments, the deadline and the idempotency key of a call from the request."""
+async def _read_arguments(
+    call: CallRequest, request: Request, head: Mapping[bytes, bytes], services: Services
+) -> None:
+    """Set the arguments and the deadline of a call from the body of the request."""
     settings = services.settings
-    seconds = read_timeout(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
     body = call.body = await read_body(
         request, head, limit=settings.max_request_bytes, streams=services.streams
     )
@@ -296,8 +305,6 @@ async def _read(request: Request, head: Mapping[bytes, bytes], services: Service
         call.arguments = parse_arguments(body, settings.max_argument_values)
     else:
         call.arguments = await asyncio.to_thread(parse_arguments, body, settings.max_argument_values)
-    if b"idempotency-key" in head:
-        call.idempotency_key = read_idempotency_key(head[b"idempotency-key"])
-    if seconds is not None:
+    if call.options.timeout is not None:
         # From the end of the request: waiting for rate limits or an idempotency key counts towards it.
-        call.deadline = services.calls.clock.loop.time() + seconds
+        call.deadline = services.calls.clock.loop.time() + call.options.timeout

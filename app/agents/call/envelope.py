@@ -4,8 +4,8 @@ import asyncio
 from typing import Final
 
 from app.agents.call.responses import result_headers
+from app.agents.http_messages import BytesResponse
 from app.api.streams.connection import Headers
-from app.api.streams.http_messages import BytesResponse
 from app.calls import CallOutcome
 from app.core.errors import GatewayError
 from app.formats.toolclad.envelope import MEDIA_TYPE, Evidence

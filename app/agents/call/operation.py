@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field, RootModel
 
-from app.calls.recordings.runs import RUN_PATTERN
+from app.calls.options import RUN_PATTERN
 from app.core.resource_names import TOOL_NAME, TOOLSET_NAME
 from app.core.schemas import Problem, location_header, problem_responses
 from app.formats.toolclad.envelope import ENVELOPE_REFERENCE, ENVELOPE_SCHEMA, MEDIA_TYPE

@@ -14,9 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from app.agents.call.content_negotiation import AcceptedTypes
 from app.agents.call.event_stream import EventStreamResponse
+from app.agents.http_messages import BytesResponse
 from app.api.streams.connection import Headers, ResponseWriter, until_disconnected
 from app.api.streams.event_formats import event_format
-from app.api.streams.http_messages import BytesResponse
 from app.calls import CallOutcome, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.response.checks import FRAGMENT_SAFE

@@ -5,6 +5,7 @@ from functools import lru_cache, partial
 from typing import Any, Final
 
 from app.access import authorise
+from app.agents.http_messages import BytesResponse
 from app.agents.mcp.exchange import Exchange, Response
 from app.agents.mcp.header_values import check_mirrored
 from app.agents.mcp.jsonrpc import (
@@ -19,11 +20,9 @@ from app.agents.mcp.results import call_result
 from app.agents.mcp.server import MODERN_META
 from app.agents.mcp.tool_lists import RenderedTool
 from app.api.streams.connection import until_disconnected
-from app.api.streams.http_messages import BytesResponse
 from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
 from app.calls.disconnect import DisconnectWatch
-from app.calls.idempotency.store import read_idempotency_key
-from app.calls.recordings.runs import RUN_HEADER, parse_run
+from app.calls.options import CallOptions
 from app.calls.results import ModelResult, ResultBudget, read_result
 from app.core.errors import BadRequest, GatewayError, NotFound, scopes_missing
 from app.core.telemetry.unexpected import log_unexpected_error
@@ -41,6 +40,9 @@ from app.toolsets.meta_tools import META_TOOL_NAMES, call_meta_tool
 IDEMPOTENCY_META: Final = f"{OWN_PREFIX}idempotencyKey"
 """The member of `_meta` that takes the place of the header Idempotency-Key."""
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
+_OPTION_HEADERS: Final = (
+    b"idempotency-key", b"cdn-loop", b"x-recording-run", *(name.encode() for name in _TRACE),
+)  # fmt: skip
 _DISCONNECTED: Final = 499
 
 
@@ -218,7 +220,6 @@ class ToolCall:
 
     def _request(self, target: CallTarget, arguments: dict[str, Any]) -> CallRequest:
         exchange = self._exchange
-        head = exchange.head
         return CallRequest(
             target.through.principal,
             target.tool,
@@ -228,11 +229,8 @@ class ToolCall:
             presets=target.presets,
             argument_repair=target.through.options.argument_repair,
             upstream=target.through.options.upstream,
-            recording_run=_read_recording_run(head),
+            options=_read_options(exchange.head, exchange.rpc.meta),
             arguments=arguments,
-            idempotency_key=_find_idempotency_key(head, exchange.rpc.meta),
-            cdn_loop=head.get(b"cdn-loop", b""),
-            trace_headers=head if b"traceparent" in head else _trace_headers(exchange.rpc.meta),
             on_progress=self._stream.on_progress if self._stream.wants_progress else None,
             # The end of a connection is the cancellation of a modern client, but not of a legacy one.
             disconnected=(
@@ -289,32 +287,20 @@ def _unwrap_arguments(rendered: RenderedTool, arguments: dict[str, Any]) -> dict
     return inner if isinstance(inner, dict) else arguments
 
 
-def _find_idempotency_key(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> str | None:
-    given = meta.get(IDEMPOTENCY_META)
-    value = head.get(b"idempotency-key", None if given is None else str(given).encode())
-    if value is None:
-        return None
+def _read_options(head: Mapping[bytes, bytes], meta: Mapping[str, Any]) -> CallOptions:
+    """Return the options of a call: those of the head, else those of `_meta`; raise RpcError.
+
+    Other headers than these are those of the exchange, and say nothing of the call.
+    """
+    headers = {name: head[name] for name in _OPTION_HEADERS if name in head}
+    if meta.get(IDEMPOTENCY_META) is not None:
+        headers.setdefault(b"idempotency-key", str(meta[IDEMPOTENCY_META]).encode())
+    if b"traceparent" not in headers:
+        for name in _TRACE:
+            headers.pop(name.encode(), None)
+            if "traceparent" in meta and isinstance(meta.get(name), str):
+                headers[name.encode()] = meta[name].encode("latin-1", "replace")
     try:
-        return read_idempotency_key(value)
+        return CallOptions.from_headers(headers)
     except BadRequest as error:
         raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
-
-
-def _read_recording_run(head: Mapping[bytes, bytes]) -> str:
-    if RUN_HEADER not in head:
-        return ""
-    try:
-        return parse_run(head[RUN_HEADER])
-    except BadRequest as error:
-        raise RpcError(INVALID_PARAMS, f"{error.detail} {error.errors[0].detail}") from None
-
-
-def _trace_headers(meta: Mapping[str, Any]) -> Mapping[bytes, bytes]:
-    """Return the trace context of the body (W3C Trace Context), which is used without that of the head."""
-    if "traceparent" not in meta:
-        return {}
-    return {
-        name.encode(): meta[name].encode("latin-1", "replace")
-        for name in _TRACE
-        if isinstance(meta.get(name), str)
-    }

@@ -9,10 +9,10 @@ from typing import Final
 
 from starlette.types import Message, Receive, Scope, Send
 
+from app.agents.http_messages import BytesResponse
 from app.agents.mcp.exchange import Response
 from app.api.streams.connection import Headers
 from app.api.streams.cross_origin import ALLOWED_HEADERS, EXPOSED_HEADERS, parameter_headers
-from app.api.streams.http_messages import BytesResponse
 
 _SECONDS: Final = b"600"
 _EXPOSED: Final = (b"access-control-expose-headers", ", ".join(EXPOSED_HEADERS).encode())

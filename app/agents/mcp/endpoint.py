@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from app.access import authorise
+from app.agents.http_messages import BytesResponse, read_body, read_head
 from app.agents.mcp.cross_origin import (
     CrossOriginResponse,
     preflight_response,
@@ -25,7 +26,6 @@ from app.agents.mcp.jsonrpc import INTERNAL_ERROR, RpcError
 from app.agents.mcp.messages import Message, read_message
 from app.agents.mcp.methods import dispatch
 from app.agents.mcp.server import McpServer
-from app.api.streams.http_messages import BytesResponse, read_body, read_head
 from app.core.errors import GatewayError, MethodNotAllowed, UnsupportedMediaType
 from app.core.telemetry.unexpected import log_unexpected_error
 from app.services import Services

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from app.agents.http_messages import BytesResponse
 from app.agents.mcp.jsonrpc import JSON, NO_STORE, RpcRequest, result_envelope
 from app.agents.mcp.server import MODERN_META, McpServer
 from app.api.streams.connection import Headers
-from app.api.streams.http_messages import BytesResponse
 from app.core import exact_json
 from app.services import Services
 from app.toolsets import ToolCollection

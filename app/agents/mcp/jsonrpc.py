@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.api.streams.http_messages import BytesResponse
+from app.agents.http_messages import BytesResponse
 from app.core import exact_json
 from app.toolsets.mcp_tool import META_PREFIX
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.agents.mcp.jsonrpc import LEGACY, MODERN, SERVED
-from app.calls.recordings.runs import RUN_PATTERN
+from app.calls.options import RUN_PATTERN
 from app.core.schemas import problem_responses
 
 _PROBLEMS: Final = (401, 403, 404, 413, 415, 503)

@@ -34,6 +34,7 @@ from app.agents.tool_calls.answers import result_messages
 from app.agents.tool_calls.model import CallAnswer, Intake
 from app.agents.tool_calls.readers import read_intake
 from app.agents.tool_calls.runner import BatchOptions, CallBatch
+from app.calls.options import CallOptions
 from app.core.errors import GatewayError
 from app.core.uuid7 import uuid7
 from app.services import Services
@@ -216,12 +217,12 @@ class _Conversation:
                 ROUTE,
                 lambda _: self._offered.budget,
                 deadline=context.deadline,
-                cdn_loop=context.cdn_loop,
-                trace_headers=context.trace_headers,
+                call=CallOptions(
+                    cdn_loop=context.cdn_loop, trace_headers=context.trace_headers, recording_run=self._run
+                ),
                 form=self._target.dialect,
                 interface="agent-test",
                 meta_tools=False,
-                recording_run=self._run,
             ),
             parallel=settings.tool_calls_parallel,
         )

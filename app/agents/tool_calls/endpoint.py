@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from app.access import authorise
+from app.agents.http_messages import BytesResponse, read_body, read_head
 from app.agents.tool_calls.answers import result_messages
 from app.agents.tool_calls.arguments import find_repeated_names
 from app.agents.tool_calls.model import CallAnswer, Intake, JsonObject
@@ -21,13 +22,10 @@ from app.agents.tool_calls.readers import read_intake
 from app.agents.tool_calls.runner import BatchOptions, CallBatch
 from app.agents.tool_calls.stream import AnswerStream
 from app.api.streams.connection import until_disconnected
-from app.api.streams.http_messages import BytesResponse, read_body, read_head, read_timeout
 from app.calls import ClientDisconnected
 from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES, parse_arguments
-from app.calls.arguments.repairs import parse_repair_preference
 from app.calls.disconnect import DisconnectWatch
-from app.calls.idempotency.store import read_idempotency_key
-from app.calls.recordings.runs import RUN_HEADER, parse_run
+from app.calls.options import CallOptions
 from app.calls.results import ResultBudget
 from app.core import exact_json
 from app.core.errors import BadRequest, FieldError, TooLarge
@@ -119,9 +117,9 @@ def _options(
     *,
     route: str,
 ) -> BatchOptions:
-    seconds = read_timeout(head[b"x-timeout-ms"]) if b"x-timeout-ms" in head else None
-    key = read_idempotency_key(head[b"idempotency-key"]) if b"idempotency-key" in head else None
-    prefer = head[b"prefer"].decode("latin-1") if b"prefer" in head else ""
+    call = CallOptions.from_headers(head)
+    # What a model reads is always decoded, and has no place for violations.
+    call.preferences = None
 
     def budget(defaults: CollectionOptions) -> ResultBudget:
         return query.budget(
@@ -131,13 +129,8 @@ def _options(
     return BatchOptions(
         route,
         budget,
-        deadline=None if seconds is None else services.calls.clock.loop.time() + seconds,
-        idempotency_key=key,
-        cdn_loop=head.get(b"cdn-loop", b""),
-        trace_headers=head,
-        cache_control=head.get(b"cache-control", head.get(b"pragma", b"")).decode("latin-1"),
-        repair=parse_repair_preference(prefer) if prefer else None,
-        recording_run=parse_run(head[RUN_HEADER]) if RUN_HEADER in head else "",
+        deadline=None if call.timeout is None else services.calls.clock.loop.time() + call.timeout,
+        call=call,
         form=query.form or intake.dialect,
         strict=query.strict,
     )

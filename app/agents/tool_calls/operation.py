@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, RootModel
 from app.agents.tool_calls.examples import REQUEST_EXAMPLES, RESPONSE_EXAMPLES
 from app.agents.tool_calls.model import DEFAULT_MAX_BYTES
 from app.agents.tool_calls.query import DIALECTS, LEAST_MAX_BYTES, MOST_MAX_BYTES
-from app.calls.recordings.runs import RUN_PATTERN
+from app.calls.options import RUN_PATTERN
 from app.core.schemas import problem_responses
 
 _ERROR_STATUSES: Final = (400, 401, 403, 413, 415, 422, 503)

@@ -9,9 +9,8 @@ arguments that cannot be read    an error result; the failed call is recorded li
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -19,12 +18,12 @@ import orjson
 from app.agents.tool_calls.model import ArgumentError, CallAnswer, ToolCall
 from app.calls import CallRequest, execute
 from app.calls.log.entries import Interface
+from app.calls.options import CallOptions
 from app.calls.results import ModelResult, ResultBudget, error_result, read_result
 from app.core import exact_json
 from app.core.errors import GatewayError, InvalidArguments, NotFound
 from app.formats.dialects.aliases import undo
 from app.formats.dialects.dialects import Format, Strict
-from app.security.principal import RepairMode
 from app.services import Services
 from app.toolsets import AgentTool, AmbiguousTool, CollectionOptions, ToolCollection, with_names_here
 from app.toolsets.meta_tools import META_TOOL_NAMES, call_meta_tool, find_called_tool, meta_tool
@@ -46,20 +45,15 @@ _MAX_OUTLINE: Final = 2_000
 class BatchOptions:
     """What a request says about all of its calls.
 
-    `deadline` is the `loop.time()` until which the client waits, None without one. `idempotency_key` is the
-    client's; each call has its own, made of it and of the call's id.
+    `deadline` is the `loop.time()` until which the client waits, None without one. The idempotency key in
+    `call` is the client's; each call has its own, made of it and of the call's id.
     """
 
     route: str
     budget: Callable[[CollectionOptions], ResultBudget] = lambda _: ResultBudget()
     """Returns the budget of a result by what the owner of the toolset of its tool has set."""
     deadline: float | None = None
-    idempotency_key: str | None = None
-    cdn_loop: bytes = b""
-    trace_headers: Mapping[bytes, bytes] = field(default_factory=dict)
-    cache_control: str = ""
-    repair: RepairMode | None = None
-    recording_run: str = ""
+    call: CallOptions = field(default_factory=CallOptions)
     form: Format | None = None
     """The format that the tools were exported in; None where the calls are of the tools as they are."""
     strict: Strict = "auto"
@@ -272,18 +266,15 @@ class CallBatch:
             presets=target.presets,
             arguments=arguments,
             deadline=latest if options.deadline is None else min(latest, options.deadline),
-            idempotency_key=_idempotency_key(options.idempotency_key, call),
-            cdn_loop=options.cdn_loop,
-            trace_headers=options.trace_headers,
-            cache_control=options.cache_control,
+            options=replace(
+                options.call, idempotency_key=_idempotency_key(options.call.idempotency_key, call)
+            ),
             argument_repair=collection.options.argument_repair,
             upstream=collection.options.upstream,
-            recording_run=options.recording_run,
-            repair_preference=options.repair,
         )
         if isinstance(arguments, ArgumentError):
             request.arguments = None
-            request.read = partial(_fail, detail=_with_outline(arguments.detail, tool))
+            request.error = InvalidArguments(_with_outline(arguments.detail, tool))
         outcome = await execute(request, self._services.calls)
         if isinstance(outcome.error, NotFound):
             outcome.error = await self._named(outcome.error)
@@ -304,11 +295,6 @@ class CallBatch:
     async def _named(self, error: GatewayError) -> GatewayError:
         """Return an error about an unknown tool with the nearest names as the model knows them."""
         return await with_names_here(error, self._collection) if isinstance(error, NotFound) else error
-
-
-async def _fail(_request: CallRequest, *, detail: str) -> None:
-    """Read the arguments of a call that has none: the call fails, and is recorded as such."""
-    raise InvalidArguments(detail)
 
 
 def _shared(answer: CallAnswer) -> ModelResult:

@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from app.access import authorise
+from app.agents.http_messages import BytesResponse, read_body, read_head
 from app.agents.ubp.reserved import ReservedCommands, is_reserved
 from app.agents.ubp.results import error_result
 from app.agents.ubp.server import ExecutorServer
 from app.api.streams.connection import until_disconnected
-from app.api.streams.http_messages import BytesResponse, read_body, read_head
 from app.calls import ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
-from app.calls.idempotency.store import read_idempotency_key
+from app.calls.options import read_idempotency_key
 from app.core.errors import InvalidInput
 from app.formats.ubp.json_form import decode_command, json_text, result_json
 from app.formats.ubp.model import Command, CommandResult

@@ -10,7 +10,7 @@ from sqlmodel import col, select
 
 from app.agents.ubp.results import outcome_result
 from app.calls import CallRequest, execute
-from app.calls.recordings.runs import parse_run
+from app.calls.options import CallOptions
 from app.core.errors import FieldError, InvalidInput, NotFound, scopes_missing
 from app.formats.ubp.model import TRACE_CONTEXT, Command, CommandResult
 from app.formats.ubp.values import value_of
@@ -71,13 +71,7 @@ class CommandCaller:
             "ubp",
             arguments={} if command.arguments is None else value_of(command.arguments, at="/arguments"),
             deadline=_deadline(command),
-            idempotency_key=idempotency_key,
-            trace_headers={
-                name.encode(): command.metadata[name].encode()
-                for name in TRACE_CONTEXT
-                if name in command.metadata
-            },
-            recording_run=_recording_run(command),
+            options=_read_options(command, idempotency_key),
             command=command,
             on_command_event=on_event,
         )
@@ -170,9 +164,15 @@ def require_scope(principal: Principal, scope: str, *alternatives: str) -> None:
         raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
 
 
-def _recording_run(command: Command) -> str:
-    run = command.metadata.get(RECORDING_RUN)
-    return "" if run is None else parse_run(run.encode("latin-1", "replace"))
+def _read_options(command: Command, idempotency_key: str | None) -> CallOptions:
+    """Return the options in the metadata of a command; raise BadRequest."""
+    metadata = command.metadata
+    headers = {name.encode(): metadata[name].encode() for name in TRACE_CONTEXT if name in metadata}
+    if RECORDING_RUN in metadata:
+        headers[b"x-recording-run"] = metadata[RECORDING_RUN].encode("latin-1", "replace")
+    options = CallOptions.from_headers(headers)
+    options.idempotency_key = idempotency_key
+    return options
 
 
 def _deadline(command: Command) -> float | None:

@@ -25,6 +25,7 @@ from app.calls.approvals.records import approval_json, decide, record_approval_e
 from app.calls.approvals.token_requesters import restore_principal
 from app.calls.arguments.presets import read_preset_values, with_presets, without_presets
 from app.calls.arguments.shown import Shown, show_request
+from app.calls.options import CallOptions
 from app.core import exact_json
 from app.core.background import TaskSet
 from app.core.errors import (
@@ -189,10 +190,12 @@ class CallApprovalHandler:
             toolset=stored.get("toolset") or "",
             presets=presets,
             upstream=upstream,
-            recording_run=stored.get("recording_run") or "",
             arguments=without_presets(stored["arguments"], presets),
-            idempotency_key=stored["idempotency_key"],
-            cdn_loop=stored["cdn_loop"].encode("latin-1"),
+            options=CallOptions(
+                idempotency_key=stored["idempotency_key"],
+                cdn_loop=stored["cdn_loop"].encode("latin-1"),
+                recording_run=stored.get("recording_run") or "",
+            ),
             approved=ApprovedCall(row.fingerprint or b"", None if digest is None else bytes.fromhex(digest)),
         )
 

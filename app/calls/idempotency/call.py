@@ -84,7 +84,7 @@ class IdempotentCall:
             call_id=recorder.id,
             seconds=seconds,
             safe=plan.safe,
-            namespace=derive_idempotency_namespace(context.upstream, context.request.recording_run),
+            namespace=derive_idempotency_namespace(context.upstream, context.request.options.recording_run),
         )
         intent = recorder.build_intent_entry(seconds) if recorder.durable and not plan.safe else None
         try:

@@ -11,7 +11,6 @@ upstream processed the call, and only a safe tool is called again. All times are
 
 import asyncio
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -22,9 +21,7 @@ from app.calls.idempotency.table import IdempotencyTable, LeaseCompletion, Lease
 from app.calls.log.entries import CallLogEntry
 from app.core.background import LoopMessages, TaskSet, cancel_tasks, run_periodically
 from app.core.errors import (
-    BadRequest,
     DeadlineExceeded,
-    FieldError,
     IdempotencyMismatch,
     IdempotencyRunning,
     IdempotencyUnknown,
@@ -37,8 +34,6 @@ _GRACE_SECONDS: Final = 15.0
 _SWEEP_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 30.0
 _MAX_RETRY_AFTER: Final = 5
-_BARE_KEY: Final = re.compile(r"[!#-~][!-~]{0,254}")
-_QUOTED_KEY: Final = re.compile(r'"((?:[!#-\[\]-~]|\\["\\]){1,510})"')
 _SWEEPING: Final = LoopMessages(
     unavailable="expired idempotency keys are deleted later: the database is unavailable",
     failed="expired idempotency keys could not be deleted",
@@ -273,19 +268,3 @@ def _create_running_error(
         headers={"Retry-After": str(retry_after)},
         extra={} if call_id is None or request.operation else {"call_id": str(call_id)},
     )
-
-
-def read_idempotency_key(value: bytes) -> str:
-    """Return the key in a header's value: bare, or a string of RFC 9651 in quotes, which is the same key.
-
-    Raises BadRequest for anything but 1 to 255 characters of visible ASCII.
-    """
-    text = value.decode("latin-1").strip(" \t")
-    quoted = _QUOTED_KEY.fullmatch(text)
-    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted is not None else text
-    if len(key) > 255 or (quoted is None and _BARE_KEY.fullmatch(text) is None):
-        detail = "Give one key of 1 to 255 visible ASCII characters, in double quotes or without."
-        raise BadRequest(
-            "The Idempotency-Key is not valid.", errors=[FieldError("#/header/Idempotency-Key", detail)]
-        )
-    return key

@@ -105,7 +105,7 @@ def _request(mode: UpstreamMode, context: CallContext) -> RecordableRequest:
         context.plan,
         request.arguments,
         tuple(request.presets),
-        request.recording_run or f"key:{request.principal.key_id}",
+        request.options.recording_run or f"key:{request.principal.key_id}",
     )
 
 

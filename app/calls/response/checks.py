@@ -35,7 +35,10 @@ async def check_response(sending: Awaitable[Result], context: CallContext) -> Re
     events and redirects, which the schema does not describe, are passed on as they are.
     """
     result = await sending
-    rule, preferences = context.plan.response_rule, context.request.preferences or ResponsePreferences()
+    rule, preferences = (
+        context.plan.response_rule,
+        context.request.options.preferences or ResponsePreferences(),
+    )
     decode = rule.decode if preferences.decode is None else preferences.decode
     validate = rule.validate if preferences.validate is None else preferences.validate
     if not (decode or validate) or result.events is not None or result.is_content_coded:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from app.calls import CallRequest, ClientDisconnected, describe, execute
 from app.calls.idempotency.call import ReplayedError
+from app.calls.options import CallOptions
 from app.catalog.feed import ChangeNotice
 from app.core.errors import (
     IdempotencyNotStored,
@@ -168,16 +169,15 @@ class TestOneCall:
         assert (row.outcome, row.status) == (outcome.error.slug, status)
 
     async def test_a_call_that_was_here_before_is_rejected(self, services, site) -> None:
-        outcome = await execute(request(cdn_loop=services.identity.encode()), services.calls)
+        outcome = await execute(
+            request(options=CallOptions(cdn_loop=services.identity.encode())), services.calls
+        )
         assert isinstance(outcome.error, LoopDetected)
         assert site.numbers == []
 
     async def test_errors_of_reading_the_request_are_recorded(self, services) -> None:
-        async def read(call: CallRequest) -> None:
-            call.body = b"x" * 10
-            raise TooLarge("Too many bytes.")
-
-        outcome = await execute(CallRequest(principal(), "p.act", INTERFACE, read=read), services.calls)
+        unread = CallRequest(principal(), "p.act", INTERFACE, error=TooLarge("Too many bytes."))
+        outcome = await execute(unread, services.calls)
         assert isinstance(outcome.error, TooLarge)
         assert (await recorded(services, outcome.call_id)).outcome == "too-large"
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from app.api.streams.http_messages import BytesResponse
+from app.agents.http_messages import BytesResponse
 from app.core.telemetry.metrics import Metrics
 from app.server.call_route import FastRoute, FastRoutes
 from tests.harness.cases import for_each

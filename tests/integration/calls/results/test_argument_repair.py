@@ -3,6 +3,7 @@
 import pytest
 
 from app.calls import describe
+from app.calls.options import CallOptions
 from app.calls.request import CallRequest
 from app.calls.results import read_result
 from app.core.errors import InvalidArguments
@@ -24,7 +25,7 @@ from tests.integration.calls.results.conftest import principal
             {"interface": "mcp", "argument_repair": "off", "who": principal(argument_repair="on")}, True, id="key-on"
         ),
         pytest.param(
-            {"who": principal(argument_repair="off"), "repair_preference": "on"}, True, id="preference"
+            {"who": principal(argument_repair="off"), "options": CallOptions(repair="on")}, True, id="preference"
         ),
     ],
 )  # fmt: skip

@@ -1,6 +1,5 @@
 """Requests and responses of the plain routes: heads, bodies of JSON, and responses of bytes."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,16 +10,9 @@ from app.api.streams.connection import MAX_PIECE, Headers
 from app.calls import ClientDisconnected
 from app.calls.response.streams import StreamRegistry
 from app.core.deadlines import Deadline
-from app.core.errors import (
-    ClientTimeout,
-    FieldError,
-    InvalidInput,
-    TooLarge,
-    UnsupportedMediaType,
-)
+from app.core.errors import ClientTimeout, TooLarge, UnsupportedMediaType
 
 _JSON: Final = b"application/json"
-_MILLISECONDS: Final = re.compile(rb"0*[1-9][0-9]{0,8}")
 
 
 class BytesResponse:
@@ -96,11 +88,3 @@ def read_head(headers: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     if len(head) < len(headers):
         head = {name: b", ".join(value for other, value in headers if other == name) for name in head}
     return head
-
-
-def read_timeout(value: bytes) -> float:
-    """Return the value of X-Timeout-Ms in seconds; raise InvalidInput."""
-    if _MILLISECONDS.fullmatch(value) is None:
-        error = FieldError("#/header/X-Timeout-Ms", "Give a whole number of milliseconds, from 1.", "integer")
-        raise InvalidInput("A header is not valid.", errors=[error])
-    return int(value) / 1000
