@@ -272,7 +272,7 @@ async def build_services(
         feed.subscribe(subscriber.on_changes)
     call_log = open_call_log(settings, database)
     credential_uses = CredentialUses(database)
-    resolver = CredentialResolver(vault, tokens, masker, note_use=credential_uses.note)
+    resolver = CredentialResolver(vault, tokens, masker, used_at=credential_uses.used_at)
     call_feed, event_feed = _record_feeds(database, stack)
     stopping = asyncio.Event()
     converter = Converter(settings, fork_server)

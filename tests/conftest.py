@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.harness import programs, supervisor, time_limit
 from tests.harness.application import close_fork_server
@@ -14,6 +15,11 @@ from tests.harness.gateway import RunningGateway, serve
 from tests.harness.profile import ProfilePlugin
 from tests.harness.profiles import Applications
 from tests.harness.servers import Pair, pair
+
+
+# A busy machine makes inputs slowly; what a test waits for has a limit of its own.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -81,11 +81,21 @@ async def authorise(
     Raise Unauthenticated without a valid key, Forbidden when the key has neither the scope nor one of the
     alternatives, or was presented long ago, and Unavailable when the key cannot be verified.
     """
+    # The mapping behind `connection.state`: access by attribute costs ten times as much.
+    state = connection.scope["state"]
     text = presented_key(connection.scope["headers"])
+    principal: Principal | None
     if text is None:
         principal = await _session_principal(connection, recent=recent)
-        return _permitted(principal, connection, scope, alternatives)
-    return await _authenticate(connection, text, scope, alternatives)
+    else:
+        services: AccessServices = state["services"]
+        principal = services.keys.verify_cached(text)
+        if principal is None:
+            principal = await _verify(connection, services, text, is_call=scope == "tools:call")
+    state["principal"] = principal
+    if scope is not None and not principal.has_scope(scope):
+        _require_alternative(principal, scope, alternatives)
+    return principal
 
 
 async def require_recent(connection: HTTPConnection) -> None:
@@ -120,19 +130,6 @@ def presented_key(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
     return None if found is None else found.decode("latin-1")
 
 
-async def _authenticate(
-    connection: HTTPConnection, text: str, scope: Scope | None, alternatives: tuple[Scope, ...] = ()
-) -> Principal:
-    # The mapping behind `connection.state`: access by attribute costs ten times as much.
-    state = connection.scope["state"]
-    services: AccessServices = state["services"]
-    keys = services.keys
-    principal: Principal | None = keys.verify_cached(text)
-    if principal is None:
-        principal = await _verify(connection, services, text, is_call=scope == "tools:call")
-    return _permitted(principal, connection, scope, alternatives)
-
-
 async def _session_principal(connection: HTTPConnection, *, recent: bool) -> Principal:
     """Return the principal of the session for which the console makes the request; raise Unauthenticated
     without one, and Forbidden where its key must be presented again.
@@ -143,18 +140,13 @@ async def _session_principal(connection: HTTPConnection, *, recent: bool) -> Pri
     return await source(recent=recent)
 
 
-def _permitted(
-    principal: Principal, connection: HTTPConnection, scope: Scope | None, alternatives: tuple[Scope, ...]
-) -> Principal:
-    """Return the principal, stored as `state.principal`; raise Forbidden where it lacks the scopes."""
-    connection.scope["state"]["principal"] = principal
-    if scope is not None and not principal.has_scope(scope):
-        if not alternatives:
-            raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
-        if not any(map(principal.has_scope, alternatives)):
-            names = ", ".join(f"`{one}`" for one in (scope, *alternatives))
-            raise scopes_missing(f"The API key has none of the scopes {names}: one is enough.", [scope])
-    return principal
+def _require_alternative(principal: Principal, scope: Scope, alternatives: tuple[Scope, ...]) -> None:
+    """Raise Forbidden for a principal without the scope, unless it has one of the alternatives."""
+    if not alternatives:
+        raise scopes_missing(f"The API key lacks the scope `{scope}`.", [scope])
+    if not any(map(principal.has_scope, alternatives)):
+        names = ", ".join(f"`{name}`" for name in (scope, *alternatives))
+        raise scopes_missing(f"The API key has none of the scopes {names}: one is enough.", [scope])
 
 
 async def _verify(

@@ -169,10 +169,14 @@ class KeyVerifier:
         known = self._cached.get(text[ID_SLICE])
         if known is None or len(text) != KEY_LENGTH:
             return None
-        if not self._is_usable(known, time.monotonic()):
+        now = time.monotonic()
+        if now - known.read_at >= self._policy.fresh_seconds and not self._is_usable(known, now):
             return None
-        if not self._matches(known, text):
-            return None
+        fingerprint = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
+        if not hmac.compare_digest(known.verified_fingerprint, fingerprint):
+            if not hmac.compare_digest(known.digest, digest(text, vault=self._vault)):
+                return None
+            known.verified_fingerprint = fingerprint
         at = time.time()
         if at >= known.expires_at:
             return None
@@ -334,15 +338,6 @@ class KeyVerifier:
     async def flush(self) -> None:
         """Store when keys were last used; after an error, the times are stored by the next flush."""
         await self._database.store_noted(self._used, record_last_used)
-
-    def _matches(self, known: _CachedKey, text: str) -> bool:
-        fingerprint = blake2b(text.encode("utf-8", "surrogatepass"), key=self._fingerprint_key).digest()
-        if known.verified_fingerprint and hmac.compare_digest(known.verified_fingerprint, fingerprint):
-            return True
-        if not hmac.compare_digest(known.digest, digest(text, vault=self._vault)):
-            return False
-        known.verified_fingerprint = fingerprint
-        return True
 
     def _is_usable(self, known: _CachedKey, at: float) -> bool:
         age = at - known.read_at

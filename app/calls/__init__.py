@@ -1,7 +1,8 @@
-"""The execution of calls, for every interface of the gateway: `execute(CallRequest) -> CallOutcome`."""
+"""The execution of calls, for every interface of the gateway: `execute(CallRequest) -> CallContext`."""
 
-from app.calls.context import CallOutcome
-from app.calls.execution import CallServices, describe, execute
+from app.calls.context import CallContext
+from app.calls.execution import describe, execute
 from app.calls.request import CallRequest, ClientDisconnected
+from app.calls.services import CallServices
 
-__all__ = ["CallOutcome", "CallRequest", "CallServices", "ClientDisconnected", "describe", "execute"]
+__all__ = ["CallContext", "CallRequest", "CallServices", "ClientDisconnected", "describe", "execute"]

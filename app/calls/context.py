@@ -1,4 +1,4 @@
-"""The state of one call while it is executed (`CallContext`), and its outcome (`CallOutcome`)."""
+"""One call: what its stages set while it is executed, and what its interface reads of how it ended."""
 
 import asyncio
 from typing import Any, Final
@@ -9,7 +9,7 @@ from app.calls.recorder import APPROVAL_PENDING, CANCELLED, INVALID_RESPONSE, RE
 from app.calls.request import CallRequest, ClientDisconnected
 from app.catalog.plan import Plan
 from app.core.errors import GatewayError, UpstreamError, UpstreamTimeout
-from app.core.upstream_mode import CallSource, effective_mode
+from app.core.upstream_mode import CallSource, UpstreamMode, effective_mode
 from app.formats.json_schema.repair import Repair
 from app.formats.toolclad.envelope import Evidence
 from app.outbound.resilience import classify_error
@@ -26,8 +26,14 @@ _DEADLINE_TOLERANCE_SECONDS: Final = 0.005
 
 
 class CallContext:
-    """A call in progress. `complete`, `replay`, `wait_for_approval` or `fail` ends it; after that, they do
-    nothing.
+    """A call, in progress or ended. `complete`, `replay`, `wait_for_approval` or `fail` ends it; after that,
+    they do nothing.
+
+    The outcome is a `result`, an `error`, or the `approval` that it waits for; exactly one is set at the end.
+    A result with a whole body has been recorded. One with a `stream` or `events` is recorded once it has been
+    passed on: the interface reads it, passes each piece to `add_result`, closes it, and then calls `complete`
+    or `fail`. A GatewayError may be shown to the client; any other error is an unexpected one, or
+    ClientDisconnected.
 
     `plan` is set once the tool is found and may be called. `permit` is the permit of `plan.upstream`, 0
     before it is acquired; the end of the call releases it. `deadline` is the `loop.time()` by which the
@@ -44,9 +50,11 @@ class CallContext:
     """
 
     __slots__ = (
+        "approval",
         "client_deadline",
         "deadline",
         "detached",
+        "error",
         "events_deadline",
         "evidence",
         "has_violations",
@@ -61,6 +69,7 @@ class CallContext:
         "replayed",
         "request",
         "response_masker",
+        "result",
         "streams",
         "upstream",
     )
@@ -71,6 +80,9 @@ class CallContext:
     def __init__(self, request: CallRequest, recorder: CallRecorder) -> None:
         self.request = request
         self.recorder = recorder
+        self.result: Result | None = None
+        self.error: Exception | None = None
+        self.approval: dict[str, Any] | None = None
         self.permit = 0
         self.events_deadline: float | None = None
         self.client_deadline: float | None = None
@@ -83,9 +95,10 @@ class CallContext:
         self.has_violations = False
         self.repairs: tuple[Repair, ...] = ()
         self.preset_masker: ResponseMasker | None = None
-        self.upstream = effective_mode(request.principal.upstream, request.upstream)
-        if self.upstream is not None:
-            recorder.source = self.upstream.source
+        self.upstream: UpstreamMode | None = None
+        if request.principal.upstream is not None or request.upstream is not None:
+            self.upstream = effective_mode(request.principal.upstream, request.upstream)
+            recorder.source = "upstream" if self.upstream is None else self.upstream.source
         self.response_masker: ResponseMasker | None = None
         self.evidence: Evidence | None = None
 
@@ -152,6 +165,83 @@ class CallContext:
             return
         upstream.record_failure(self.permit, classify_error(error))
 
+    @property
+    def call_id(self) -> str:
+        """The id of the call; for a replayed outcome, that of the first call."""
+        return self.recorder.call_id
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the outcome."""
+        error = self.error
+        if error is None:
+            return 200 if self.approval is None else ACCEPTED
+        if isinstance(error, GatewayError):
+            return error.status
+        return CLIENT_CLOSED_REQUEST if isinstance(error, ClientDisconnected) else GatewayError.status
+
+    @property
+    def repair_mode(self) -> RepairMode:
+        """Which repairs of its arguments the call allowed."""
+        return repair_mode(self.request)
+
+    @property
+    def provider(self) -> str:
+        """The name of the tool's provider; "" where no tool was found."""
+        plan: Plan | None = getattr(self, "plan", None)
+        return "" if plan is None else plan.provider
+
+    @property
+    def tool(self) -> str:
+        """The canonical name of the tool; "" where no tool was found."""
+        plan: Plan | None = getattr(self, "plan", None)
+        return "" if plan is None else plan.name
+
+    @property
+    def principal(self) -> Principal:
+        """The principal of the call."""
+        return self.request.principal
+
+    @property
+    def durable(self) -> bool:
+        """Whether the end must be recorded before the client has the whole response: then call `conclude`."""
+        return self.recorder.durable
+
+    @property
+    def upstream_seconds(self) -> float:
+        """Seconds that the upstream took: all attempts, and the time between them."""
+        return self.recorder.upstream_seconds
+
+    def seconds(self) -> float:
+        """Return the seconds since the call began."""
+        return self.recorder.seconds()
+
+    @property
+    def source(self) -> CallSource:
+        """What the response came from."""
+        return self.recorder.source
+
+    def add_result(self, piece: bytes) -> None:
+        """Add a piece of a streamed response to its recorded body, where bodies are recorded."""
+        self.recorder.add_result(piece)
+
+    async def conclude(self, *, upstream_status: int, response_bytes: int) -> None:
+        """Do `complete`, and wait until it is recorded; call this before sending the last bytes of a
+        `durable` call.
+        """
+        self.complete(upstream_status=upstream_status, response_bytes=response_bytes)
+        await self.recorder.wait_recorded()
+
+    async def conclude_failed(
+        self, error: BaseException, *, response_bytes: int = 0, upstream_status: int | None = None
+    ) -> None:
+        """Do `fail`, and wait until it is recorded, unless the client has disconnected (CancelledError,
+        OSError).
+        """
+        self.fail(error, response_bytes=response_bytes, upstream_status=upstream_status)
+        if not isinstance(error, asyncio.CancelledError | OSError):
+            await self.recorder.wait_recorded()
+
     def _end(self, outcome: str, status: int, upstream_status: int | None, response_bytes: int) -> None:
         recorder = self.recorder
         if recorder.ended:
@@ -161,123 +251,3 @@ class CallContext:
         recorder.end(outcome, status, upstream_status, response_bytes)
         if self.permit:
             self.plan.upstream.release(self.permit)
-
-
-class CallOutcome:
-    """The outcome of a call: a `result`, an `error`, or the `approval` that it waits for; exactly one is set.
-
-    A result with a whole body has been recorded. One with a `stream` or `events` is recorded once it has been
-    passed on: the interface reads it, passes each piece to `add_result`, closes it, and then calls `complete`
-    or `fail`. A GatewayError may be shown to the client; any other error is an unexpected one, or
-    ClientDisconnected.
-    """
-
-    __slots__ = ("_context", "approval", "error", "result")
-
-    def __init__(self, context: CallContext) -> None:
-        self._context = context
-        self.result: Result | None = None
-        self.error: Exception | None = None
-        self.approval: dict[str, Any] | None = None
-
-    @property
-    def call_id(self) -> str:
-        """The id of the call; for a replayed outcome, that of the first call."""
-        return self._context.recorder.call_id
-
-    @property
-    def status(self) -> int:
-        """`complete`, and wait until that is recorded: before the last bytes of a `durable` call are sent."""
-        error = self.error
-        if error is None:
-            return 200 if self.approval is None else ACCEPTED
-        if isinstance(error, GatewayError):
-            return error.status
-        return CLIENT_CLOSED_REQUEST if isinstance(error, ClientDisconnected) else GatewayError.status
-
-    @property
-    def repairs(self) -> tuple[Repair, ...]:
-        """How the arguments were repaired before the call; pointers are those of the arguments as sent."""
-        return self._context.repairs
-
-    @property
-    def evidence(self) -> Evidence | None:
-        """The evidence of a call of a ToolClad tool; None for other tools, and where nothing was executed."""
-        return self._context.evidence
-
-    @property
-    def repair_mode(self) -> RepairMode:
-        """Which repairs of its arguments the call allowed."""
-        return repair_mode(self._context.request)
-
-    @property
-    def provider(self) -> str:
-        """The name of the tool's provider; "" where no tool was found."""
-        plan: Plan | None = getattr(self._context, "plan", None)
-        return "" if plan is None else plan.provider
-
-    @property
-    def tool(self) -> str:
-        """The canonical name of the tool; "" where no tool was found."""
-        plan: Plan | None = getattr(self._context, "plan", None)
-        return "" if plan is None else plan.name
-
-    @property
-    def principal(self) -> Principal:
-        """The principal of the call."""
-        return self._context.request.principal
-
-    @property
-    def rate_limit_state(self) -> RateLimitState | None:
-        """The state of the rate limits of key and provider after this call; None where neither has one."""
-        return self._context.rate_limit_state
-
-    @property
-    def replayed(self) -> bool:
-        """Whether this is the stored outcome of an earlier call with the same idempotency key."""
-        return self._context.replayed
-
-    @property
-    def durable(self) -> bool:
-        """Whether the end must be recorded before the client has the whole response: then call `conclude`."""
-        return self._context.recorder.durable
-
-    @property
-    def upstream_seconds(self) -> float:
-        """Seconds that the upstream took: all attempts, and the time between them."""
-        return self._context.recorder.upstream_seconds
-
-    def seconds(self) -> float:
-        """Return the seconds since the call began."""
-        return self._context.recorder.seconds()
-
-    @property
-    def source(self) -> CallSource:
-        """What the response came from."""
-        return self._context.recorder.source
-
-    def add_result(self, piece: bytes) -> None:
-        """Add a piece of a streamed response to its recorded body, where bodies are recorded."""
-        self._context.recorder.add_result(piece)
-
-    def complete(self, *, upstream_status: int, response_bytes: int) -> None:
-        """Record that the whole of a streamed response was passed on: `response_bytes` bytes."""
-        self._context.complete(upstream_status=upstream_status, response_bytes=response_bytes)
-
-    async def conclude(self, *, upstream_status: int, response_bytes: int) -> None:
-        """Do `complete`, and wait until it is recorded; call this before sending the last bytes of a
-        `durable` call.
-        """
-        self.complete(upstream_status=upstream_status, response_bytes=response_bytes)
-        await self._context.recorder.wait_recorded()
-
-    async def fail(
-        self, error: BaseException, *, response_bytes: int = 0, upstream_status: int | None = None
-    ) -> None:
-        """Record that the response could not be passed on completely.
-
-        Wait until that is recorded, unless the client has disconnected (CancelledError, OSError).
-        """
-        self._context.fail(error, response_bytes=response_bytes, upstream_status=upstream_status)
-        if not isinstance(error, asyncio.CancelledError | OSError):
-            await self._context.recorder.wait_recorded()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from app.calls.request import ClientDisconnected
 from app.core.deadlines import Timer, TimerQueue
@@ -13,15 +13,23 @@ _WATCH_AFTER_SECONDS: Final = 0.1
 
 
 class DisconnectWatch:
-    """Raises ClientDisconnected out of a `with` block when the client disconnects after `begin`.
+    """Raises ClientDisconnected out of a `with` block when the client disconnects.
 
-    `disconnected` returns once the client has disconnected; with None, nothing is watched. A cancellation by
-    others is raised unchanged.
+    `disconnected` returns once the client has disconnected; with None, nothing is watched. It is awaited from
+    `after` seconds on. Enter the block in the task that is to be cancelled. A cancellation by others is
+    raised unchanged.
     """
 
-    __slots__ = ("_clock", "_disconnected", "_has_disconnected", "_task", "_timer", "_watcher")
+    __slots__ = ("_after", "_clock", "_disconnected", "_has_disconnected", "_task", "_timer", "_watcher")
 
-    def __init__(self, disconnected: Callable[[], Awaitable[None]] | None, clock: TimerQueue) -> None:
+    def __init__(
+        self,
+        disconnected: Callable[[], Awaitable[None]] | None,
+        clock: TimerQueue,
+        *,
+        after: float = _WATCH_AFTER_SECONDS,
+    ) -> None:
+        self._after = after
         self._disconnected = disconnected
         self._clock = clock
         self._task: asyncio.Task[Any] | None = None
@@ -29,19 +37,15 @@ class DisconnectWatch:
         self._watcher: asyncio.Task[None] | None = None
         self._has_disconnected = False
 
-    def begin(self, *, after: float = _WATCH_AFTER_SECONDS) -> None:
-        """Watch from `after` seconds from now. Call it in the task that is to be cancelled."""
+    def __enter__(self) -> None:
         if self._disconnected is None:
             return
         loop = self._clock.loop
         self._task = asyncio.current_task(loop)
-        if after <= 0:
+        if self._after <= 0:
             self._start()
         else:
-            self._timer = self._clock.call_at(loop.time() + after, self._start)
-
-    def __enter__(self) -> Self:
-        return self
+            self._timer = self._clock.call_at(loop.time() + self._after, self._start)
 
     def __exit__(
         self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None

@@ -7,7 +7,7 @@ with the bodies of the call, and given to a client that asks for the envelope.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from app.calls.context import CallContext
@@ -35,25 +35,20 @@ _JSON: Final = "application/json"
 
 
 async def collect_evidence(
-    sending: Awaitable[Result], context: CallContext, contract: Contract, *, resolver: CredentialResolver
+    result: Result, context: CallContext, contract: Contract, *, began: float, resolver: CredentialResolver
 ) -> Result:
-    """Return the awaited result with the results of the tool as its body, and set the evidence of the call.
+    """Return a result with the results of the tool as its body, and set the evidence of the call.
 
-    Raise what `sending` and the stream of its result raise, ResponseTooLarge for more than 16 MiB, and
-    UpstreamMalformed for output that is not in its format; all but a rejected call leave evidence, too.
+    `began` is the `time.perf_counter()` at which the call was sent. Raise what the stream of the result
+    raises, ResponseTooLarge for more than 16 MiB, and UpstreamMalformed for output that is not in its format;
+    these leave evidence, too.
     """
-    began = time.perf_counter()
-    try:
-        result = await sending
-    except UpstreamError as error:
-        context.evidence = _describe_failure(error, context, contract, began=began, resolver=resolver)
-        raise
     try:
         await _read(result)
     except BaseException as error:
         await result.aclose()
         if isinstance(error, UpstreamError):
-            context.evidence = _describe_failure(error, context, contract, began=began, resolver=resolver)
+            context.evidence = describe_failure(error, context, contract, began=began, resolver=resolver)
         raise
     fields = _collect_fields(context, contract, began=began, resolver=resolver) | _collect_success_fields(
         result, context
@@ -164,7 +159,7 @@ def _collect_success_fields(result: Result, context: CallContext) -> dict[str, A
     return fields | ({"http_status": result.status} if _is_http(context) else {})
 
 
-def _describe_failure(
+def describe_failure(
     error: UpstreamError,
     context: CallContext,
     contract: Contract,

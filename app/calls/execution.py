@@ -4,48 +4,39 @@
         -> [response cache] -> permit of the upstream -> [record of intent] -> credentials, upstream,
         retries -> record
 
-`execute` returns a CallOutcome in every case, errors included, and its interface translates that. Only a
+`execute` returns a CallContext in every case, errors included, and its interface translates that. Only a
 cancellation by others is raised.
 """
 
 import asyncio
-import re
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field
+import time
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import orjson
 
-from app.calls.approvals.approved_call import CallApprovals, EndedCall, NoCallApprovals, WaitingCall
+from app.calls.approvals.approved_call import EndedCall, WaitingCall
 from app.calls.arguments.masking import find_secret_values
 from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES
 from app.calls.arguments.presets import check_presets, with_presets, without_preset_hints, without_presets
 from app.calls.arguments.repairs import repair_arguments, repair_mode
-from app.calls.context import CallContext, CallOutcome
+from app.calls.context import CallContext
 from app.calls.disconnect import DisconnectWatch
-from app.calls.evidence import collect_evidence
+from app.calls.evidence import collect_evidence, describe_failure
 from app.calls.idempotency.call import IdempotentCall
-from app.calls.idempotency.store import IdempotencyStore
-from app.calls.log.bodies import BodyRecorder
-from app.calls.log.entries import CallLog
-from app.calls.rate_limiter import RateLimiter
 from app.calls.recorder import CallRecorder
-from app.calls.recordings.interactions import CallRecordings, NoCallRecordings
-from app.calls.recordings.recorded_calls import call_in_mode
+from app.calls.recordings.recorded_calls import open_recording, respond_offline
 from app.calls.request import CallRequest
-from app.calls.response.cache import CacheKey, ResponseCache, identify_credentials
+from app.calls.response.cache import CacheKey, identify_credentials
 from app.calls.response.checks import check_response
-from app.calls.response.shaping import shape_response
+from app.calls.response.shaping import set_error_text, shape_response
 from app.calls.retries import is_retryable_by_client, prepare_call, send
-from app.catalog import Catalog
+from app.calls.services import CallServices
+from app.catalog import check_tool_name
 from app.catalog.plan import Plan, PlanError
 from app.core import exact_json
-from app.core.deadlines import Deadline, TimerQueue
 from app.core.errors import (
-    CallLogUnavailable,
     CredentialMissing,
-    DeadlineExceeded,
     FieldError,
     GatewayError,
     InvalidArguments,
@@ -56,65 +47,17 @@ from app.core.errors import (
     clone_error,
     not_found,
 )
-from app.core.resource_names import TOOL_NAME
-from app.core.telemetry.metrics import Metrics
-from app.core.telemetry.traces import Tracer
-from app.outbound.credentials import CredentialResolver
 from app.protocols.base import Result
 from app.security.loop_detection import cdn_loop_headers
 from app.security.principal import Principal
 from app.security.response_masking import ResponseMasker
 
-_NAME: Final = re.compile(TOOL_NAME)
-
-
 ENABLE_HINT: Final = 'Enable it with PATCH /tools/{name} and {"enabled": true}.'
 RESUME_HINT: Final = 'Resume it with PATCH /providers/{name} and {"enabled": true}.'
 
 
-class SuggestTools(Protocol):
-    """Finds the tools that were probably meant by an unknown name."""
-
-    async def __call__(self, name: str, *, principal: Principal) -> Sequence[str]:
-        """Return names of tools that the principal may see, the most similar first."""
-
-
-async def suggest_nothing(name: str, *, principal: Principal) -> Sequence[str]:  # noqa: ARG001 - a SuggestTools.
-    """Return no names: where there is no index of the tools."""
-    return ()
-
-
-@dataclass(slots=True)
-class CallServices:
-    """The services that execute calls; one instance per worker.
-
-    `call_log` stores the records; `bodies` seals recorded bodies, None where these are not recorded. A
-    Retry-After of more than `max_retry_after` seconds is not waited for; a result of more than
-    `max_stored_bytes` bytes is not stored under an idempotency key. `tracer` is None where calls are not
-    traced. `identity` names this gateway in the header CDN-Loop. `suggest_tools` is asked where a tool is
-    unknown. `approvals` stores the calls of tools that require approval, `recordings` what upstreams gave.
-    """
-
-    catalog: Catalog
-    resolver: CredentialResolver
-    clock: TimerQueue
-    call_log: CallLog
-    metrics: Metrics
-    rate_limiter: RateLimiter
-    idempotency: IdempotencyStore
-    response_cache: ResponseCache
-    max_retry_after: float
-    max_stored_bytes: int
-    identity: str = ""
-    tracer: Tracer | None = None
-    bodies: BodyRecorder | None = None
-    suggest_tools: SuggestTools = suggest_nothing
-    approvals: CallApprovals = field(default_factory=NoCallApprovals)
-    recordings: CallRecordings = field(default_factory=NoCallRecordings)
-
-
-async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
-    """Call a tool, and return its result, the approval that it waits for, or the error that it failed with.
+async def execute(request: CallRequest, services: CallServices) -> CallContext:
+    """Call a tool, and return the call with its result, the approval that it waits for, or its error.
 
     The error is one of `describe`'s, RateLimited, LoopDetected, CircuitOpen, OriginBusy, DeadlineExceeded,
     CallLogUnavailable, one of `IdempotentCall.result`, of resolving credentials or of an adapter
@@ -128,34 +71,23 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
         body_recorder=services.bodies,
     )
     context = CallContext(request, recorder)
-    outcome = CallOutcome(context)
     try:
-        with DisconnectWatch(request.disconnected, services.clock) as watch:
-            check_name(request.tool)
-            if request.error is not None:
-                raise request.error  # noqa: TRY301 - recorded like any other error of the call.
-            body = request.body
-            recorder.add_arguments(_as_json(request.arguments) if body is None else body)
-            if request.options.cdn_loop:
-                context.headers = cdn_loop_headers(request.options.cdn_loop, services.identity)
-            watch.begin()
+        if request.error is not None:
+            raise request.error  # noqa: TRY301 - recorded like any other error of the call.
+        recorder.add_arguments(_as_json(request.arguments) if request.body is None else request.body)
+        if request.options.cdn_loop:
+            context.headers = cdn_loop_headers(request.options.cdn_loop, services.identity)
+        with DisconnectWatch(request.disconnected, services.clock):
+            context.plan = recorder.plan = await _find_plan(request.tool, request.principal, services)
             await _admit(context, services)
             if context.plan.requires_approval and request.approved is None:
-                await _request_approval(outcome, context, services)
+                await _request_approval(context, services)
             elif request.options.idempotency_key is not None:
-                outcome.result = await _perform_once(context, services, request.options.idempotency_key)
+                context.result = await _perform_once(context, services, request.options.idempotency_key)
             else:
-                events = request.accepts_events and context.plan.contract is None
-                result = outcome.result = await _perform(context, services, events=events)
-                recorder.begin_result(result.media_type)
-                if result.stream is None and result.events is None:
-                    whole = result.body or b""
-                    recorder.add_result(whole)
-                    context.complete(upstream_status=result.status, response_bytes=len(whole))
-                    if recorder.stored is not None:
-                        await recorder.wait_recorded()
+                await _perform_and_record(context, services)
     except Exception as error:  # noqa: BLE001 - it is recorded and returned.
-        outcome.result, outcome.approval, outcome.error = None, None, error
+        context.result, context.approval, context.error = None, None, error
         _explain(error, context)
         if not context.detached:
             context.fail(error)
@@ -165,7 +97,7 @@ async def execute(request: CallRequest, services: CallServices) -> CallOutcome:
         if not context.detached:
             context.fail(error)
         raise
-    return outcome
+    return context
 
 
 async def describe(request: CallRequest, services: CallServices) -> dict[str, Any]:
@@ -178,7 +110,6 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
     disabled), InvalidArguments, InvalidInput where the tool's own schema is unusable, and
     `request.error`.
     """
-    check_name(request.tool)
     if request.error is not None:
         raise request.error
     plan = await _find_plan(request.tool, request.principal, services)
@@ -207,12 +138,9 @@ async def describe(request: CallRequest, services: CallServices) -> dict[str, An
 
 
 async def _admit(context: CallContext, services: CallServices) -> None:
-    """Set the plan of the tool, validate the arguments, and count the call against the rate limits."""
-    request = context.request
+    """Complete and validate the arguments, and count the call against the rate limits."""
+    request, recorder, plan = context.request, context.recorder, context.plan
     principal = request.principal
-    plan = await _find_plan(request.tool, principal, services)
-    recorder = context.recorder
-    context.plan = recorder.plan = plan
     if request.wants_envelope and plan.contract is None:
         raise InvalidInput(
             "The tool has no evidence envelope.",
@@ -229,14 +157,9 @@ async def _admit(context: CallContext, services: CallServices) -> None:
         _add_presets(request, plan)
         recorder.add_presets(request.presets)
         context.preset_masker = _create_preset_masker(request, plan)
-    try:
-        if recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
-            await asyncio.to_thread(plan.validate, request.arguments)
-        else:
-            plan.validate(request.arguments)
-    except InvalidArguments as error:
-        if request.approved is not None or not await _repair(context):
-            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
+    is_small = recorder.request_bytes <= LARGE_ARGUMENTS_BYTES and isinstance(request.arguments, dict)
+    if not (is_small and plan.is_valid is not None and plan.is_valid(request.arguments)):
+        await _validate(context)
     if request.approved is not None:
         request.approved.check(plan)
         return
@@ -248,6 +171,19 @@ async def _admit(context: CallContext, services: CallServices) -> None:
             provider_id=plan.provider_id,
             provider=plan.rate_limit,
         )
+
+
+async def _validate(context: CallContext) -> None:
+    """Validate the arguments, or repair them as the call allows; raise InvalidArguments."""
+    request, plan = context.request, context.plan
+    try:
+        if context.recorder.request_bytes > LARGE_ARGUMENTS_BYTES:
+            await asyncio.to_thread(plan.validate, request.arguments)
+        else:
+            plan.validate(request.arguments)
+    except InvalidArguments as error:
+        if request.approved is not None or not await _repair(context):
+            raise _move_pointers(without_preset_hints(error, request.presets), request) from None
 
 
 async def _repair(context: CallContext) -> bool:
@@ -283,15 +219,15 @@ def _build_waiting_call(context: CallContext) -> WaitingCall:
     )
 
 
-async def _request_approval(outcome: CallOutcome, context: CallContext, services: CallServices) -> None:
+async def _request_approval(context: CallContext, services: CallServices) -> None:
     """Have a call wait for approval, or set the outcome of the one that was requested with its idempotency
     key, once that has ended.
     """
     requested = await services.approvals.request(_build_waiting_call(context))
     if requested.ended is not None:
-        outcome.result = _replay_approved(requested.ended, context)
+        context.result = _replay_approved(requested.ended, context)
     else:
-        outcome.approval = requested.approval
+        context.approval = requested.approval
         context.wait_for_approval()
     await context.recorder.wait_recorded()
 
@@ -375,17 +311,12 @@ def _move_pointers(error: InvalidArguments, request: CallRequest) -> InvalidArgu
     return error if request.text_arguments is None else request.text_arguments.relocate(error)
 
 
-def check_name(name: str) -> None:
-    """Raise NotFound for a text that cannot be the name of a tool: PostgreSQL rejects some of these."""
-    if _NAME.fullmatch(name) is None:
-        raise NotFound("There is no tool of this name.")
-
-
 async def _find_plan(name: str, principal: Principal, services: CallServices) -> Plan:
     """Return the plan of a tool by name or alias; raise NotFound where the principal may not call it."""
     try:
         plan = await services.catalog.plan(name)
     except NotFound:
+        check_tool_name(name)
         raise await create_unknown_tool_error(name, principal, services) from None
     except PlanError as unusable:
         if not principal.may_use(unusable.provider, unusable.registrar_tags):
@@ -409,44 +340,85 @@ async def create_unknown_tool_error(name: str, principal: Principal, services: C
     return not_found(f"There is no tool {name}.", await services.suggest_tools(name, principal=principal))
 
 
-def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Awaitable[Result]:
+async def _perform_and_record(context: CallContext, services: CallServices) -> None:
+    """Set the result of an admitted call; one whose body is whole ends the call, and is recorded."""
+    recorder = context.recorder
+    result = context.result = await _perform(context, services, events=context.request.accepts_events)
+    recorder.begin_result(result.media_type)
+    if result.stream is None and result.events is None:
+        body = result.body or b""
+        recorder.add_result(body)
+        context.complete(upstream_status=result.status, response_bytes=len(body))
+        if recorder.stored is not None:
+            await recorder.wait_recorded()
+
+
+async def _perform(context: CallContext, services: CallServices, *, events: bool = False) -> Result:
     """Return the result of an admitted call within its deadlines: from the cache, the upstream, or what its
     upstream mode has in place of that.
 
-    The deadlines also bound waiting for a permit, for a token and between retries. The response is decoded
-    and validated where the call asks for it.
+    The deadlines also bound waiting for a permit, for a token and between retries. With `events`, the client
+    accepts them.
     """
     plan, mode = context.plan, context.upstream
+    events = events and plan.contract is None
     context.set_deadlines(services.clock.loop.time(), events=events and plan.output_shape is None)
-    live = partial(_perform_live, context, services, events=events)
-    sending = live() if mode is None else call_in_mode(mode, context, services.recordings, live)
-    if plan.contract is not None:
-        # Its results have been compared with the schema of its own manifest.
-        return sending
-    if context.request.options.preferences is None and not plan.response_rule.is_active:
-        return sending
-    return check_response(sending, context)
+    if mode is None:
+        result = await _perform_live(context, services, events=events)
+    elif mode.is_offline:
+        result = await respond_offline(mode, context, services.recordings)
+    else:
+        recording = await open_recording(mode, context, services.recordings)
+        try:
+            result = await _perform_live(context, services, events=events)
+        except UpstreamError as error:
+            await recording.record_error(error, context)
+            raise
+        await recording.record_result(result)
+    if plan.contract is None and (plan.checks_responses or context.request.options.preferences is not None):
+        # The results of a manifest have been compared with its own schema.
+        result = await check_response(result, context)
+    return result
 
 
-def _perform_live(context: CallContext, services: CallServices, *, events: bool) -> Awaitable[Result]:
+async def _perform_live(context: CallContext, services: CallServices, *, events: bool) -> Result:
     """Return the result from the cache or the upstream, in the shape that the tool gives it."""
+    plan, shape = context.plan, context.plan.output_shape
+    began = time.perf_counter()
+    try:
+        if plan.cache_rule is not None and _may_use_cache(context, events=events):
+            result = await _perform_cached(context, services)
+        else:
+            result = await send(context, services)
+        if shape is not None:
+            result = await shape_response(result, context, shape, events=events)
+    except UpstreamError as error:
+        if shape is not None:
+            set_error_text(error, shape)
+        if plan.contract is not None:
+            context.evidence = describe_failure(
+                error, context, plan.contract, began=began, resolver=services.resolver
+            )
+        raise
+    if plan.contract is not None:
+        result = await collect_evidence(
+            result, context, plan.contract, began=began, resolver=services.resolver
+        )
+    return result
+
+
+def _may_use_cache(context: CallContext, *, events: bool) -> bool:
+    """Return whether the response cache may answer a call of a tool that has a cache rule."""
     plan, shape = context.plan, context.plan.output_shape
     # A cached response may be that of a client that may read what is a secret preset here; and what is
     # decoded is masked with what the call has sent. Evidence is that of an execution.
-    is_cached = (
-        plan.cache_rule is not None
-        and plan.contract is None
+    return (
+        plan.contract is None
         and context.upstream is None
         and not events
         and context.preset_masker is None
         and not (shape is not None and shape.decodes)
     )
-    sending: Awaitable[Result] = _perform_cached(context, services) if is_cached else _send(context, services)
-    if shape is not None:
-        sending = shape_response(sending, context, shape, events=events)
-    if plan.contract is not None:
-        sending = collect_evidence(sending, context, plan.contract, resolver=services.resolver)
-    return sending
 
 
 async def _perform_once(context: CallContext, services: CallServices, key: str) -> Result:
@@ -472,7 +444,7 @@ async def _perform_cached(context: CallContext, services: CallServices) -> Resul
     call = prepare_call(plan, request.arguments, (), call_id="", deadline=0.0)
     request_identity = plan.adapter.request_identity(call)
     if rule is None or request_identity is None:
-        return await _send(context, services)
+        return await send(context, services)
     key = CacheKey(
         request_identity,
         credentials=identify_credentials(plan),
@@ -485,27 +457,6 @@ async def _perform_cached(context: CallContext, services: CallServices) -> Resul
 
     async def fetch(conditions: tuple[tuple[str, str], ...]) -> Result:
         context.headers = headers + conditions
-        return await _send(context, services)
+        return await send(context, services)
 
     return await services.response_cache.get(key, fetch)
-
-
-async def _send(context: CallContext, services: CallServices) -> Result:
-    """Wait for a permit, and return the upstream's response; raise DeadlineExceeded where no time is left."""
-    plan = context.plan
-    recorder = context.recorder
-    deadline = context.deadline
-    if services.clock.loop.time() >= deadline:
-        raise DeadlineExceeded("The deadline passed before the call could be sent.")
-    if not context.permit:
-        context.permit = plan.upstream.try_acquire() or await plan.upstream.acquire(deadline)
-    if recorder.durable and not plan.safe and not recorder.has_recorded_intent:
-        try:
-            with Deadline(services.clock, deadline):
-                end = context.events_deadline or deadline
-                await recorder.record_intent(end - services.clock.loop.time())
-        except TimeoutError:
-            raise CallLogUnavailable(
-                "The call could not be recorded before its deadline. It was not made."
-            ) from None
-    return await send(context, resolver=services.resolver, max_retry_after=services.max_retry_after)

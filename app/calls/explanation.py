@@ -16,11 +16,11 @@ from sqlmodel import col
 from app.calls.execution import (
     ENABLE_HINT,
     RESUME_HINT,
-    CallServices,
-    check_name,
     create_unknown_tool_error,
     describe_missing_credential,
 )
+from app.calls.services import CallServices
+from app.catalog import check_tool_name
 from app.catalog.plan import Plan, PlanError
 from app.catalog.tools import has_name
 from app.core.errors import (
@@ -167,7 +167,7 @@ class CallExplainer:
         return Explanation(checks, stored.name, catalog_tool.provider, may_see)
 
     async def _find(self, name: str, viewer: Principal) -> _FoundTool:
-        check_name(name)
+        check_tool_name(name)
         try:
             plan = await self.services.catalog.plan(name)
             catalog_tool = _FoundTool(plan.provider, plan.registrar_tags, plan, None)

@@ -57,6 +57,7 @@ class CallRecorder:
         "call_id",
         "deferred_record",
         "defers_record",
+        "durable",
         "ended",
         "id",
         "plan",
@@ -88,6 +89,8 @@ class CallRecorder:
         self.stored: Future[bool] | None = None
         self.defers_record = False
         self.deferred_record: CallLogEntry | None = None
+        self.durable = call_log.durable
+        """Whether the end must be recorded before the client has the whole response."""
         self._request = request
         self._call_log = call_log
         self._metrics = metrics
@@ -106,11 +109,6 @@ class CallRecorder:
     def seconds(self) -> float:
         """Return the seconds since the call began."""
         return time.perf_counter() - self._began
-
-    @property
-    def durable(self) -> bool:
-        """Whether the end must be recorded before the client has the whole response."""
-        return self._call_log.durable
 
     @property
     def has_recorded_intent(self) -> bool:

@@ -10,7 +10,7 @@ because a reused connection was closed counts as an attempt.
 import asyncio
 import random
 import time
-from collections.abc import Coroutine
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -20,9 +20,13 @@ from app.calls.context import CallContext
 from app.calls.progress import MaskedProgress
 from app.calls.recorder import CANCELLED
 from app.calls.response.following import follow_result
-from app.calls.response.masking import await_and_mask
+from app.calls.response.masking import Sender, call_and_mask
+from app.calls.services import CallServices
 from app.catalog.plan import Plan
+from app.core.deadlines import Deadline
 from app.core.errors import (
+    CallLogUnavailable,
+    DeadlineExceeded,
     GatewayError,
     UpstreamError,
     UpstreamMalformed,
@@ -46,48 +50,33 @@ _ACCEPT_EVENTS: Final = (("Accept", "text/event-stream, application/x-ndjson;q=0
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
 
 
-async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_after: float) -> Result:
-    """Send a call that has its permit, and return the upstream's response.
+async def send(context: CallContext, services: CallServices) -> Result:
+    """Send a call once it has a permit of its upstream, and return the response.
 
-    A Retry-After of more than `max_retry_after` seconds is not waited for. Raise what
-    `CredentialResolver.resolve` raises, and what an adapter raises (`protocols.base`).
+    Raise CircuitOpen, OriginBusy, DeadlineExceeded and CallLogUnavailable, what `CredentialResolver.resolve`
+    raises, and what an adapter raises (`protocols.base`).
     """
-    plan = context.plan
-    recorder = context.recorder
-    if recorder.trace is None:
-        credentials = await _resolve(plan, resolver, deadline=context.deadline)
-    else:
-        with recorder.trace.step("credentials"):
-            credentials = await _resolve(plan, resolver, deadline=context.deadline)
-    call = prepare_call(
-        plan, context.request.arguments, credentials, call_id=recorder.call_id, deadline=context.deadline
-    )
-    if context.preset_masker is not None:
-        masker = call.masker
-        call.masker = context.preset_masker if masker is None else masker.combined_with(context.preset_masker)
-    context.response_masker = call.masker
-    call.headers = context.headers
-    call.tenant_id = context.request.principal.tenant_id
-    call.provider = plan.provider
-    if not context.request.presets and not context.repairs:
-        call.command = context.request.command
-    call.on_command_event = context.request.on_command_event
-    call.has_large_arguments = recorder.request_bytes > LARGE_ARGUMENTS_BYTES
-    if context.events_deadline is not None:
-        call.stream_deadline = context.events_deadline
-        call.headers += _ACCEPT_EVENTS
-    if context.request.on_progress is not None:
-        call.on_progress = MaskedProgress(context.request.on_progress, call)
+    plan, recorder, deadline = context.plan, context.recorder, context.deadline
+    if services.clock.loop.time() >= deadline:
+        raise DeadlineExceeded("The deadline passed before the call could be sent.")
+    if not context.permit:
+        context.permit = plan.upstream.try_acquire() or await plan.upstream.acquire(deadline)
+    if recorder.durable and not plan.safe and not recorder.has_recorded_intent:
+        await _record_intent(context, services)
+    credentials = await _resolve_credentials(context, services.resolver)
+    call = _build_call(context, credentials)
+    trace = recorder.trace
+    sender = plan.adapter.call if trace is None else partial(_call_in_span, context, trace)
     began = time.perf_counter()
     recorder.attempts = 1
     try:
         try:
             try:
-                result = await _attempt(call, context)
+                result = await call_and_mask(sender, call)
             finally:
                 recorder.attempts += call.resent
         except UpstreamError as error:
-            result = await _retry(error, call, context, resolver=resolver, max_retry_after=max_retry_after)
+            result = await _retry(error, call, sender, context, services)
         if plan.response_options is not None:
             result = await follow_result(result, call, context, partial(_send_further, context))
         if result.stream is None and (result.events is None or result.body is not None):
@@ -100,11 +89,51 @@ async def send(context: CallContext, *, resolver: CredentialResolver, max_retry_
         recorder.upstream_seconds = time.perf_counter() - began
 
 
-async def _resolve(plan: Plan, resolver: CredentialResolver, *, deadline: float) -> ResolvedCredentials:
-    """Return the credentials that the plan needs; a token is waited for until `deadline` (`loop.time()`)."""
-    return await resolver.resolve(
-        plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=deadline
+async def _record_intent(context: CallContext, services: CallServices) -> None:
+    """Record that a call is about to be made; raise CallLogUnavailable."""
+    deadline = context.deadline
+    try:
+        with Deadline(services.clock, deadline):
+            end = context.events_deadline or deadline
+            await context.recorder.record_intent(end - services.clock.loop.time())
+    except TimeoutError:
+        raise CallLogUnavailable(
+            "The call could not be recorded before its deadline. It was not made."
+        ) from None
+
+
+def _build_call(context: CallContext, credentials: ResolvedCredentials) -> Call[Any]:
+    """Return the call for the adapter: its request, and what its client asks for."""
+    plan, request, recorder = context.plan, context.request, context.recorder
+    call = prepare_call(
+        plan, request.arguments, credentials, call_id=recorder.call_id, deadline=context.deadline
     )
+    if context.preset_masker is not None:
+        masker = call.masker
+        call.masker = context.preset_masker if masker is None else masker.combined_with(context.preset_masker)
+    context.response_masker = call.masker
+    call.headers = context.headers
+    call.tenant_id = request.principal.tenant_id
+    call.provider = plan.provider
+    if not request.presets and not context.repairs:
+        call.command = request.command
+    call.on_command_event = request.on_command_event
+    call.has_large_arguments = recorder.request_bytes > LARGE_ARGUMENTS_BYTES
+    if context.events_deadline is not None:
+        call.stream_deadline = context.events_deadline
+        call.headers += _ACCEPT_EVENTS
+    if request.on_progress is not None:
+        call.on_progress = MaskedProgress(request.on_progress, call)
+    return call
+
+
+async def _resolve_credentials(context: CallContext, resolver: CredentialResolver) -> ResolvedCredentials:
+    """Return the credentials that the tool needs; a token is waited for until the deadline of the call."""
+    plan, trace = context.plan, context.recorder.trace
+    with nullcontext() if trace is None else trace.step("credentials"):
+        return await resolver.resolve(
+            plan.needs, plan.credentials, origin=plan.origin, egress=plan.egress, deadline=context.deadline
+        )
 
 
 def prepare_call(
@@ -136,26 +165,17 @@ def prepare_call(
     )
 
 
-def _attempt(call: Call[Any], context: CallContext) -> Coroutine[Any, Any, Result]:
-    """Return the adapter's call, traced where the call is traced, with its secrets masked in the response."""
-    trace = context.recorder.trace
-    sending = context.plan.adapter.call(call) if trace is None else _call_in_span(call, context, trace)
-    return sending if call.masker is None else await_and_mask(sending, call)
-
-
 async def _send_further(context: CallContext, call: Call[Any], url: str | None) -> Result:
     """Send a further request of a call: with other arguments, or a GET of a URL."""
     adapter = context.plan.adapter
     if url is None:
-        sending = adapter.call(call)
-    elif isinstance(adapter, FollowsLinks):
-        sending = adapter.follow(call, url)
-    else:
+        return await call_and_mask(adapter.call, call)
+    if not isinstance(adapter, FollowsLinks):
         raise TypeError(type(adapter).__name__)
-    return await (sending if call.masker is None else await_and_mask(sending, call))
+    return await call_and_mask(partial(adapter.follow, url=url), call)
 
 
-async def _call_in_span(call: Call[Any], context: CallContext, trace: CallTrace) -> Result:
+async def _call_in_span(context: CallContext, trace: CallTrace, call: Call[Any]) -> Result:
     """Make the adapter's call in a CLIENT span, whose context is sent to the upstream.
 
     The span ends with the head of the response.
@@ -182,12 +202,7 @@ async def _call_in_span(call: Call[Any], context: CallContext, trace: CallTrace)
 
 
 async def _retry(
-    error: UpstreamError,
-    call: Call[Any],
-    context: CallContext,
-    *,
-    resolver: CredentialResolver,
-    max_retry_after: float,
+    error: UpstreamError, call: Call[Any], sender: Sender, context: CallContext, services: CallServices
 ) -> Result:
     """Return the response of a further attempt; raise the last error where none succeeds."""
     plan = context.plan
@@ -199,10 +214,11 @@ async def _retry(
         context.report_failure(error)
         if isinstance(error, UpstreamUnauthorized) and not renewed and not error.response_begun:
             renewed = True
-            call = await _with_new_tokens(error, plan, call, resolver=resolver)
+            call = await _renew_tokens(error, call, context, services.resolver)
         else:
+            # A longer Retry-After is not waited for: the client gets it.
             backoff = _decide_backoff(
-                error, call.deadline, context, attempts=attempts, max_retry_after=max_retry_after
+                error, call.deadline, context, attempts=attempts, max_retry_after=services.max_retry_after
             )
             if backoff is None:
                 raise error
@@ -212,13 +228,13 @@ async def _retry(
                 raise error
         context.recorder.attempts += 1
         try:
-            return await _attempt(call, context)
+            return await call_and_mask(sender, call)
         except UpstreamError as next_error:
             error = next_error
 
 
-async def _with_new_tokens(
-    error: UpstreamError, plan: Plan, call: Call[Any], *, resolver: CredentialResolver
+async def _renew_tokens(
+    error: UpstreamError, call: Call[Any], context: CallContext, resolver: CredentialResolver
 ) -> Call[Any]:
     """Return the call with new tokens; raise `error` where it had none.
 
@@ -229,7 +245,7 @@ async def _with_new_tokens(
         raise error
     for token in rejected:
         await resolver.invalidate(token)
-    credentials = await _resolve(plan, resolver, deadline=call.deadline)
+    credentials = await _resolve_credentials(context, resolver)
     masker = call.masker
     if masker is not None:
         # The upstream has also received the previous token.

@@ -5,6 +5,7 @@ whose creation was confirmed with 201 is callable on every replica at once; "no 
 """
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -12,9 +13,12 @@ from uuid import UUID
 
 from app.catalog.feed import ChangeNotice
 from app.catalog.plan import Plan
+from app.core.errors import NotFound
+from app.core.resource_names import TOOL_NAME
 
-__all__ = ["Catalog", "Plan"]
+__all__ = ["Catalog", "Plan", "check_tool_name"]
 
+_NAME: Final = re.compile(TOOL_NAME)
 _WITHOUT_PLANS: Final = frozenset(
     ("key", "toolset", "import", "recording", "search-usage", "search-words", "session")
 )
@@ -55,6 +59,7 @@ class Catalog:
             return plan
         task = self._loading.get(name)
         if task is None:
+            check_tool_name(name)
             self.misses += 1
             task = asyncio.create_task(self._fill(name), name="compile-plan")
             self._loading[name] = task
@@ -110,6 +115,12 @@ class Catalog:
             while len(self._plans) > self._capacity:
                 self._plans.popitem(last=False)
         return plan
+
+
+def check_tool_name(name: str) -> None:
+    """Raise NotFound for a text that cannot be the name of a tool: PostgreSQL rejects some of these."""
+    if _NAME.fullmatch(name) is None:
+        raise NotFound("There is no tool of this name.")
 
 
 def _retrieve_error(task: asyncio.Task[Plan]) -> None:

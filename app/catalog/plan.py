@@ -1,6 +1,6 @@
 """A compiled tool: everything that a call needs, so that a warm call queries neither Postgres nor Redis."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -97,8 +97,21 @@ class Plan:
     """Whether all pages of a list are read, and operations are polled; None for neither."""
     contract: Contract | None = field(default=None, repr=False)
     """The contract of the ToolClad manifest that the tool comes from."""
+    output_shape: OutputSpec | None = field(init=False, repr=False)
+    """The shape that the call template gives to results; None where they are the upstream's."""
+    checks_responses: bool = field(init=False)
+    """Whether responses are decoded or validated where the client says nothing."""
+    is_valid: Callable[[Any], bool] | None = field(default=None, init=False, repr=False)
+    """Returns whether an object of arguments is valid, in one step; None before the first call, and where
+    `validate` must do more.
+    """
     _validator: ArgumentValidator | None = field(default=None, repr=False)
     _response_reader: ResponseReader | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Set what follows from the other members, once for all calls."""
+        self.output_shape = None if self.response_spec is None else self.response_spec.output
+        self.checks_responses = self.response_rule.decode or self.response_rule.validate
 
     def validate(self, arguments: Any) -> None:
         """Raise InvalidArguments with every error found; InvalidInput where the tool's own schema is
@@ -126,14 +139,10 @@ class Plan:
             reader = self._response_reader = ResponseReader(self.outputs, self.response_spec)
         return reader
 
-    @property
-    def output_shape(self) -> OutputSpec | None:
-        """The shape that the call template gives to results; None where they are the upstream's."""
-        return None if self.response_spec is None else self.response_spec.output
-
     def _compiled(self) -> ArgumentValidator:
         validator = self._validator
         if validator is None:
             formats = None if self.contract is None else CHECKERS
             validator = self._validator = ArgumentValidator(self.inputs, formats=formats)
+            self.is_valid = validator.quick_check
         return validator

@@ -12,7 +12,7 @@ a call. A plan that is compiled again, as after each change of a credential or v
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -83,6 +83,8 @@ class _CachedResolution:
     """The result, where no token is needed."""
     last: ResolvedCredentials | None = field(default=None, repr=False)
     """The result with the tokens of the last call."""
+    dropped_before: int = -1
+    """How many values the masker had dropped when it last got the `values`; -1 before."""
 
 
 class CredentialResolver:
@@ -99,15 +101,15 @@ class CredentialResolver:
         *,
         capacity: int = _MAX_CACHED,
         cache_seconds: float = _CACHE_SECONDS,
-        note_use: Callable[[Iterable[UUID]], None] | None = None,
+        used_at: dict[UUID, float] | None = None,
     ) -> None:
-        """`note_use` gets the ids of the credentials that a call sends."""
+        """`used_at` gets the time at which each credential is sent, in seconds since the epoch."""
         self._vault = vault
         self._tokens = tokens
         self._masker = masker
         self._capacity = capacity
         self._cache_seconds = cache_seconds
-        self._note_use = note_use
+        self._used_at = used_at
         self._digests = DigestStates()
         self._cache: OrderedDict[int, _CachedResolution] = OrderedDict()
 
@@ -137,12 +139,14 @@ class CredentialResolver:
             or cached.expires_at <= time.monotonic()
         ):
             cached = self._open(needs, credentials, origin=origin, egress=egress)
-        for value in cached.values:
-            # The masker drops values that were not used for a long time.
-            self._masker.add(value)
+        if cached.dropped_before != self._masker.dropped:
+            # The masker has dropped values since then, perhaps these.
+            self._add_values(cached)
+        if self._used_at is not None:
+            now = time.time()
+            for credential_id in cached.ids:
+                self._used_at[credential_id] = now
         if cached.without_tokens is not None:
-            if self._note_use is not None and cached.ids:
-                self._note_use(cached.ids)
             return cached.without_tokens
         wires = [
             step if isinstance(step, WireCredential) else await self._with_token(step, deadline=deadline)
@@ -153,9 +157,13 @@ class CredentialResolver:
             tokens = [wire.token.token.reveal() for wire in wires if wire.token is not None]
             sent = [value for token in tokens for value in (token, f"Bearer {token}")]
             last = cached.last = _resolved(wires, (*cached.secrets, *sent))
-        if self._note_use is not None:
-            self._note_use(cached.ids)
         return last
+
+    def _add_values(self, cached: _CachedResolution) -> None:
+        """Add the values of a resolution to the masker, which drops what is not added for a long time."""
+        cached.dropped_before = self._masker.dropped
+        for value in cached.values:
+            self._masker.add(value)
 
     async def invalidate(self, handle: TokenHandle) -> None:
         """Drop a token that an upstream has rejected from the cache."""

@@ -138,16 +138,18 @@ class Engine:
         Raises BlockedAddress, InvalidInput (URL, method or header), UpstreamTimeout, UpstreamUnreachable and
         UpstreamMalformed. A cancellation closes the connection.
         """
-        method = head.normalize_method(request.method)
+        method = request.method
+        if method not in head.COMMON_METHODS:
+            method = head.normalize_method(method)
         authority, target = head.split_url(request.url)
-        route = self._route(request.egress)
+        route = _DIRECT if request.egress is None else self._find_route(request.egress)
         extra = self._own_header_lines if request.scope else f"{self._own_header_lines}Connection: close\r\n"
         if route.proxy is not None and not authority.tls and route.socket_path(authority) is None:
             target = authority.origin + target
             if route.proxy.authorization is not None:
                 extra += f"Proxy-Authorization: {route.proxy.authorization.reveal()}\r\n"
         lines = head.encode_head(method, target, authority, request.headers, request.body, extra=extra)
-        clock = self.timers
+        clock = self._clock if self._clock is not None else self.timers
         now = clock.loop.time()
         limits = request.limits
         deadline = now + limits.total if request.deadline is None else request.deadline
@@ -185,7 +187,7 @@ class Engine:
         self, prepared: _EncodedRequest, *, head_deadline: float, connect_deadline: float
     ) -> Exchange:
         """Send on a reused or a new connection, and wait for the head of the response."""
-        clock = self.timers
+        clock = self._clock if self._clock is not None else self.timers
         request = prepared.request
         key = (prepared.authority.origin, prepared.route.key, request.scope)
         connection = self._pool.take_idle(key, clock.loop.time()) if request.scope else None
@@ -306,9 +308,7 @@ class Engine:
                 self._tls_contexts.popitem(last=False)
         return context
 
-    def _route(self, egress: EgressSettings | None) -> EgressRoute:
-        if egress is None:
-            return _DIRECT
+    def _find_route(self, egress: EgressSettings) -> EgressRoute:
         route = self._routes.get(egress.key)
         if route is None:
             proxy = Proxy.parse(egress) if egress.proxy_url else None

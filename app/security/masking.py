@@ -44,6 +44,8 @@ class Masker:
         self._known: dict[str, tuple[str, ...]] = {}
         self._index: _Index | None = _Index(())
         self._lock = threading.Lock()
+        self.dropped = 0
+        """How many values were dropped, since the start."""
 
     def add(self, value: str) -> None:
         """Add a value with its encoded forms; do nothing for a known one or one shorter than `MIN_SECRET`."""
@@ -53,6 +55,7 @@ class Masker:
             self._known[value] = secret_forms(value)
             while len(self._known) > self._capacity:
                 del self._known[next(iter(self._known))]
+                self.dropped += 1
             self._index = None
 
     def mask(self, text: str) -> str:

@@ -184,7 +184,8 @@ class GatewayApp(FastAPI):
             await super().__call__(scope, receive, send)
             return
         admission = self.admission
-        if admission.rejects():
+        is_calm = admission.running < admission.max_running and not admission.pressure
+        if not is_calm and admission.rejects():
             await fast.reject(route, scope, receive, send)
             return
         admission.running += 1

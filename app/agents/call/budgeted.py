@@ -7,7 +7,7 @@ from typing import Final
 from app.agents.call.responses import result_headers
 from app.agents.call.result_preferences import TABLE_MEDIA_TYPES
 from app.agents.http_messages import BytesResponse
-from app.calls import CallOutcome
+from app.calls import CallContext
 from app.calls.results import ModelResult, ResultBudget, read_response
 from app.outbound.framing import is_json, is_textual
 from app.protocols.base import BODY_METADATA_HEADERS, Result
@@ -31,7 +31,7 @@ async def respond_within(
     applied: str,
     *,
     result: Result,
-    outcome: CallOutcome,
+    outcome: CallContext,
     services: Services,
     root_path: str,
 ) -> BytesResponse:

@@ -18,22 +18,15 @@ class AcceptedTypes:
     """The media ranges that a client accepts.
 
     `ranges` have a weight above 0; `events` is the media type for a response as events, "" for none, and
-    `only_values` whether the events are to be their values alone.
+    `only_values` whether the events are to be their values alone. `envelope` says that the client lists the
+    evidence envelope of a ToolClad tool, `only_envelope` that it accepts no other form of a response.
     """
 
     ranges: frozenset[str]
     events: str
-    only_values: bool = False
-
-    @property
-    def envelope(self) -> bool:
-        """Whether the client lists the evidence envelope of a ToolClad tool."""
-        return ENVELOPE in self.ranges
-
-    @property
-    def only_envelope(self) -> bool:
-        """Whether the client accepts the envelope, and no other form of a response."""
-        return self.ranges == {ENVELOPE}
+    only_values: bool
+    envelope: bool
+    only_envelope: bool
 
     def only_json(self, media: str) -> bool:
         """Return whether the client accepts JSON, but not a response of this media type unless it is JSON.
@@ -71,7 +64,13 @@ def parse_accept(accept: str) -> AcceptedTypes:
             only_values[media] = media in JSON_LINES_MEDIA_TYPES and VALUES_PARAMETER in parameters
     formats = [media for media in weights if media in _EVENT_FORMATS]
     events = max(formats, key=lambda media: weights[media], default="")
-    return AcceptedTypes(frozenset(weights), events, only_values.get(events, False))
+    return AcceptedTypes(
+        frozenset(weights),
+        events,
+        only_values.get(events, False),
+        envelope=ENVELOPE in weights,
+        only_envelope=weights.keys() == {ENVELOPE},
+    )
 
 
 def _weight(parameters: list[str]) -> float:

@@ -3,7 +3,7 @@ dependency.
 
 Measured in the design: a bare Starlette route costs 36 us a request, one of FastAPI with a body model and
 three dependencies 169 us. It calls the same `authorise()` as every other route, and is described in
-`operation.py`. It only reads the request into a CallRequest and writes the CallOutcome as the response.
+`operation.py`. It only reads the request into a CallRequest and writes the CallContext as the response.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from app.agents.call.responses import StreamedResponse, respond
 from app.agents.call.result_preferences import parse_result_preferences
 from app.agents.http_messages import BytesResponse, read_body, read_head
 from app.api.streams.connection import Headers, until_disconnected
-from app.calls import CallOutcome, CallRequest, ClientDisconnected, describe, execute
+from app.calls import CallContext, CallRequest, ClientDisconnected, describe, execute
 from app.calls.arguments.parsing import LARGE_ARGUMENTS_BYTES, parse_arguments
 from app.calls.disconnect import DisconnectWatch
 from app.calls.options import CallOptions
@@ -122,7 +122,7 @@ async def _respond(
     request: Request,
     accept: AcceptedTypes,
     call: CallRequest,
-    outcome: CallOutcome,
+    outcome: CallContext,
     budget: tuple[ResultBudget, str] | None,
 ) -> Response:
     """Return the response to a call; raise the error that it ended with."""
@@ -171,7 +171,7 @@ def _right_check(request: Request, toolset: str | None, tool: str) -> RightCheck
     return when_changed(partial(authorise, request, "tools:call"), lambda: services.feed.position, check)
 
 
-def _with_rate_limits(response: Response, outcome: CallOutcome) -> Response:
+def _with_rate_limits(response: Response, outcome: CallContext) -> Response:
     if outcome.rate_limit_state is not None:
         _add_rate_limits(response.headers, outcome.rate_limit_state)
     return response
@@ -230,7 +230,7 @@ async def _describe(call: CallRequest, services: Services) -> BytesResponse:
 
 async def _watched(
     request: Request,
-    outcome: CallOutcome,
+    outcome: CallContext,
     result: Result,
     streams: StreamRegistry,
     making: Awaitable[Response],
@@ -239,16 +239,15 @@ async def _watched(
     failure.
     """
     try:
-        with DisconnectWatch(partial(until_disconnected, request.receive), streams.clock) as watch:
-            watch.begin()
+        with DisconnectWatch(partial(until_disconnected, request.receive), streams.clock):
             return await making
     except BaseException as error:
         await result.aclose()
-        await outcome.fail(error)
+        await outcome.conclude_failed(error)
         raise
 
 
-def _raise_failure(request: Request, outcome: CallOutcome, error: Exception) -> BytesResponse:
+def _raise_failure(request: Request, outcome: CallContext, error: Exception) -> BytesResponse:
     """Raise the error with the headers of the call; return a response where the client has disconnected."""
     request.state.call_id = outcome.call_id
     if isinstance(error, ClientDisconnected):
@@ -268,7 +267,7 @@ def _raise_failure(request: Request, outcome: CallOutcome, error: Exception) -> 
     raise error
 
 
-def _accepted(outcome: CallOutcome, approval: dict[str, Any], *, root_path: str) -> BytesResponse:
+def _accepted(outcome: CallContext, approval: dict[str, Any], *, root_path: str) -> BytesResponse:
     """Return the response to a call that waits for approval."""
     headers = [
         (b"content-type", _JSON),

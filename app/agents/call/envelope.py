@@ -6,14 +6,14 @@ from typing import Final
 from app.agents.call.responses import result_headers
 from app.agents.http_messages import BytesResponse
 from app.api.streams.connection import Headers
-from app.calls import CallOutcome
+from app.calls import CallContext
 from app.core.errors import GatewayError
 from app.formats.toolclad.envelope import MEDIA_TYPE, Evidence
 
 _INLINE_BYTES: Final = 64 << 10
 
 
-async def envelope_response(outcome: CallOutcome, evidence: Evidence) -> BytesResponse:
+async def envelope_response(outcome: CallContext, evidence: Evidence) -> BytesResponse:
     """Return the envelope; the status is 200, or that of the problem which the call ended with."""
     is_large = len(evidence.output) > _INLINE_BYTES
     body = await asyncio.to_thread(evidence.envelope) if is_large else evidence.envelope()

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 from app.api.streams.connection import Headers, ResponseWriter, until_disconnected
 from app.api.streams.event_formats import EventFormat
 from app.api.streams.event_writer import EventWriter
-from app.calls import CallOutcome, ClientDisconnected
+from app.calls import CallContext, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.response.streams import StreamRegistry
 from app.core.errors import ClientTimeout, GatewayError, Stopping
@@ -27,7 +27,7 @@ class EventStreamResponse:
         self,
         result: Result,
         headers: Headers,
-        outcome: CallOutcome,
+        outcome: CallContext,
         *,
         event_format: EventFormat,
         streams: StreamRegistry,
@@ -51,8 +51,7 @@ class EventStreamResponse:
         writer = EventWriter(self, output, streams)
         streams.add(self)
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
                 await send(
                     {"type": "http.response.start", "status": self.status_code, "headers": self.headers}
                 )
@@ -110,7 +109,9 @@ class EventStreamResponse:
             if self._task is not None:
                 self._task.uncancel()
         self._streams.discard(self)
-        await self._outcome.fail(error, response_bytes=writer.sent, upstream_status=self._result.status)
+        await self._outcome.conclude_failed(
+            error, response_bytes=writer.sent, upstream_status=self._result.status
+        )
         if isinstance(error, ClientDisconnected):
             return
         if isinstance(error, Exception) and not isinstance(error, OSError | ClientTimeout):

@@ -17,7 +17,7 @@ from app.agents.call.event_stream import EventStreamResponse
 from app.agents.http_messages import BytesResponse
 from app.api.streams.connection import Headers, ResponseWriter, until_disconnected
 from app.api.streams.event_formats import event_format
-from app.calls import CallOutcome, ClientDisconnected
+from app.calls import CallContext, ClientDisconnected
 from app.calls.disconnect import DisconnectWatch
 from app.calls.response.checks import FRAGMENT_SAFE
 from app.calls.response.streams import StreamRegistry
@@ -61,7 +61,7 @@ class StreamedResponse:
         self,
         result: Result,
         headers: Headers,
-        outcome: CallOutcome,
+        outcome: CallContext,
         *,
         streams: StreamRegistry,
         beginning: bytes = b"",
@@ -79,8 +79,7 @@ class StreamedResponse:
         clock = self._streams.clock
         writer = ResponseWriter(send, clock=clock, stall=self._streams.stall)
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), clock, after=0):
                 await send(
                     {"type": "http.response.start", "status": self.status_code, "headers": self.headers}
                 )
@@ -96,7 +95,7 @@ class StreamedResponse:
                 await writer.write(b"", more=False)
         except BaseException as caught:  # noqa: BLE001 - it is recorded, and raised again.
             error = writer.attribute(caught, seconds=outcome.seconds())
-            await outcome.fail(error, response_bytes=writer.sent, upstream_status=result.status)
+            await outcome.conclude_failed(error, response_bytes=writer.sent, upstream_status=result.status)
             if not isinstance(error, ClientDisconnected):
                 raise error from None
         else:
@@ -109,7 +108,7 @@ async def respond(
     result: Result,
     *,
     accept: AcceptedTypes,
-    outcome: CallOutcome,
+    outcome: CallContext,
     streams: StreamRegistry,
     check: RightCheck,
 ) -> BytesResponse | StreamedResponse | EventStreamResponse:
@@ -164,7 +163,7 @@ async def respond(
     return BytesResponse(body, headers)
 
 
-def result_headers(result: Result, outcome: CallOutcome) -> Headers:
+def result_headers(result: Result, outcome: CallContext) -> Headers:
     """Return the headers of the response to a call that succeeded, without Content-Type."""
     headers: Headers = [
         (b"x-call-id", outcome.call_id.encode()),

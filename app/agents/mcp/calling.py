@@ -20,7 +20,7 @@ from app.agents.mcp.results import call_result
 from app.agents.mcp.server import MODERN_META
 from app.agents.mcp.tool_lists import RenderedTool
 from app.api.streams.connection import until_disconnected
-from app.calls import CallOutcome, CallRequest, ClientDisconnected, execute
+from app.calls import CallContext, CallRequest, ClientDisconnected, execute
 from app.calls.disconnect import DisconnectWatch
 from app.calls.options import CallOptions
 from app.calls.results import ModelResult, ResultBudget, read_result
@@ -179,7 +179,7 @@ class ToolCall:
         max_bytes = options.max_bytes or self._exchange.services.settings.mcp_result_max
         return _create_budget(max_bytes, options.max_tokens)
 
-    def _read(self, outcome: CallOutcome, target: CallTarget, budget: ResultBudget) -> Awaitable[ModelResult]:
+    def _read(self, outcome: CallContext, target: CallTarget, budget: ResultBudget) -> Awaitable[ModelResult]:
         """Return what reads the result of a call of a target. A modern client that disconnects meanwhile ends
         it; so does, for events, a key that may not call the tool any more.
         """
@@ -214,8 +214,7 @@ class ToolCall:
         exchange = self._exchange
         with DisconnectWatch(
             partial(until_disconnected, exchange.request.receive), exchange.services.streams.clock
-        ) as watch:
-            watch.begin()
+        ):
             return await reading
 
     def _request(self, target: CallTarget, arguments: dict[str, Any]) -> CallRequest:
@@ -243,7 +242,7 @@ class ToolCall:
         data = {"detail": named.detail, "hint": named.hint, **named.extra}
         return RpcError(INVALID_PARAMS, f"Unknown tool: {name}", data=data)
 
-    def _add_headers(self, outcome: CallOutcome) -> None:
+    def _add_headers(self, outcome: CallContext) -> None:
         self.headers.append((b"x-call-id", outcome.call_id.encode()))
         if outcome.rate_limit_state is not None:
             limits = outcome.rate_limit_state.headers()

@@ -127,8 +127,7 @@ class ListenResponse:
         # The client learns why when it begins again.
         denied.add_done_callback(lambda _: self._end())
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
                 await send({"type": "http.response.start", "status": 200, "headers": EVENT_HEADERS})
                 await self._run(writer)
         except (ClientDisconnected, ClientTimeout, OSError):

@@ -94,8 +94,7 @@ async def run_agent_test(
         }
         return _json(view, status=202, headers=headers)
     try:
-        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock) as watch:
-            watch.begin()
+        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock):
             await runs.wait(row.id)
     except ClientDisconnected:
         await runs.cancel(row.id, principal=principal)

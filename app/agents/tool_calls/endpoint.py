@@ -91,8 +91,7 @@ async def _respond(request: Request, services: Services, collection: ToolCollect
         accept = head.get(b"accept", b"").decode("latin-1")
         return AnswerStream(batch, intake, partial(_body, query=query), services.streams, accept=accept)
     try:
-        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock) as watch:
-            watch.begin()
+        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock):
             answers = await batch.run()
     except ClientDisconnected:
         return _unread()

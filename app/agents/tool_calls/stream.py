@@ -55,8 +55,7 @@ class AnswerStream:
         headers = [(b"content-type", media.encode()), (b"cache-control", b"no-store")]
         streams.add(self)
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
                 writer.begin(b"\n" if self._lines else b": heartbeat\n\n")
                 await self._forward(writer)

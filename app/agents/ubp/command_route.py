@@ -42,8 +42,7 @@ async def run_command(request: Request) -> BytesResponse:
     key = None if text is None else read_idempotency_key(text)
     try:
         command = decode_command(await read_body(request, head, limit=limit, streams=services.streams))
-        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock) as watch:
-            watch.begin()
+        with DisconnectWatch(partial(until_disconnected, request.receive), services.calls.clock):
             result = await _execute(server, command, principal, key)
     except ClientDisconnected:
         return BytesResponse(b"", [], status_code=499)

@@ -1,6 +1,6 @@
 """Outcomes of calls, and errors, as responses to commands."""
 
-from app.calls import CallOutcome
+from app.calls import CallContext
 from app.calls.results import ModelResult, read_result
 from app.core import exact_json
 from app.core.errors import GatewayError, UpstreamError
@@ -19,7 +19,7 @@ CALL_ID = "call_id"
 """The member of a response's metadata with the id of the recorded call."""
 
 
-async def outcome_result(command: Command, outcome: CallOutcome, *, base_url: str) -> CommandResult:
+async def outcome_result(command: Command, outcome: CallContext, *, base_url: str) -> CommandResult:
     """Return the response to a command from the outcome of its call, which is read and recorded.
 
     The result of an executor is forwarded in its own form, unless a secret was masked in it. Raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.api.providers.schemas_check import CredentialCheck, ProtocolCheck
-from app.calls.response.masking import await_and_mask
+from app.calls.response.masking import call_and_mask
 from app.calls.retries import prepare_call
 from app.catalog import Catalog
 from app.catalog.plan import Plan, PlanError
@@ -161,8 +161,7 @@ async def _exchange(plan: Plan, call: Call[Any]) -> None:
     if isinstance(plan.adapter, ChecksUpstream):
         await plan.adapter.check(call)
         return
-    sending = plan.adapter.call(call)
-    result = await (sending if call.masker is None else await_and_mask(sending, call))
+    result = await call_and_mask(plan.adapter.call, call)
     await result.aclose()
 
 

@@ -151,8 +151,7 @@ class RecordStream(Response, Generic[Row]):
         writer = EventWriter(self, ResponseWriter(send, clock=streams.clock, stall=streams.stall), streams)
         streams.add(self)
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
                 if streams.stopping.is_set():
                     self.end(Stopping())
                 await send(

@@ -17,7 +17,7 @@ from sqlmodel import col
 
 from app.access.repository import find_key, is_expired
 from app.access.verifier import principal_of
-from app.calls import CallOutcome, CallRequest, CallServices, describe, execute
+from app.calls import CallContext, CallRequest, CallServices, describe, execute
 from app.calls.approvals.approved_call import ApprovedCall
 from app.calls.approvals.call_store import CallApprovalStore
 from app.calls.approvals.kinds import ApprovalState, Decision
@@ -250,7 +250,7 @@ class CallApprovalHandler:
         toolset = stored.get("toolset")
         return None if toolset is None else await self.toolsets.upstream_mode(toolset)
 
-    async def _read(self, outcome: CallOutcome) -> _Made:
+    async def _read(self, outcome: CallContext) -> _Made:
         """Return the whole result of a call; an error where it is larger than may be stored, or breaks
         off.
         """
@@ -263,7 +263,7 @@ class CallApprovalHandler:
             complete = await result.read_up_to(limit)
         except BaseException as failed:
             await result.aclose()
-            await outcome.fail(failed, upstream_status=result.status)
+            await outcome.conclude_failed(failed, upstream_status=result.status)
             if isinstance(failed, GatewayError):
                 return _create_failure(failed, outcome)
             raise
@@ -272,7 +272,7 @@ class CallApprovalHandler:
                 f"The call was made. Its response has more than {limit} bytes and is not stored."
             )
             await result.aclose()
-            await outcome.fail(error, upstream_status=result.status)
+            await outcome.conclude_failed(error, upstream_status=result.status)
             return _create_failure(error, outcome)
         body = result.body or b""
         if streamed:
@@ -311,7 +311,7 @@ def describe_failure(error: GatewayError) -> dict[str, Any]:
     return {name: problem[name] for name in ("type", "title", "status", "detail")}
 
 
-def _create_failure(error: GatewayError, outcome: CallOutcome | None = None) -> _Made:
+def _create_failure(error: GatewayError, outcome: CallContext | None = None) -> _Made:
     call_id = None if outcome is None else outcome.call_id
     try:
         problem = exact_json.dumps({"problem": error.as_problem(call_id=call_id)})

@@ -1,6 +1,6 @@
 """Calls in the modes `record`, `replay` and `mock` (`security.upstream_mode`).
 
-    record   require the recording -> send as ever -> store what the upstream gave -> the result
+    record   require the recording -> (the upstream responds) -> store what it gave -> the result
     replay   find the next recorded response -> the result, or the recorded error
     mock     make a value of the tool's examples or output schema -> the result
 
@@ -10,7 +10,7 @@ their client leaves before, what had arrived of events is stored.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import replace
 from typing import Final
 
@@ -59,18 +59,12 @@ _ERRORS: Final[dict[str, type[UpstreamError]]] = {
 }  # fmt: skip
 _log = structlog.get_logger(__name__)
 
-Send = Callable[[], Awaitable[Result]]
 
+async def respond_offline(mode: UpstreamMode, context: CallContext, recordings: CallRecordings) -> Result:
+    """Return the result of a call in the modes `replay` and `mock`, which does not reach its upstream.
 
-async def call_in_mode(
-    mode: UpstreamMode, context: CallContext, recordings: CallRecordings, send: Send
-) -> Result:
-    """Return the result of a call in a mode other than live; only in mode `record`, `send` is used.
-
-    Raise what `send` raises in this mode, recorded errors, and the errors of `CallRecordings`.
+    Raise recorded errors, and the errors of `CallRecordings`.
     """
-    if mode.mode == "record":
-        return await _record_call(mode, context, recordings, send)
     if mode.mode == "mock":
         status, media_type, body = await asyncio.to_thread(
             generate_response, context.plan, context.request.arguments, seed=mode.seed
@@ -109,43 +103,13 @@ def _request(mode: UpstreamMode, context: CallContext) -> RecordableRequest:
     )
 
 
-async def _record_call(
-    mode: UpstreamMode, context: CallContext, recordings: CallRecordings, send: Send
-) -> Result:
-    """Return the result of a live call, and store it."""
+async def open_recording(
+    mode: UpstreamMode, context: CallContext, recordings: CallRecordings
+) -> "InteractionRecording":
+    """Return what stores the response to a call in mode `record`; raise the errors of `require`."""
     request = _request(mode, context)
     await recordings.require(request.recording)
-    recording = _Recording(request, recordings)
-    try:
-        result = await send()
-    except UpstreamError as error:
-        if _is_of_upstream(error, context):
-            error.headers[RECORDED_HEADER] = await recording.store(
-                RecordedResponse(error=_convert_error(error))
-            )
-        raise
-    if result.is_content_coded:
-        # What cannot be read cannot be masked.
-        result.headers.append((RECORDED_HEADER, await recording.omit("unreadable")))
-        return result
-    head = RecordedResponse(
-        status=result.status,
-        media_type=result.media_type,
-        headers=tuple(pair for pair in result.headers if pair[0].lower() not in _DROPPED_HEADERS),
-        text_pieces=result.has_text_pieces,
-        content_blocks=result.has_content_blocks,
-    )
-    if result.stream is not None:
-        # The events of such a result, if any, are read from its stream.
-        result.stream = recording.record_body(result.stream, head)
-    elif result.body is None and result.events is not None:
-        result.events = recording.record_events(result.events, head)
-    elif len(result.body or b"") > recordings.limits.body_bytes:
-        result.headers.append((RECORDED_HEADER, await recording.omit("too-large")))
-    else:
-        status = await recording.store(replace(head, body=result.body or b""))
-        result.headers.append((RECORDED_HEADER, status))
-    return result
+    return InteractionRecording(request, recordings)
 
 
 def _is_of_upstream(error: UpstreamError, context: CallContext) -> bool:
@@ -157,25 +121,54 @@ def _is_of_upstream(error: UpstreamError, context: CallContext) -> bool:
     return not (isinstance(error, UpstreamTimeout) and context.client_deadline is not None)
 
 
-class _Recording:
+class InteractionRecording:
     """Stores one interaction. Storing it never affects the live response."""
 
     def __init__(self, request: RecordableRequest, recordings: CallRecordings) -> None:
         self._request = request
         self._recordings = recordings
 
-    async def store(self, response: RecordedResponse) -> str:
+    async def record_result(self, result: Result) -> None:
+        """Store a response; one that arrives in pieces, and events, once they have ended."""
+        if result.is_content_coded:
+            # What cannot be read cannot be masked.
+            result.headers.append((RECORDED_HEADER, await self._omit("unreadable")))
+            return
+        head = RecordedResponse(
+            status=result.status,
+            media_type=result.media_type,
+            headers=tuple(pair for pair in result.headers if pair[0].lower() not in _DROPPED_HEADERS),
+            text_pieces=result.has_text_pieces,
+            content_blocks=result.has_content_blocks,
+        )
+        if result.stream is not None:
+            # The events of such a result, if any, are read from its stream.
+            result.stream = self._record_body(result.stream, head)
+        elif result.body is None and result.events is not None:
+            result.events = self._record_events(result.events, head)
+        elif len(result.body or b"") > self._recordings.limits.body_bytes:
+            result.headers.append((RECORDED_HEADER, await self._omit("too-large")))
+        else:
+            status = await self._store(replace(head, body=result.body or b""))
+            result.headers.append((RECORDED_HEADER, status))
+
+    async def record_error(self, error: UpstreamError, context: CallContext) -> None:
+        """Store an error, where it says something of the tool's upstream."""
+        if _is_of_upstream(error, context):
+            error.headers[RECORDED_HEADER] = await self._store(RecordedResponse(error=_convert_error(error)))
+
+    async def _store(self, response: RecordedResponse) -> str:
         try:
             return await self._recordings.record(self._request, response)
         except GatewayError as error:
             _log.warning("a response was not recorded", recording=self._request.recording, reason=error.slug)
             return "unavailable"
 
-    async def omit(self, reason: str) -> str:
+    async def _omit(self, reason: str) -> str:
         await self._recordings.omit(self._request)
         return reason
 
-    async def record_body(
+    async def _record_body(
         self, pieces: AsyncIterator[bytes], head: RecordedResponse
     ) -> AsyncGenerator[bytes, None]:
         """Yield the pieces of a body, and store it at its end."""
@@ -192,17 +185,17 @@ class _Recording:
                 yield piece
             stored = True
             if size <= limit:
-                await self.store(replace(head, body=bytes(held)))
+                await self._store(replace(head, body=bytes(held)))
             elif is_stream:
-                await self.store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
+                await self._store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
             else:
-                await self.omit("too-large")
+                await self._omit("too-large")
         except UpstreamError as error:
             stored = True
             if is_stream and held:
-                await self.store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
+                await self._store(replace(head, body=_cut_to_whole_lines(held[:limit]), is_cut=True))
             else:
-                await self.store(RecordedResponse(error=_convert_error(error)))
+                await self._store(RecordedResponse(error=_convert_error(error)))
             raise
         finally:
             if not stored and is_stream and held:
@@ -210,7 +203,7 @@ class _Recording:
                 self._recordings.finish(self._request, cut)
             await _close(pieces)
 
-    async def record_events(
+    async def _record_events(
         self, events: AsyncGenerator[StreamEvent, None], head: RecordedResponse
     ) -> AsyncGenerator[StreamEvent, None]:
         """Yield events, and store the first of them at their end."""
@@ -226,11 +219,11 @@ class _Recording:
                     held.append(replace(event))
                 yield event
             stored = True
-            await self.store(replace(head, events=tuple(held), is_cut=is_cut))
+            await self._store(replace(head, events=tuple(held), is_cut=is_cut))
         except UpstreamError as error:
             stored = True
             failed = None if is_cut else _convert_error(error)
-            await self.store(replace(head, events=tuple(held), error=failed, is_cut=is_cut))
+            await self._store(replace(head, events=tuple(held), error=failed, is_cut=is_cut))
             raise
         finally:
             if not stored and held:

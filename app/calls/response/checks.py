@@ -7,7 +7,6 @@ with the outcome `invalid-response`.
 """
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -28,13 +27,12 @@ FRAGMENT_SAFE: Final = "/*~!$&'()+,;=:@-._"
 """Characters of a JSON pointer that stand for themselves in a URI fragment."""
 
 
-async def check_response(sending: Awaitable[Result], context: CallContext) -> Result:
-    """Return the awaited result decoded and validated, as far as the call asks for it.
+async def check_response(result: Result, context: CallContext) -> Result:
+    """Return a result decoded and validated, as far as the call asks for it.
 
-    Raise what `sending` and the stream of its result raise. Bodies of more than 8 MiB or in a content coding,
+    Raise what the stream of the result raises. Bodies of more than 8 MiB or in a content coding,
     events and redirects, which the schema does not describe, are passed on as they are.
     """
-    result = await sending
     rule, preferences = (
         context.plan.response_rule,
         context.request.options.preferences or ResponsePreferences(),

@@ -15,7 +15,7 @@ event.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from app.core.errors import GatewayError
@@ -52,13 +52,14 @@ _SMALL_BYTES: Final = 8 << 10
 _ENCODING_BYTES: Final = 4
 
 
-async def await_and_mask(sending: Awaitable[Result], call: Call[Any]) -> Result:
-    """Return the result of an adapter's call, or raise its error, with the call's secrets masked.
+Sender = Callable[[Call[Any]], Awaitable[Result]]
+"""Makes one attempt of a call: the `call` of an adapter."""
 
-    `sending` is the awaitable of the adapter's `call(call)`.
-    """
+
+async def call_and_mask(sender: Sender, call: Call[Any]) -> Result:
+    """Return the result of one attempt, or raise its error, with the secrets of the call masked."""
     try:
-        result = await sending
+        result = await sender(call)
     except GatewayError as error:
         if call.masker is not None:
             mask_error(error, call.masker)

@@ -1,7 +1,6 @@
 """The shape that a tool gives to the response of its upstream, for every interface alike."""
 
 import asyncio
-from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,20 +26,12 @@ _INLINE_BYTES: Final = 64 << 10
 _NOT_READABLE: Final = "The upstream's response is not what the tool expects."
 
 
-async def shape_response(
-    sending: Awaitable[Result], context: CallContext, spec: OutputSpec, *, events: bool
-) -> Result:
-    """Return the awaited result in the shape of a spec: as one event, too, where `events` are requested.
+async def shape_response(result: Result, context: CallContext, spec: OutputSpec, *, events: bool) -> Result:
+    """Return a result in the shape of a spec: as one event, too, where `events` are requested.
 
-    Raise what `sending` raises, where the upstream has rejected the call with the text of the spec;
-    InvalidArguments or UpstreamMalformed where a requirement is not met, and ResponseTooLarge.
+    Raise what the stream of the result raises, InvalidArguments or UpstreamMalformed where a requirement is
+    not met, and ResponseTooLarge.
     """
-    try:
-        result = await sending
-    except UpstreamError as error:
-        if spec.error is not None and error.response is not None:
-            error.detail = fill_error_text(spec.error, error.response.status)
-        raise
     try:
         body = await result.read()
     finally:
@@ -60,6 +51,12 @@ async def shape_response(
     if events:
         result.events = single_event(shaped)
     return result
+
+
+def set_error_text(error: UpstreamError, spec: OutputSpec) -> None:
+    """Set the detail of an error to the text of a spec, where the upstream has rejected the call."""
+    if spec.error is not None and error.response is not None:
+        error.detail = fill_error_text(spec.error, error.response.status)
 
 
 def fill_error_text(text: str, status: int) -> str:

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 from uuid import UUID
 
-from app.calls import CallOutcome, ClientDisconnected
+from app.calls import CallContext, ClientDisconnected
 from app.calls.approvals.approved_call import RequestedCall
 from app.calls.response.following import PAGES_HEADER
 from app.calls.results.bodies import read_body
@@ -26,7 +26,7 @@ _MORE_PAGES: Final = "The list has further pages, which were not read."
 
 
 async def read_result(
-    outcome: CallOutcome,
+    outcome: CallContext,
     *,
     budget: ResultBudget | None = None,
     continuations: ContinuationStore | None = None,
@@ -95,7 +95,7 @@ async def read_requested_call(
 
 
 async def read_response(
-    outcome: CallOutcome,
+    outcome: CallContext,
     result: Result,
     *,
     budget: ResultBudget | None = None,
@@ -110,7 +110,7 @@ async def read_response(
         read = await _read(outcome, result, on_event)
     except BaseException as error:
         await result.aclose()
-        await outcome.fail(error)
+        await outcome.conclude_failed(error)
         raise
     read.call_id = outcome.call_id
     _add_response_notes(read, result)
@@ -119,7 +119,7 @@ async def read_response(
     return read
 
 
-def _report_failure(outcome: CallOutcome, error: Exception, base_url: str) -> ModelResult:
+def _report_failure(outcome: CallContext, error: Exception, base_url: str) -> ModelResult:
     if isinstance(error, ClientDisconnected):
         raise error
     failed = error_result(error, call_id=outcome.call_id, provider=outcome.provider, base_url=base_url)
@@ -140,12 +140,12 @@ def _add_response_notes(read: ModelResult, result: Result) -> None:
         )
 
 
-def _add_repairs(read: ModelResult, outcome: CallOutcome) -> None:
+def _add_repairs(read: ModelResult, outcome: CallContext) -> None:
     """Name the repairs of the arguments in a result."""
     read.add_notes([f"Argument {one.pointer} was repaired: {one.detail}" for one in outcome.repairs])
 
 
-async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) -> ModelResult:
+async def _read(outcome: CallContext, result: Result, on_event: OnEvent | None) -> ModelResult:
     """Return the result of a successful response, read to its end and recorded."""
     streamed = result.stream is not None or result.events is not None
     events = events_of(result)
@@ -154,7 +154,7 @@ async def _read(outcome: CallOutcome, result: Result, on_event: OnEvent | None) 
         if cut is not None:
             await result.aclose()
             outcome.add_result(body)
-            await outcome.fail(cut, response_bytes=len(body), upstream_status=result.status)
+            await outcome.conclude_failed(cut, response_bytes=len(body), upstream_status=result.status)
             return read
     else:
         if streamed and not await result.read_up_to(MAX_COLLECTED):

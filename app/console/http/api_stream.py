@@ -38,8 +38,7 @@ class ApiStreamResponse(Response):
         streams = self.page.services.streams
         writer = ResponseWriter(send, clock=streams.clock, stall=streams.stall)
         try:
-            with DisconnectWatch(partial(until_disconnected, receive), streams.clock) as watch:
-                watch.begin(after=0)
+            with DisconnectWatch(partial(until_disconnected, receive), streams.clock, after=0):
                 async with self._opened() as response:
                     self.headers.update(self.headers_of(response))
                     await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -44,12 +44,17 @@ class ValidationSteps:
         """Whether validating a value takes at most `MAX_STEPS` steps along any one path of its members."""
         return self.path <= MAX_STEPS
 
+    @property
+    def are_few(self) -> bool:
+        """Whether any value takes so few steps that its values need not be counted."""
+        return self.path <= _FEW_STEPS
+
     def allows(self, value: Any) -> bool:
         """Return whether validating all values of a JSON value takes at most `MAX_STEPS` steps.
 
         The values are only counted where a schema takes more than a hundred steps.
         """
-        if self.path <= _FEW_STEPS:
+        if self.are_few:
             return True
         steps = 0.0
         members, depth = [value], 0

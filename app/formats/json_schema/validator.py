@@ -52,6 +52,11 @@ class ArgumentValidator:
         self._search: ErrorSearch | None = None
         self._seconds = seconds
 
+    @property
+    def quick_check(self) -> Callable[[Any], bool] | None:
+        """Returns whether an object is valid; None where its values must be counted first."""
+        return self._validator.is_valid if self._steps.are_few else None
+
     def check(self, arguments: Any) -> None:
         """Raise InvalidArguments with all errors (at most 50) where the arguments are not valid, or have more
         values than can be validated with this schema.

@@ -17,7 +17,7 @@ _URL: Final = re.compile(r"(https?://[!-.0->@-\[\]-~]+)([!-\[\]-~]*)", re.IGNORE
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # RFC 9110 section 5.5: no control character except the tab, since a value could end its line with one.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_COMMON_METHODS: Final = frozenset(
+COMMON_METHODS: Final = frozenset(
     {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "QUERY", "TRACE", "CONNECT"}
 )
 _METHODS_WITH_LENGTH: Final = frozenset({"POST", "PUT", "PATCH", "QUERY"})
@@ -85,7 +85,7 @@ def normalize_method(method: str) -> str:
 
     Raises InvalidInput unless it is a token.
     """
-    if (upper := method.upper()) in _COMMON_METHODS:
+    if (upper := method.upper()) in COMMON_METHODS:
         return upper
     if not _TOKEN.fullmatch(method):
         raise InvalidInput("The method has characters that HTTP does not allow.")

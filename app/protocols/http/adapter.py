@@ -109,7 +109,8 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
         redirects that the operation declares, and what the engine raises.
         """
         prepared = await asyncio.to_thread(_prepared, call) if call.has_large_arguments else _prepared(call)
-        _add_accept(prepared, call)
+        if call.target.accept is not None:
+            _add_accept(prepared, call.target.accept, call)
         return await self._received(prepared, call)
 
     def resolve_link(self, call: Call[RequestPlan], link: str, base: str | None) -> str | None:
@@ -131,7 +132,8 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
         prepared = _prepared(call)
         headers = [pair for pair in prepared.headers if not pair[0].lower().startswith("content-")]
         request = prepared._replace(method="GET", url=url, headers=headers, body=None)
-        _add_accept(request, call)
+        if call.target.accept is not None:
+            _add_accept(request, call.target.accept, call)
         return await self._received(request, call)
 
     def is_result(self, call: Call[RequestPlan], status: int) -> bool:
@@ -210,7 +212,8 @@ class HttpAdapter(HttpBasedAdapter, DescribesResponses, FollowsLinks, GivesEvide
     def describe(self, call: Call[RequestPlan]) -> dict[str, Any]:
         """Return the request as JSON, secrets masked as `***`."""
         prepared = _prepared(call, masked=True)
-        _add_accept(prepared, call)
+        if call.target.accept is not None:
+            _add_accept(prepared, call.target.accept, call)
         return self.describe_request(prepared, call)
 
     def evidence(self, call: Call[RequestPlan]) -> dict[str, Any]:
@@ -252,8 +255,7 @@ def _note_redirection(result: Result, response: OutboundResponse) -> None:
         response.headers["Cache-Control"] = "no-store"
 
 
-def _add_accept(prepared: PreparedRequest, call: Call[RequestPlan]) -> None:
-    """Add the tool's Accept header, unless the call has one: that of a client that asks for events."""
-    accept = call.target.accept
-    if accept is not None and not any(name.lower() == "accept" for name, _ in call.headers):
+def _add_accept(prepared: PreparedRequest, accept: str, call: Call[RequestPlan]) -> None:
+    """Add the Accept header of a tool, unless the call has one: that of a client that takes events."""
+    if not any(name.lower() == "accept" for name, _ in call.headers):
         prepared.headers.append(("Accept", accept))

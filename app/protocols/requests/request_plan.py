@@ -94,8 +94,9 @@ class ArgumentPlan:
         if self._defaults:
             arguments = {**self._defaults, **arguments}
         try:
-            self._check_size(arguments)
-            url = self._url(arguments)
+            if arguments:
+                self._check_size(arguments)
+            url = self._fill_path(arguments) if self._placeholders else self._head
             if self._takes_any_query:
                 pairs = self._other_query(arguments)
             else:
@@ -113,7 +114,8 @@ class ArgumentPlan:
             headers: list[tuple[str, str]] = []
             if self._static or self._headers or self._cookies or self._rejected:
                 self._add_headers(arguments, headers)
-            return PreparedRequest(self.method, url, headers, self._place_body(arguments, headers))
+            body = None if self._body is None else _encode_body(self._body, arguments, headers)
+            return PreparedRequest(self.method, url, headers, body)
         except (UnicodeEncodeError, TypeError):
             # Lone surrogates, integers beyond 64 bits, nesting beyond what JSON is written with.
             detail = "Use well-formed Unicode, integers of 64 bits and at most 250 levels."
@@ -147,7 +149,7 @@ class ArgumentPlan:
         )
         raise InvalidArguments("The arguments make the URL too long", errors=[error])
 
-    def _url(self, arguments: Mapping[str, Any]) -> str:
+    def _fill_path(self, arguments: Mapping[str, Any]) -> str:
         url = self._head
         for name, encode, after in self._placeholders:
             value = arguments.get(name)
@@ -199,20 +201,22 @@ class ArgumentPlan:
                 error = FieldError(pointer("", name), "Leave it out: the gateway sets this header itself.")
                 raise InvalidArguments("A header that no argument may set", errors=[error])
 
-    def _place_body(self, arguments: Mapping[str, Any], headers: list[tuple[str, str]]) -> bytes | None:
-        if self._body is None:
-            return None
-        name, encode, required, sends_null = self._body
-        value = arguments.get(name)
-        if value is None and not (sends_null and name in arguments):
-            if required:
-                raise InvalidArguments(
-                    "The body is missing", errors=[FieldError(pointer("", name), "Give a value.")]
-                )
-            return None
-        content, media = encode(value)
-        headers.append(("Content-Type", media))
-        return content
+
+def _encode_body(
+    body: BodyArgument, arguments: Mapping[str, Any], headers: list[tuple[str, str]]
+) -> bytes | None:
+    """Return the encoded body, and add its Content-Type to the headers; None where it is left out."""
+    name, encode, required, sends_null = body
+    value = arguments.get(name)
+    if value is None and not (sends_null and name in arguments):
+        if required:
+            raise InvalidArguments(
+                "The body is missing", errors=[FieldError(pointer("", name), "Give a value.")]
+            )
+        return None
+    content, media = encode(value)
+    headers.append(("Content-Type", media))
+    return content
 
 
 def _min_url_bytes(value: Any) -> int:

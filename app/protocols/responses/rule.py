@@ -17,11 +17,6 @@ class ResponseRule:
     decode: bool = False
     validate: bool = False
 
-    @property
-    def is_active(self) -> bool:
-        """Whether responses are decoded or validated."""
-        return self.decode or self.validate
-
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None, *, tool: str) -> Self:
         """Return the rule in `options.responses` of a provider."""

@@ -80,7 +80,17 @@ class HttpBasedAdapter:
             for wire in call.credentials:
                 if wire.signer is not None:
                     return await self._send_signed(prepared._replace(url=url, headers=headers), call)
-        request = _outbound_request(prepared, url, headers, call)
+        request = OutboundRequest(
+            prepared.method,
+            url,
+            headers,
+            prepared.body,
+            call.limits,
+            call.deadline,
+            call.egress,
+            scope=call.scope if call.reuse else b"",
+            resend=call.resend,
+        )
         try:
             return await self._engine.request(request)
         finally:

@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 from uuid import UUID
@@ -32,18 +31,15 @@ _SET_LAST_USED: Final = text(
 
 
 class CredentialUses:
-    """Notes when credentials are sent, and stores the last time of each."""
+    """Stores when each credential was last sent; the resolver of credentials notes it in `used_at`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._used: dict[UUID, float] = {}
+        self.used_at: dict[UUID, float] = {}
+        """When each credential was last sent, in seconds since the epoch; ids that are not stored are
+        ignored.
+        """
         self._flusher: asyncio.Task[None] | None = None
-
-    def note(self, credential_ids: Iterable[UUID]) -> None:
-        """Note that these credentials are sent now; ids that are not stored have no effect."""
-        at = time.time()
-        for credential_id in credential_ids:
-            self._used[credential_id] = at
 
     async def start(self) -> None:
         """Start the task that stores the times once a minute."""
@@ -61,7 +57,7 @@ class CredentialUses:
 
     async def flush(self) -> None:
         """Store the times; after an error, they are stored by the next flush."""
-        await self._database.store_noted(self._used, _record_last_used)
+        await self._database.store_noted(self.used_at, _record_last_used)
 
 
 async def _record_last_used(session: AsyncSession, used: Mapping[UUID, float]) -> None:

@@ -213,8 +213,8 @@ class TestOneCall:
 class TestIdempotencyKeys:
     async def test_the_stored_result_is_replayed(self, services, site) -> None:
         key = uuid4().hex
-        first = await execute(request(idempotency_key=key), services.calls)
-        second = await execute(request(idempotency_key=key), services.calls)
+        first = await execute(request(options=CallOptions(idempotency_key=key)), services.calls)
+        second = await execute(request(options=CallOptions(idempotency_key=key)), services.calls)
         assert (first.replayed, second.replayed) == (False, True)
         assert second.call_id == first.call_id
         assert await second.result.read() == await first.result.read()
@@ -223,8 +223,8 @@ class TestIdempotencyKeys:
 
     async def test_the_stored_error_is_replayed(self, services, site) -> None:
         key = uuid4().hex
-        first = await execute(request("p.reject", idempotency_key=key), services.calls)
-        second = await execute(request("p.reject", idempotency_key=key), services.calls)
+        first = await execute(request("p.reject", options=CallOptions(idempotency_key=key)), services.calls)
+        second = await execute(request("p.reject", options=CallOptions(idempotency_key=key)), services.calls)
         assert isinstance(second.error, ReplayedError)
         assert (second.status, second.error.slug) == (409, first.error.slug)
         assert second.replayed
@@ -234,11 +234,11 @@ class TestIdempotencyKeys:
     async def test_a_result_that_is_too_large_is_passed_on_once(self, services, site, size) -> None:
         key = uuid4().hex
         site.padding = "x" * size
-        first = await execute(request(idempotency_key=key), services.calls)
+        first = await execute(request(options=CallOptions(idempotency_key=key)), services.calls)
         assert size < len(await first.result.read()) < size + 100
         first.complete(upstream_status=200, response_bytes=size)
         assert (await recorded(services, first.call_id)).outcome == "ok"
-        second = await execute(request(idempotency_key=key), services.calls)
+        second = await execute(request(options=CallOptions(idempotency_key=key)), services.calls)
         assert isinstance(second.error, IdempotencyNotStored)
         assert site.numbers == [1]
 
@@ -263,7 +263,7 @@ class TestEvents:
     async def test_a_broken_off_response_is_recorded_as_failed(self, services) -> None:
         outcome = await execute(request("p.ticks", accepts_events=True), services.calls)
         await outcome.result.aclose()
-        await outcome.fail(ClientDisconnected(), upstream_status=200)
+        await outcome.conclude_failed(ClientDisconnected(), upstream_status=200)
         row = await recorded(services, outcome.call_id)
         assert (row.outcome, row.status) == ("cancelled", 499)
 
@@ -281,12 +281,14 @@ class TestClientsThatLeave:
     async def test_with_an_idempotency_key_it_goes_on(self, services, site) -> None:
         site.gate = asyncio.Event()
         key = uuid4().hex
-        first = await execute(request(idempotency_key=key, disconnected=site.started.wait), services.calls)
+        first = await execute(
+            request(options=CallOptions(idempotency_key=key), disconnected=site.started.wait), services.calls
+        )
         assert isinstance(first.error, ClientDisconnected)
         site.gate.set()
         while len(services.calls.idempotency):  # noqa: ASYNC110 - nobody tells.
             await asyncio.sleep(0.01)
-        second = await execute(request(idempotency_key=key), services.calls)
+        second = await execute(request(options=CallOptions(idempotency_key=key)), services.calls)
         assert second.replayed
         assert second.status == 200
         assert (await recorded(services, first.call_id)).outcome == "ok"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.calls import CallOutcome, CallRequest, execute
+from app.calls import CallContext, CallRequest, execute
 from app.catalog.feed import ChangeNotice
 from app.core.settings import Settings
 from app.core.telemetry.metrics import Metrics
@@ -104,10 +104,10 @@ def principal(**fields: Any) -> Principal:
 
 
 @pytest.fixture
-def call(services: Services, tools: None) -> Callable[..., Awaitable[CallOutcome]]:
+def call(services: Services, tools: None) -> Callable[..., Awaitable[CallContext]]:
     """`await call("p.read", {"n": 1})` is the outcome of a call over an interface for agents."""
 
-    async def call(tool: str = "p.read", arguments: Any = None, **fields: Any) -> CallOutcome:
+    async def call(tool: str = "p.read", arguments: Any = None, **fields: Any) -> CallContext:
         who = fields.pop("who", None) or principal()
         request = CallRequest(
             who, tool, "test", **{"interface": "mcp", "arguments": arguments or {}, **fields}
