@@ -81,13 +81,14 @@ async def authorise(
     Raise Unauthenticated without a valid key, Forbidden when the key has neither the scope nor one of the
     alternatives, or was presented long ago, and Unavailable when the key cannot be verified.
     """
-    # The mapping behind `connection.state`: access by attribute costs ten times as much.
-    state = connection.scope["state"]
     text = presented_key(connection.scope["headers"])
     principal: Principal | None
     if text is None:
         principal = await _session_principal(connection, recent=recent)
+        state = connection.scope["state"]
     else:
+        # The mapping behind `connection.state`: access by attribute costs ten times as much.
+        state = connection.scope["state"]
         services: AccessServices = state["services"]
         principal = services.keys.verify_cached(text)
         if principal is None:

@@ -439,7 +439,8 @@ async def test_many_that_expire_at_once_are_closed_in_several_turns_of_the_loop(
     async with serving(head_timeout=0.2) as site:
         for _ in range(150):
             await site.connect()
-        steps = {0}
+        # On a busy machine, some have expired before the last one is connected.
+        steps = {site.table.rejected["silent"]}
         async with asyncio.timeout(10):
             while site.table.open:
                 steps.add(site.table.rejected["silent"])

@@ -271,7 +271,7 @@ def test_rules() -> None:
     assert ResponseRule.of({"validate_outputs": True, "decode": None}, tool="a.c") == ResponseRule(
         validate=True
     )
-    assert not ResponseRule.of(None, tool="a.c").is_active
+    assert ResponseRule.of(None, tool="a.c") == ResponseRule()
 
 
 def test_values_of_any_depth_add_nothing_to_the_schema() -> None:
