@@ -16,7 +16,6 @@ from tests.harness.profile import ProfilePlugin
 from tests.harness.profiles import Applications
 from tests.harness.servers import Pair, pair
 
-
 # A busy machine makes inputs slowly; what a test waits for has a limit of its own.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
