@@ -56,10 +56,27 @@ def cost(row: Row) -> float:
     return median(row, "own") + (median(row, "others") if row.forks else 0.0)
 
 
+def cost_of_all(row: Row) -> float:
+    """Return the CPU microseconds of a call in all processes of a row: also in PostgreSQL and Redis."""
+    return median(row, "own") + median(row, "others")
+
+
 def show_calls(console: Console, rows: Sequence[Row], utcp: float | None) -> None:
     """The table of proxied calls: ratios to the bare proxy, `Redis` round trips and `SQL` commits."""
     table = Table(title="A warm proxied call")
-    columns = ("", "CPU us", "x bare", "with children", "calls/s", "p50 ms", "p99 ms", "MB", "Redis", "SQL")
+    columns = (
+        "",
+        "CPU us",
+        "x bare",
+        "all processes",
+        "x bare",
+        "calls/s",
+        "p50 ms",
+        "p99 ms",
+        "MB",
+        "Redis",
+        "SQL",
+    )
     for column in columns:
         table.add_column(column, justify="right" if column else "left")
     bare = next((cost(row) for row in rows if row.name.startswith("bare")), None)
@@ -70,7 +87,8 @@ def show_calls(console: Console, rows: Sequence[Row], utcp: float | None) -> Non
             row.name,
             f"{cost(row):.0f}{spread}",
             f"{cost(row) / bare:.2f}" if bare else "",
-            f"{median(row, 'own') + median(row, 'others'):.0f}",
+            f"{cost_of_all(row):.0f}",
+            f"{cost_of_all(row) / bare:.2f}" if bare else "",
             f"{median(row, 'rate'):,.0f}",
             f"{median(row, 'p50'):.1f}",
             f"{median(row, 'p99'):.1f}",
@@ -80,7 +98,7 @@ def show_calls(console: Console, rows: Sequence[Row], utcp: float | None) -> Non
         )
     if utcp is not None:
         ratio = f"{utcp / bare:.2f}" if bare else ""
-        table.add_row(f"utcp {VERSION} client, direct", f"{utcp:.0f}", ratio, f"{utcp:.0f}", *[""] * 6)
+        table.add_row(f"utcp {VERSION} client, direct", f"{utcp:.0f}", ratio, f"{utcp:.0f}", ratio, *[""] * 6)
     console.print(table)
 
 
