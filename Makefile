@@ -186,13 +186,23 @@ define install
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 endef
 
+# The protocol webrtc; where its libraries have no wheels (docs/operations.md), the gateway runs without it.
+define install_webrtc
+	@echo "Installing requirements/webrtc.txt and packages/webrtc into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements/webrtc.txt \
+		&& $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/webrtc \
+		|| echo "Without the protocol webrtc, since its libraries could not be installed."
+endef
+
 # The larger list holds the smaller one, so after `make test` there is nothing to install for `make run`.
-$(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml
+$(DEV): $(VENV)/pyvenv.cfg requirements/dev.txt pyproject.toml packages/webrtc/pyproject.toml
 	$(call install,dev)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e packages/webrtc
 	@touch $(DEV) $(RUN)
 
-$(RUN): $(VENV)/pyvenv.cfg requirements/run.txt pyproject.toml
+$(RUN): $(VENV)/pyvenv.cfg requirements/run.txt requirements/webrtc.txt pyproject.toml packages/webrtc/pyproject.toml
 	$(call install,run)
+	$(install_webrtc)
 	@touch $(RUN)
 
 # The client library without the gateway, from its own locked list.
