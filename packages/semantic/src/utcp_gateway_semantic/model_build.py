@@ -76,7 +76,7 @@ def _check_file(path: Path, expected: str) -> None:
 
 
 def _replace_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write the files and their SHA256SUMS beside the folder, and put them in its place when they are whole."""
+    """Write the files and their SHA256SUMS beside the folder, then put them in its place."""
     beside = folder.with_name(f"{folder.name}.{os.getpid()}.new")
     sums = "".join(f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items())
     beside.mkdir(parents=True)
