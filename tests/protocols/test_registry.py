@@ -122,8 +122,7 @@ def test_a_protocol_without_its_library_names_the_extra_to_install() -> None:
 AMBIGUOUS = {"http", "text", "file", "ws", "mcp"}
 OTHER_MEANINGS = {
     ("calls/response/masking.py", "grpc"): "a media type",
-    ("outbound/framing.py", "graphql"): "a media type",
-    ("openapi/conversion/media.py", "graphql"): "a media type",
+    ("core/media_types.py", "graphql"): "a media type",
     ("cli/server.py", "http"): "a setting of uvicorn",
     ("openapi/formats/postman_bodies.py", "graphql"): "a kind of body in Postman's format",
     ("openapi/formats/postman_urls.py", "http"): "the scheme of a URL without one",
